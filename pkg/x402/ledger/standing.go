@@ -141,7 +141,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 	wait := lookupIn(r, now)
 	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
-	case r.SendingBack != nil: // whatever the time is
+	case r.SendingBack != nil: // by whatever clock
 		return StandingSendingBack
 	case r.DueBack != "":
 		return StandingDueBack

@@ -5,7 +5,8 @@ import "time"
 // StoreTimeout is the longest time that one report to the store may take.
 const StoreTimeout = storeTimeout
 
-// Patient gives a Rate a time-out for the store that is long enough for a busy machine.
+// Patient makes a Rate wait a minute for its store, so that no call times out on a busy
+// machine.
 func (r *Rate) Patient() *Rate {
 	r.timeout = time.Minute
 	return r
@@ -17,7 +18,7 @@ func (r *Rate) Forgiving() *Rate {
 	return r
 }
 
-// Clients returns how many clients are tracked.
+// Clients returns how many clients a Rate keeps counts of.
 func (r *Rate) Clients() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

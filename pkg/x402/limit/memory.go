@@ -7,43 +7,43 @@ import (
 	"time"
 )
 
-// Store keeps the counts and leases. A call that returns an error may or may not have taken
-// effect.
+// Store keeps the units of clients and the leases of operations. A call that returns an error
+// may or may not have taken effect.
 type Store interface {
-	// Count adds n, which may be negative, to the units of a client in the window that begins
-	// at the time window, and returns the client's new total in that window. The argument most
-	// is the limit of that total: if the total would exceed it, Count adds nothing, and ok is
-	// false. If most is Unbounded, one call never adds n twice.
+	// Count adds n, which may be negative, to the units that a client has used in a window,
+	// and returns the new total. window is the time at which the window begins. If the total
+	// would be more than most, Count adds nothing, and ok is false. If most is Unbounded, one
+	// call never adds n twice.
 	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 
 	// Acquire adds a lease to an operation if that operation has fewer than limit leases,
 	// including expired ones. Otherwise it adds nothing, and ok is false. held has all leases
-	// of the operation in any order: right after the new lease was added, or, if it was
-	// refused, at that time or a moment later. If the lease is held already, ok is true, so an
-	// Acquire may be sent twice.
+	// of the operation, in any order. It includes the lease if that was added; if the lease
+	// was refused, held may be from a moment later. If the operation already has the lease, ok
+	// is true, so an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
 
-	// Remove removes leases. It keeps a stored lease whose Until differs, and ignores leases
-	// that are not stored.
+	// Remove removes leases. It ignores a lease that is not stored, and a lease whose stored
+	// Until is another one.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
 
-// Memory keeps leases and counts in this process, for one server and for tests. The zero
+// Memory is a Store in the memory of this process, for a single server and for tests. The zero
 // value is empty.
 type Memory struct {
 	mu      sync.Mutex
 	leases  map[string][]Lease // by operation
-	windows []counts           // the most recently used ones, in the order of use
+	windows []counts           // the most recently used windows; the last one used comes last
 }
 
-// counts holds the totals of one window, by client.
+// counts holds the total of each client in one window.
 type counts struct {
 	begun  time.Time
 	totals map[string]Units
 }
 
 // keptWindows is how many windows a Memory keeps: the present one, the previous one for late
-// reports, the later ones into which a debt is carried, and two more for a clock that was
+// reports, the later ones into which a debt is carried, and two more in case the clock is
 // wrong for a moment.
 const keptWindows = 4 + debts
 
@@ -81,7 +81,7 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 }
 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
-// times. So the limit still holds if the clock is wrong by hours and is corrected within the
+// times. So the limit holds even if the clock goes wrong by hours and is corrected within the
 // minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()
@@ -97,7 +97,7 @@ func (m *Memory) Count(ctx context.Context, client string, window time.Time, n U
 	return total, true, nil
 }
 
-// totals returns the totals of a window. The caller holds the lock.
+// totals returns the totals of a window, by client. The caller holds the lock.
 func (m *Memory) totals(window time.Time) map[string]Units {
 	latest := counts{begun: window, totals: map[string]Units{}}
 	for i, w := range m.windows {

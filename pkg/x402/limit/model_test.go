@@ -8,14 +8,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// TestRateAgreesWithModel sends any requests at any time to one environment. A request passes
-// if its window has room for it in addition to everything that was counted there. A request
-// without a payment counts as one unit. A request with a payment counts with its weight until
+// TestRateAgreesWithModel makes random requests at random times in one environment, and
+// compares each decision with a model.
+//
+// A request passes if its window has room for it besides the units that are counted there. A
+// request without a payment is one unit. A request with a payment counts with its weight until
 // it is decided, and with its final units afterwards. A refused client learns when the same
-// request would pass; that is soon only if undecided requests may give back as many units as
-// it weighs. If a payer turns out to be at fault in a later window, the request counts in full
-// in that window, and the earlier window gets nothing back. A clock that is set back across
-// the change of a minute forgets nothing, and a clock that was far off excludes nobody.
+// request would pass. That is soon only if undecided requests may give back as many units as
+// the request weighs. If a payer turns out to be at fault in a later window, the request
+// counts in full in the later window, and the earlier window gets nothing back.
+//
+// If the clock is set back across the change of a minute, no units are forgotten. If the clock
+// was wrong by hours, no client stays excluded.
 func TestRateAgreesWithModel(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -23,7 +27,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 		clock := at(0)
 		m := rateModel{
 			seed: seed, random: random, clock: clock, perMinute: perMinute,
-			// Another test checks debts.
+			// TestDebts checks debts.
 			rate: newRate(perMinute, &limit.Memory{}, clock).Forgiving(), window: clock.now(), began: map[*limit.Request]time.Time{},
 		}
 		for step := range 300 {
@@ -33,7 +37,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 	}
 }
 
-// rateModel has what a Rate should know about one client.
+// rateModel is what a Rate should know about one client.
 type rateModel struct {
 	seed      uint64
 	random    *rand.Rand
@@ -41,15 +45,15 @@ type rateModel struct {
 	perMinute int
 	rate      *limit.Rate
 	window    time.Time
-	used      limit.Units // the units that were used in the window
+	used      limit.Units // the units that the client has used in the window
 	working   []*limit.Request
-	began     map[*limit.Request]time.Time // the windows of the undecided requests
+	began     map[*limit.Request]time.Time // for each undecided request, when its window began
 }
 
-// check compares the decision for a request with the model, and counts the request if it
-// passes. asks is how many units must be free for the request to pass, and weighs is its
-// weight. A refused request may pass soon if the undecided requests can give back enough units
-// for that weight.
+// check compares the decision on a request with the model, and counts the request if it
+// passes. A request passes if the window has room for as many units as asks says. If it is
+// refused, it may pass soon, provided that undecided requests can give back enough units for
+// its weight, weighs.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
@@ -80,7 +84,7 @@ func (m *rateModel) passTime(step int) {
 		}
 	case 2:
 		m.clock.advance(-time.Duration(100+m.random.IntN(1000)) * time.Hour)
-		m.working = nil // they belong to windows that are far away, and a Memory keeps few of those
+		m.working = nil // these requests belong to windows that a Memory may have dropped by now
 	}
 	now := m.clock.Truncate(limit.Window)
 	if !now.Equal(m.window) && !now.Equal(m.window.Add(-limit.Window)) {
@@ -89,7 +93,7 @@ func (m *rateModel) passTime(step int) {
 	}
 }
 
-// send sends a request of any kind, or decides one.
+// send sends a request of a random kind, or decides one.
 func (m *rateModel) send(t *testing.T) {
 	t.Helper()
 	undecided, _ := limit.Weights(m.perMinute)
@@ -112,7 +116,7 @@ func (m *rateModel) send(t *testing.T) {
 	}
 }
 
-// decide ends the oldest undecided request.
+// decide decides the oldest undecided request.
 func (m *rateModel) decide(t *testing.T, fault bool) {
 	t.Helper()
 	undecided, atFault := limit.Weights(m.perMinute)

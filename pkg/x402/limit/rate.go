@@ -2,13 +2,13 @@
 // (spec §7.1 rate_limited and overloaded, §8).
 //
 // Rate counts the requests of a client in units. It counts requests without a payment
-// approximately, because that is cheap, and those with a payment exactly. Slots limits how
-// many calls of an operation run at once, and allows one client a quarter of them. It counts
-// exactly, and a call that finds no slot does not wait in a queue. While the store is down,
-// only requests without a payment pass.
+// approximately, because that is cheap, and requests with a payment exactly. Slots limits how
+// many calls of an operation run at once, and allows one client a quarter of them. Slots
+// counts exactly, and a call that finds no slot does not wait in a queue. While the store is
+// down, only requests without a payment pass.
 //
-// The store is a Memory, for one process, or the Table of package dynamo. Both pass one
-// suite (limittest).
+// The store is a Memory, for one process, or the Table of package dynamo. Both pass the tests
+// of package limittest.
 package limit
 
 import (
@@ -19,26 +19,27 @@ import (
 )
 
 // Window is how long a client's requests are counted together. A window begins with each
-// minute of the clock, so a client can send twice its limit within a short time around the
-// turn of a minute.
+// minute of the clock, so a client can use its limit twice within a short time, just before
+// and just after the turn of a minute.
 const Window = time.Minute
 
 const (
-	// maxClients bounds the memory: a client takes some 150 bytes.
+	// maxClients is how many clients an environment keeps counts of. It bounds the memory,
+	// because a client takes some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout is the longest time that one report to the Store may take. After a failure,
-	// the Store is not called for the duration pause.
+	// storeTimeout bounds one report to the Store. After a failure, the Store is not called
+	// for the time pause.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
-	// shares is the divisor for the part of the limit that an environment may let pass before
-	// it reports: a tenth.
+	// shares is a divisor: an environment may let a tenth of the limit pass before it reports to
+	// the Store.
 	shares = 10
-	// recheck is how long a client is refused without asking the store, if its undecided
-	// requests may give back the units above the limit.
+	// recheck is how long a client over its limit is refused without asking the store, if
+	// undecided requests may give back enough units.
 	recheck = time.Second
-	// debts is the number of later windows into which units above a client's limit are
-	// carried, if requests at fault caused them. If a client uses its whole limit on undecided
-	// requests and all are at fault, they weigh four limits.
+	// debts is how many later windows can take over units above a client's limit that requests
+	// at fault caused. If a client uses its whole limit on undecided requests and all are at
+	// fault, these weigh four times the limit.
 	debts = 4
 )
 
@@ -48,29 +49,28 @@ type Units struct {
 	Open int // how many of All belong to undecided requests and may be given back
 }
 
-// Unbounded is passed to Store.Count as the largest total, so that the units are added whatever
-// the total is.
+// Unbounded is the value of most with which Store.Count always adds the units.
 const Unbounded = math.MaxInt
 
-// Rate limits how many units a client may use in a Window, over all environments, which
-// are processes with one Store.
+// Rate limits how many units a client may use in a Window. The limit is for all environments
+// together. An environment is a process; all environments have the same Store.
 //
 // Each environment counts separately. It reports to the Store when it has let a tenth of the
-// limit pass since its last report, and learns the total with the same call. So a client gets
-// at most the limit, plus a tenth for each environment, plus the weight of its last answers.
-// With one environment the limit is exact. A request with a payment is counted exactly and at
-// once, because it costs writes and calls to other services before it is known whether the
-// payment is good.
+// limit pass since its last report, and the same call returns the total. So a client gets at
+// most the limit, plus a tenth of the limit for each environment, plus the weight of its last
+// answers. If there is only one environment, the limit is exact. A request with a payment is
+// counted exactly and at once, because it costs writes and calls to other services before it
+// is known whether the payment is good.
 //
 // A client over the limit is refused, without asking the store again, until the window ends.
-// If it is over the limit only by units that may be given back, the store is asked again after
-// a second. Refused requests are not counted, except the request whose report shows that the
-// client is over its limit.
+// If it is over the limit only because of units that may be given back, the store is asked
+// again after a second. Refused requests are not counted, except the request whose report
+// shows that the client is over its limit.
 //
-// If requests at fault put a client above the limit of their window, the excess is carried
-// into the next windows. So over time a client cannot send more requests at fault than the
-// limit allows, however many it begins at once. An environment learns of the carried units
-// with its next report.
+// If requests at fault put a client above its limit in a window, the excess is carried into
+// the next windows. So over time a client cannot send more requests at fault than the limit
+// allows, however many it begins at once. An environment learns of the carried units with its
+// next report.
 //
 // When the store fails, requests without a payment pass, up to the limit in each environment.
 // A report whose outcome is unknown is not repeated, because a client must never be refused
@@ -82,15 +82,16 @@ type Rate struct {
 	store     Store
 	now       func() time.Time
 	timeout   time.Duration
-	debts     int // the number of windows into which a client's debt is carried
+	debts     int // how many later windows can take over a client's debt
 
 	mu      sync.Mutex
 	window  time.Time // when the current window began
 	clients map[string]*tally
-	resume  time.Time // when a store that failed may be called again; zero if it did not fail
+	resume  time.Time // when the store may be called again after a failure; zero if it has not failed
 }
 
-// NewRate returns a Rate that allows each client perMinute units, which must be positive.
+// NewRate returns a Rate that allows each client perMinute units in a Window. perMinute must
+// be positive.
 func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	r := &Rate{
 		limit:   perMinute,
@@ -104,16 +105,16 @@ func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	return r
 }
 
-// Weights returns the units of a request with a payment for a limit of perMinute units. At a
-// limit of 300, such a request weighs 5 units until it is decided, and 20 if its payer was at
-// fault. The weights are in proportion to the limit, so a higher limit does not let a client
-// send more failing payments.
+// Weights returns the weights of a request with a payment, in units, if the limit is perMinute
+// units: until the request is decided, and once its payer is known to be at fault. At a limit
+// of 300 they are 5 and 20. The weights are in proportion to the limit, so a higher limit does
+// not let a client send more failing payments.
 func Weights(perMinute int) (undecided, atFault int) {
 	return weight(5, perMinute), weight(20, perMinute)
 }
 
-// weight converts a weight at a limit of 300 units to another limit. The result is at least
-// one, and never more than the limit.
+// weight converts a weight at a limit of 300 units to the weight at another limit. The result
+// is at least one, and never more than the limit.
 func weight(of300, perMinute int) int {
 	rounded := (of300*perMinute + 299) / 300
 	return max(rounded, 1)
@@ -122,26 +123,26 @@ func weight(of300, perMinute int) int {
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
 	window time.Time     // when the current window began
-	count  int           // units without a payment that this environment let pass or reported
-	sent   int           // how many of these units were reported, or may have been
-	total  Units         // the store's last answer
-	heard  time.Time     // when that answer came
-	firm   int           // the largest number of units that an answer of the store has shown as final (All minus Open)
-	report chan struct{} // closed when the report under way is over; nil if there is none
+	count  int           // how many units without a payment this environment has let pass or reported
+	sent   int           // how many units of count were reported, or may have been
+	total  Units         // the total that the store last returned
+	heard  time.Time     // when the store returned that total
+	firm   int           // the most units that the store has shown to be final (All minus Open)
+	report chan struct{} // closed when the current report ends; nil if no report is running
 }
 
-// unsent returns how many units were not reported to the store.
+// unsent returns how many units have not been reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
-// used returns the least number of units that the client has used by now.
+// used returns how many units the client has used so far, at least.
 func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
-// final returns the least number of units that the client will have used when all its requests
-// are decided.
+// final returns how many units the client will have used, at least, when all its requests are
+// decided.
 func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
 
-// exceeds reports whether the client would be over the limit with some more units, as far as
-// this environment knows. The argument more is the number of these units.
+// exceeds reports whether more units would put the client over the limit, as far as this
+// environment knows.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true
@@ -166,9 +167,9 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) 
 }
 
 // allow counts a request that carries no payment or no valid one, and decides whether it may
-// continue. It takes at most the time of one store call. If several requests of one client
-// arrive at once, it also waits for the calls of the earlier ones. The error says why the
-// store could not be asked; the decision then depends on what this environment has counted.
+// continue. It waits for at most one call of the store. If several requests of one client
+// arrive at once, it also waits for the calls of the earlier requests. The error says why the
+// store could not be asked; the decision then depends on the counts of this environment.
 func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 	for {
 		now := r.now()
@@ -189,18 +190,19 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		if reporting == nil {
 			return r.report(ctx, client, t, now)
 		}
-		// Another request of the client is reporting. Wait for that report: otherwise this
-		// environment could let more than a tenth of the limit pass unreported.
+		// Another request of the client is reporting. Wait for the end of that report.
+		// Otherwise this environment could let more than a tenth of the limit pass without a
+		// report.
 		r.mu.Unlock()
 		select {
 		case <-reporting:
-		case <-ctx.Done(): // the client has gone
+		case <-ctx.Done(): // the client has hung up
 			return Decision{OK: true}, ctx.Err()
 		}
 	}
 }
 
-// report reports all units that were not reported yet, including the current request. The
+// report reports all units that have not been reported yet, including the current request. The
 // caller holds the lock, and report releases it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
@@ -208,7 +210,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	t.sent = t.count
 	t.report = make(chan struct{})
 	if !r.resume.IsZero() {
-		r.resume = now.Add(r.timeout) // only one request at a time tries a store that failed
+		r.resume = now.Add(r.timeout) // after a failure, only one request at a time tries the store
 	}
 	r.mu.Unlock()
 
@@ -228,7 +230,7 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	return r.decision(t, now, total.All <= r.limit, 1), nil
 }
 
-// count calls the store to count units, even if the client has hung up.
+// count adds n units to the client's total in the store, even if the client has hung up.
 func (r *Rate) count(ctx context.Context, client string, window time.Time, n Units) (Units, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.timeout)
 	defer cancel()
@@ -236,10 +238,11 @@ func (r *Rate) count(ctx context.Context, client string, window time.Time, n Uni
 	return total, err
 }
 
-// tally returns the tally of a client in the window of now. The caller holds the lock.
+// tally returns the tally of a client in the window that contains the time now. The caller
+// holds the lock.
 func (r *Rate) tally(client string, now time.Time) *tally {
-	// Keep the counts of the new window if the clock is set back a little at the turn of a
-	// minute.
+	// If the clock is set back a little at the turn of a minute, stay in the new window and
+	// keep its counts.
 	window := windowOf(now)
 	before := r.window.Add(-Window)
 	if !window.Equal(r.window) && !window.Equal(before) {
@@ -258,8 +261,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne looks at a few clients and drops the client with the fewest units, because that
-// loses the least.
+// forgetOne looks at a few clients and drops the client that has used the fewest units,
+// because that loses the least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""
@@ -279,9 +282,10 @@ func (r *Rate) forgetOne() {
 // windowOf returns the beginning of the window that contains t.
 func windowOf(t time.Time) time.Time { return t.Truncate(Window).UTC() }
 
-// decision returns the Decision for a request that weighs the given number of units.
+// decision returns the Decision on a request that weighs a number of units. ok says whether
+// the request may continue.
 func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
-	// The window may have ended while the store was asked for its total.
+	// The window may have ended during the call of the store.
 	ends := t.window.Add(Window)
 	d := Decision{
 		OK:    ok,

@@ -41,7 +41,7 @@ func allowed(ctx context.Context, r *limit.Rate, client string) (v decision) {
 	return v
 }
 
-// passed sends n requests and returns how many may continue.
+// passed sends n requests without a payment, and returns how many may continue.
 func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	t.Helper()
 	for range n {
@@ -56,9 +56,9 @@ func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	return ok
 }
 
-// TestRate checks one environment. The limit is exact. A tenth of the limit passes without a
-// report. Each report carries all requests that were not reported yet, including the request
-// that the report decides.
+// TestRate checks a single environment. The limit is exact. A tenth of the limit passes
+// without a report. A report has all units that have not been reported yet, including the
+// request on which the report decides.
 func TestRate(t *testing.T) {
 	for _, c := range []struct{ perMinute, requests, ok, calls int }{
 		{300, 30, 30, 0}, {300, 31, 31, 1}, {300, 61, 61, 1}, {300, 62, 62, 2}, {300, 300, 300, 9}, {300, 5000, 300, 9},
@@ -74,8 +74,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRateWindowEndsWhileAsking checks that a total which arrives after the end of its window
-// does not count in the next window.
+// TestRateWindowEndsWhileAsking checks that a total from the store which arrives after the end
+// of its window does not count in the next window.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := at(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
@@ -117,9 +117,9 @@ func TestRateRefused(t *testing.T) {
 	says(allow(t, r, client), "r=0;t=1") // the time is never 0
 }
 
-// TestRateCeiling checks several environments: however the requests are spread over the
-// environments, a client gets at least its limit, and at most a tenth more for each
-// environment.
+// TestRateCeiling checks the limit over several environments. However the requests are spread
+// over them, a client gets at least its limit. It gets at most its limit plus a tenth of the
+// limit for each environment.
 func TestRateCeiling(t *testing.T) {
 	const perMinute = 100
 	for seed := range uint64(300) {
@@ -132,7 +132,7 @@ func TestRateCeiling(t *testing.T) {
 		ok, streak := 0, 0
 		i := 0
 		for range 20 * perMinute {
-			if streak == 0 { // choose an environment for the next few requests
+			if streak == 0 { // choose the environment of the next few requests
 				i, streak = random.IntN(len(environments)), 1+random.IntN(30)
 			}
 			streak--
@@ -150,7 +150,8 @@ func TestRateCeiling(t *testing.T) {
 }
 
 // TestRateMemoryIsBounded checks that an environment keeps the counts of at most 10,000
-// clients, and keeps those that are over their limit, for any number of clients.
+// clients, however many send requests. Among those it keeps are the clients that are over
+// their limit.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
 	r := newRate(20, &s, at(0))
@@ -166,9 +167,9 @@ func TestRateMemoryIsBounded(t *testing.T) {
 	same(t, "calls to know it", len(s.Calls()), 0)
 }
 
-// TestRateStoreDown checks that while the store is down requests pass up to the limit of each
-// environment, and the store is asked once a second. Afterwards the failed report is not
-// repeated, but later counts are reported.
+// TestRateStoreDown checks requests without a payment while the store fails. They pass up to
+// the limit of each environment, and the store is called once a second. Once the store works
+// again, the failed report is not repeated, but later counts are reported.
 func TestRateStoreDown(t *testing.T) {
 	s, clock := &store{}, at(0)
 	r := newRate(100, s, clock)
@@ -179,10 +180,10 @@ func TestRateStoreDown(t *testing.T) {
 		first error // the error of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // the environment's count decides
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // decided by the environment's own count
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
-		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report is due after a tenth
+		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report comes after a tenth of the limit
 	} {
 		clock.advance(c.after)
 		s.Before = c.store
@@ -197,7 +198,7 @@ func TestRateStoreDown(t *testing.T) {
 	}
 }
 
-// bubbled runs a test with a Rate on the clock of a synctest bubble.
+// bubbled runs a test with a Rate in a synctest bubble, whose clock the Rate reads.
 func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit.Rate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -205,9 +206,9 @@ func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit
 	})
 }
 
-// TestRateStoreSlow checks that a store which does not answer costs one time-out, and is then
-// not called for a second. After that, one request calls it, and the others do not wait for
-// that call.
+// TestRateStoreSlow checks a store that does not answer. The first call costs one time-out,
+// and then the store is not called for a second. After that second, one request calls it, and
+// the other requests do not wait for that call.
 func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
@@ -232,8 +233,8 @@ func TestRateStoreSlow(t *testing.T) {
 	})
 }
 
-// TestRateClientHangsUp checks that a client which hangs up neither ends a report early nor
-// waits for one.
+// TestRateClientHangsUp checks what happens when a client hangs up. A report that the client's
+// request has begun continues, and a request that waits for a report returns at once.
 func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -253,12 +254,12 @@ func TestRateClientHangsUp(t *testing.T) {
 	})
 }
 
-// TestRateWaitsForReport checks that requests of the same client wait while a report is under
-// way, and that the result of that report decides them.
+// TestRateWaitsForReport checks that, while a report is running, other requests of the same
+// client wait for its result, which decides them.
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {
-		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // as another environment would
+		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // as if another environment had reported
 			t.Fatal(err)
 		}
 		var ok, refused atomic.Int64

@@ -13,27 +13,27 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Request is one request that a Rate counts. It implements x402.Meter. If the payment is valid
-// as far as the request shows, the Gate counts the request with Open. Admit and Served count
-// all other requests.
+// Request is one request that a Rate counts. It implements x402.Meter. The Gate calls Open to
+// count a request whose payment looks valid by the request alone. Admit and Served count all
+// other requests.
 type Request struct {
 	Rate *Rate
 	// Client is the key of the request's sender, a ClientKey or a DocumentsKey. Site is the
-	// SiteKey under which its payment is counted.
+	// SiteKey under which a payment is counted.
 	Client, Site string
 	Paid         bool // the request carries a payment, valid or not
-	// Warn is called if the store failed and the failure does not change the answer.
+	// Warn is called if the store failed and the client gets the same answer nevertheless.
 	Warn func(what string, err error)
 
 	Decision // the latest decision about the client
 	opened   bool
-	window   time.Time // the window in which the request was opened
+	window   time.Time // the beginning of the window in which the request was opened
 }
 
 // Admit returns rate_limited if the client is over its limit, and nil if the request may
-// continue. It counts a request without a payment. It does not count a request with a payment
-// yet, because that payment may turn out to be invalid. It refuses such a request only if this
-// environment knows that the client has not even one unit left.
+// continue. It counts a request without a payment. It does not yet count a request with a
+// payment, because the payment may turn out to be invalid. It refuses a request with a payment
+// only if this environment knows that the client has not even one unit left.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
 		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
@@ -54,14 +54,14 @@ func (q *Request) allow(ctx context.Context) {
 	}
 }
 
-// unit is the part of an answer that counts as one request, in bytes. See Served.
+// unit is how many bytes of an answer count as one unit. See Served.
 const unit = 16 << 10
 
-// Served counts the units of an admitted request beyond its first. If the request had no
-// payment, or the ledger has replayed the answer, the request costs its sender nothing, so it
-// counts as one unit per 16 KiB of the answer, rounded up. The first answer to a payment is
-// one unit, however long it is. Served also counts a request with an invalid payment, which
-// the Gate did not count.
+// Served counts the units that an admitted request weighs because of its answer, beyond the
+// first unit. A request that costs its sender nothing weighs one unit per 16 KiB of the
+// answer, rounded up: a request without a payment, or one whose answer the ledger has
+// replayed. The first answer to a payment is one unit, however long it is. Served also counts
+// a request with an invalid payment, because the Gate has not counted it.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.opened {
 		q.allow(ctx)
@@ -79,7 +79,7 @@ func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	}
 }
 
-// weighs counts further units of a request that was opened and closed. It reports them to the
+// weighs counts more units for a request that was opened and closed. It reports them to the
 // store at once, because no later report includes the units of a site.
 func (q *Request) weighs(ctx context.Context, more int) {
 	r := q.Rate
@@ -96,8 +96,8 @@ func (q *Request) weighs(ctx context.Context, more int) {
 	})
 }
 
-// Open counts a payment that is valid as far as the request itself shows. It asks the store.
-// The caller must call Open before it calls any other service. The error is a *fault.Error.
+// Open counts a request whose payment looks valid by the request alone. It asks the store. The
+// Gate must call Open before it calls any other service. The error is a *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
 	now := r.now()
@@ -128,11 +128,11 @@ func (q *Request) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close reports the outcome of a request that was opened. It is called once. atFault says that
-// the outcome cost the seller something and paid nothing, and that the payer may have caused
-// that. At a limit of 300 units, the request then weighs 20 units, and otherwise 1. Close
-// takes at most the time of one report, plus one for each window into which units are carried.
-// If the store fails, the weight of the request does not change.
+// Close counts the outcome of a request that was opened. It is called once. atFault says that
+// the request cost the seller something and paid nothing, and that the payer may have caused
+// this. At a limit of 300 units, such a request weighs 20 units, and any other request 1.
+// Close takes at most the time of one report, plus one more for each window into which units
+// are carried. If the store fails, the weight of the request does not change.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
 	window, units := q.correction(windowOf(r.now()), atFault)
@@ -156,16 +156,16 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 	})
 }
 
-// correction returns the units by which the outcome of a request changes a window's count, and
-// that window.
+// correction returns the units by which the outcome of a request changes the count of a
+// window, and the beginning of that window.
 func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units) {
 	r := q.Rate
 	decided := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
 	ended := present.After(q.window)
 	switch {
-	case ended && atFault: // the old window is over, so the request counts in full in the present one
+	case ended && atFault: // the request's window is over, so it counts in full in the present window
 		return present, Units{All: r.atFault}
-	case ended: // the old window is over, so nothing is given back
+	case ended: // the request's window is over, so nothing is given back
 		return present, Units{}
 	case atFault:
 		decided.All = r.atFault - r.undecided
@@ -173,11 +173,10 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 	return q.window, decided
 }
 
-// carry adds units to the next windows after a request at fault has put the client above the
-// limit in its window. units is how many units the fault has added there, and total is what
-// the client has used there by now. carry adds those of the units that are above the limit.
-// Without carry, a client could begin many requests at once. Their faults would show only when
-// it is too late to refuse them.
+// carry is called after a request at fault has added units to a window, in which the client
+// has now used total. Those of the added units that are above the limit are a debt, and carry
+// adds them to the next windows. Otherwise a client could begin many requests at once, and
+// their faults would show only when it is too late to refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
 	for range r.debts {
 		units = min(units, total.All-total.Open-r.limit)
@@ -196,8 +195,8 @@ func (r *Rate) carry(ctx context.Context, client string, window time.Time, total
 // Decision says whether a request may continue, and how much of its limit the client has left.
 type Decision struct {
 	OK bool
-	// RetryAfter is how long a refused client has to wait: two seconds if its undecided
-	// requests may give back enough units, and otherwise until its window ends.
+	// RetryAfter is how long a refused client has to wait. It is two seconds if undecided
+	// requests may give back enough units, and otherwise the time until the window ends.
 	RetryAfter time.Duration
 	// Limit is the number of units in a window; 0 means that there is no limit. Remaining is
 	// how many more units this environment would let pass, as far as it knows.
@@ -206,15 +205,16 @@ type Decision struct {
 	Reset time.Duration
 }
 
-// The headers that tell a client about its limit (draft-ietf-httpapi-ratelimit-headers-11).
+// These headers tell a client about its limit (draft-ietf-httpapi-ratelimit-headers-11).
 const (
 	HeaderPolicy = "RateLimit-Policy"
 	HeaderLimit  = "RateLimit"
 )
 
 // Headers returns the values of HeaderPolicy and HeaderLimit. They are empty if there is no
-// limit. They tell what this environment knows, and promise nothing: the draft allows a server
-// to refuse earlier than they say, and this server may refuse later.
+// limit. The values are what this environment knows, and no promise: the draft allows a server
+// to refuse a client before its limit is used up, and this server may refuse it only some
+// requests later.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""
@@ -232,36 +232,36 @@ func (d Decision) fault() *fault.Error {
 	return fault.New(fault.RateLimited, nil).After(d.RetryAfter)
 }
 
-// wholeSeconds rounds a duration up to seconds, so a client that waits that long does not
-// return too early.
+// wholeSeconds returns a duration in seconds, rounded up, so that a client which waits that
+// long does not return too early.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
-// Unknown is the key of all addresses that cannot be parsed.
+// Unknown is the key for every text that cannot be parsed as an address.
 const Unknown = "unknown"
 
-// maxRemote is the longest text that is parsed as an address. Every address with a port is
-// shorter, but a zone may have any length.
+// maxRemote is the length of the longest text that is parsed as an address. Every address with
+// a port is shorter, unless it has a long zone.
 const maxRemote = 128
 
-// ClientKey returns the key of the client behind an address: the IPv4 address, or the /64
-// network of an IPv6 address, which is the smallest network that is assigned. The address may
-// have a port, brackets or a zone; an IPv4 address mapped into IPv6 counts as IPv4. For
-// anything else the key is Unknown. A key is at most 24 bytes of ASCII.
+// ClientKey returns the key of the client behind an address. The key is the IPv4 address or,
+// for an IPv6 address, its /64 network, because that is the smallest network that a provider
+// assigns. The address may have a port, brackets or a zone. An IPv4 address mapped into IPv6
+// counts as IPv4. For any other text the key is Unknown. A key has at most 24 bytes of ASCII.
 func ClientKey(remoteAddr string) string { return keyOf(remoteAddr, 64) }
 
 // DocumentsKey returns the key under which a client's requests for free documents are counted.
-// It differs from the ClientKey, so a client without units left can still read what an error
-// means. A key is at most 34 bytes.
+// It differs from the ClientKey, so that a client which has used up its limit can still read
+// what an error means. A key has at most 34 bytes.
 func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(remoteAddr) }
 
-// SiteKey returns a key like ClientKey, but with the /48 network of an IPv6 address. Providers
-// assign a /56 or a /48 on request. One customer then has 256 or 65,536 networks that would
-// each count as a client. Expensive requests are counted under this key.
+// SiteKey returns the key under which expensive requests are counted. It is like ClientKey,
+// but with the /48 network of an IPv6 address. Providers assign a /56 or a /48 on request, and
+// one customer then has 256 or 65,536 networks that would each count as a client.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
 
-// NameKey returns the key of a client that is identified by a name, such as the name of an
-// account, and not by an address. The key has 23 bytes for a name of any length, and never
-// equals an address.
+// NameKey returns the key of a client that is known by a name, such as the name of an account,
+// instead of an address. The key has 23 bytes however long the name is, and never equals the
+// key of an address.
 func NameKey(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "@" + base64.RawURLEncoding.EncodeToString(sum[:])[:22]
@@ -272,14 +272,14 @@ func keyOf(remoteAddr string, bits int) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	prefix, _ := addr.Prefix(bits) // drops the zone; invalid if addr is invalid
+	prefix, _ := addr.Prefix(bits) // without the zone; invalid if addr is invalid
 	if !prefix.IsValid() {
 		return Unknown
 	}
 	return prefix.String()
 }
 
-// parseRemote parses an address, and returns the zero Addr if it cannot.
+// parseRemote parses an address, and returns the zero Addr if the text is not one.
 func parseRemote(s string) netip.Addr {
 	if len(s) > maxRemote {
 		return netip.Addr{}

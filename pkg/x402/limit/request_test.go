@@ -21,7 +21,7 @@ var (
 	errDown = errors.New("the store is down")
 )
 
-// same fails the test if two values differ.
+// same fails the test unless two values are equal.
 func same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -37,10 +37,10 @@ func at(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
 func (c *clock) now() time.Time          { return c.Time }
 func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 
-// store is a Memory that records its calls, and fails when a test says so.
+// store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// added returns the units that were added by each call since the last call of added.
+// added returns the units that each call has added since the last call of added.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -48,8 +48,8 @@ func added(s *store) (units []int) {
 	return units
 }
 
-// down, silent and slow are behaviours of a store: down fails, silent answers when its caller
-// gives up, and slow takes a tenth of a second, by the clock of a bubble.
+// down, silent and slow are behaviours of a store. down fails, silent answers when its caller
+// gives up, and slow takes a tenth of a second.
 func down(context.Context, limittest.Call) error { return errDown }
 
 func silent(ctx context.Context, _ limittest.Call) error {
@@ -67,8 +67,8 @@ func TestMemory(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limit.Store { return &limit.Memory{} })
 }
 
-// TestMemoryForgets checks that only the last eight windows with a count are kept, in the
-// order of counting.
+// TestMemoryForgets checks that a Memory keeps only the eight windows that were counted in
+// most recently.
 func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	const w = limit.Window
@@ -77,7 +77,7 @@ func TestMemoryForgets(t *testing.T) {
 		want  int
 	}{
 		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight windows
-		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // dropped when the ninth window was counted
+		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the window of the last one was dropped for {6 * w, 1}, the ninth window
 	} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
@@ -85,9 +85,9 @@ func TestMemoryForgets(t *testing.T) {
 	}
 }
 
-// TestKeys checks the keys of addresses. An IPv4 address is a client and a site by itself. An
-// IPv6 client is its /64 network. Expensive requests are counted for the /48 network, in which
-// all addresses count as one client.
+// TestKeys checks the keys of addresses. An IPv4 address is both a client and a site. The
+// client of an IPv6 address is its /64 network, and the site, for which expensive requests are
+// counted, is its /48 network.
 func TestKeys(t *testing.T) {
 	for in, want := range map[string]struct{ client, site string }{
 		"203.0.113.7":               {"203.0.113.7", "203.0.113.7"},
@@ -111,8 +111,8 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzClientKey checks that a key is short, is Unknown only if the text is not an address, and
-// is the same in every notation of an address.
+// FuzzClientKey checks that a key is short, and that all notations of an address have the same
+// key. Only text that is not an address may have the key Unknown.
 func FuzzClientKey(f *testing.F) {
 	for _, s := range []string{
 		"203.0.113.7", "203.0.113.7:443", "[2001:db8::1]:443", "2001:db8::1", "fe80::1%eth0", "::ffff:203.0.113.7",
@@ -186,9 +186,9 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// TestWeighIsExact checks three things over all environments: as many undecided payments pass
-// at once as the limit has room for; the whole limit passes once they are decided; and few
-// pass if their payer is at fault.
+// TestWeighIsExact checks that the counts of requests with a payment are exact over all
+// environments. As many undecided payments pass at once as the limit has room for. The whole
+// limit passes if each payment is paid before the next. Few pass if the payers are at fault.
 func TestWeighIsExact(t *testing.T) {
 	var s store
 	rates := make([]*limit.Rate, 200)
@@ -214,14 +214,14 @@ func TestWeighIsExact(t *testing.T) {
 	}
 }
 
-// TestDebts checks that the weight of faults above the limit counts in the next windows, in
-// every environment. Over time a client can cause 15 faults a window, regardless of how many
-// requests it begins at once. Units that are given back are no debt.
+// TestDebts checks that units above the limit, which requests at fault have caused, count in
+// the next windows, in every environment. Over time a client can cause 15 faults in each
+// window, however many requests it begins at once. Units that may be given back are no debt.
 func TestDebts(t *testing.T) {
 	for what, c := range map[string]struct {
-		begin  []int // how many payments begin together; each group is decided before the next begins
-		faults int   // how many of each group are at fault; the others are paid
-		then   []int // how many requests at fault, one after another, pass in each of the next windows
+		begin  []int // how many payments begin together; each group is decided before the next one begins
+		faults int   // how many payments of each group are at fault; the others are paid
+		then   []int // how many requests at fault pass in each of the next windows, if sent one after another
 	}{
 		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
 		"twelve places":                {begin: []int{12, 12}, faults: 12, then: []int{6, 15}},
@@ -251,8 +251,9 @@ func TestDebts(t *testing.T) {
 	}
 }
 
-// TestWeighAsksAgain checks that a client which has used up its limit is refused without a
-// call of the store. If the client may get units back, the store is asked about once a second.
+// TestWeighAsksAgain checks how often the store is called for a client that has used up its
+// limit. Such a client is refused without a call. If it may get units back, the store is asked
+// about once a second.
 func TestWeighAsksAgain(t *testing.T) {
 	var s store
 	clock := at(0)
@@ -277,7 +278,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
-	// The limit is used up, and nothing can be given back: no more calls.
+	// Now the limit is used up and nothing can be given back, so there are no more calls.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
 	}
@@ -288,14 +289,14 @@ func TestWeighAsksAgain(t *testing.T) {
 			t.Errorf("Open = %v, %+v", err, q.Decision)
 		}
 	}
-	if calls := s.Calls(); len(calls) > 1 { // at most the first call asks, and learns that nothing can be given back
+	if calls := s.Calls(); len(calls) > 1 { // a first call may learn that nothing can be given back
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
 }
 
-// TestWeighStoreDown checks that each payment asks the store while it is down. The ledger is
-// then down as well, and no other request is delayed. The report of an outcome takes no longer
-// than any other report, and continues when the client hangs up.
+// TestWeighStoreDown checks payments while the store is down. Each payment asks the store: the
+// ledger is then down as well, and no other request is delayed. The report of an outcome takes
+// no longer than any other report, and continues when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
@@ -319,9 +320,9 @@ func TestWeighStoreDown(t *testing.T) {
 	})
 }
 
-// TestReplaysWeigh checks that a replayed answer weighs one unit per 16 KiB, rounded up, and
-// the first answer to a payment one unit. The store is told of these units at once, so another
-// environment learns of them.
+// TestReplaysWeigh checks the weight of answers to payments. A replayed answer weighs one unit
+// per 16 KiB, rounded up, and the first answer to a payment weighs one unit. The store learns
+// of these units at once, so other environments learn of them as well.
 func TestReplaysWeigh(t *testing.T) {
 	t.Parallel()
 	clock, s := at(0), &limit.Memory{}
@@ -342,7 +343,7 @@ func TestReplaysWeigh(t *testing.T) {
 			t.Errorf("after %+v %d units are used", c, used)
 		}
 	}
-	for n := range 4 { // 64 units each: the third passes with 260 used, the fourth does not
+	for n := range 4 { // a replay weighs 64 units: the third begins at 260 units and passes, the fourth does not
 		q, err := open(t, newRate(300, s, clock), client)
 		if passes := n < 3; (err == nil) != passes {
 			t.Fatalf("replay %d: %v", n, err)

@@ -14,7 +14,7 @@ import (
 
 // Lease is the right to run one call of an operation.
 type Lease struct {
-	// ID is unique and not empty. It begins with its client's tag.
+	// ID is unique and not empty. It begins with the tag of the client.
 	ID string
 	// Until is when the lease expires, in whole seconds.
 	Until time.Time
@@ -26,20 +26,20 @@ const MaxCap = 100
 
 const (
 	// tagLength and randomLength are the lengths of the two parts of a lease id, in characters
-	// of 6 bits: a hash of the client, and a random part that differs between the live leases
-	// of a client. They are so short that the item of an operation with 50 leases stays below
-	// 1,024 bytes, the size of one DynamoDB write unit. If two clients have the same tag, they
-	// share one client's slots.
+	// of 6 bits. The tag is a hash of the client. The random part differs between the live
+	// leases of a client. Both are so short that the item of an operation with 50 leases stays
+	// below 1,024 bytes, the size of one DynamoDB write unit. Clients that happen to have the
+	// same tag share one client's slots.
 	tagLength    = 6
 	randomLength = 5
 
-	// clientShare is the divisor for the slots that one client may hold: a quarter of all
-	// slots, and at least one.
+	// clientShare is a divisor: one client may hold a quarter of the slots, and at least one
+	// slot.
 	clientShare = 4
 
-	// If an acquisition is refused because clients hold more than their share, it is tried
-	// again after pauses that grow from firstWait to lastWait. Those clients are about to
-	// release the slots above their share.
+	// An acquisition may be refused because clients hold more than their share. These clients
+	// are about to release the slots above their share, so the acquisition is tried again,
+	// after pauses that grow from firstWait to lastWait.
 	firstWait = 10 * time.Millisecond
 	lastWait  = 80 * time.Millisecond
 )
@@ -49,13 +49,13 @@ const (
 type Slots struct {
 	operation string
 	most      int
-	clientCap int // slots that one client may hold
+	clientCap int // how many slots one client may hold
 	store     Store
 	now       func() time.Time
 }
 
-// NewSlots returns the Slots of an operation. The argument most is the cap of the operation.
-// NewSlots panics unless it is from 1 to MaxCap.
+// NewSlots returns the Slots of an operation of which at most most calls may run at once. It
+// panics if that cap is less than 1 or more than MaxCap.
 func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")
@@ -69,7 +69,8 @@ func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots 
 	}
 }
 
-// Slot is the same type as x402.Slot. This package does not import package x402.
+// Slot is the same type as x402.Slot, declared here because this package does not import
+// package x402.
 type Slot = interface {
 	Release(ctx context.Context) error
 }
@@ -80,17 +81,17 @@ type slot struct {
 	lease Lease
 }
 
-// Acquire implements x402.Slots: it takes a slot for a client, which is a SiteKey. The slot is
-// free again at the time until or less than a second later, even if this process dies; the
-// work must have ended by then. The error is a *fault.Error. It is overloaded if every slot is
-// taken or, with another message, if the client already holds its share. It is
-// ledger_unavailable if the store fails; the store may then keep an unused lease until that
-// lease expires.
+// Acquire implements x402.Slots. It takes a slot for a client; client is a SiteKey. The work
+// must end by the time until: at that time, or less than a second later, the slot is free
+// again, even if this process dies. The error is a *fault.Error. Its code is overloaded if
+// every slot is taken or, with another message, if the client already holds its share. Its
+// code is ledger_unavailable if the store fails; the store may then keep an unused lease until
+// that lease expires.
 //
 // Acquire costs one write while there is room. If the store refuses the lease, Acquire removes
 // expired leases and tries again. It can check a client's share only after the lease was
-// added. If the client exceeds its share, Acquire removes the lease at once, and other clients
-// that were refused meanwhile try again.
+// added. If the client then exceeds its share, Acquire removes the lease at once. Other
+// clients that were refused meanwhile try again.
 func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Slot, error) {
 	tag := tagOf(client)
 	wholeSecond := until.Add(time.Second - 1).Truncate(time.Second)
@@ -105,7 +106,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 		switch {
 		case u.ofClient > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-			if added { // if the lease cannot be removed, it will expire
+			if added { // should this fail, the lease expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
 			return nil, s.shareHeld(cause)
@@ -134,7 +135,7 @@ func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool
 	return u.alive < s.most || wait(ctx, pause)
 }
 
-// failed returns the fault for an error of the store.
+// failed returns the fault ledger_unavailable for an error of the store.
 func (s *Slots) failed(err error) *fault.Error {
 	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 }
@@ -146,7 +147,7 @@ func (s *Slots) shareHeld(cause error) *fault.Error {
 			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 }
 
-// tagOf returns the tag of a client. The ids of all its leases begin with it.
+// tagOf returns the tag of a client. The ids of all leases of the client begin with it.
 func tagOf(client string) string {
 	hash := sha256.Sum256([]byte(client))
 	return base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
@@ -159,11 +160,11 @@ func newID(tag string) string {
 	return tag + base64.RawURLEncoding.EncodeToString(unique[:])[:randomLength]
 }
 
-// usage counts the leases of an operation.
+// usage describes the leases of an operation, as one client sees them.
 type usage struct {
 	expired   []Lease
 	alive     int // leases that have not expired
-	ofClient  int // live leases of the client in question
+	ofClient  int // live leases of that client
 	overShare int // live leases above their client's share
 }
 
@@ -186,7 +187,7 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	return u
 }
 
-// wait waits for d, and returns false if the context ends first.
+// wait waits for the time d, and returns false if the context ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -196,8 +197,8 @@ func wait(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// Release releases the slot. The error is only for the log, because a slot that was not
-// released expires.
+// Release releases the slot. The caller need only log the error, because a slot that could not
+// be released expires.
 func (s *slot) Release(ctx context.Context) error {
 	if err := s.slots.store.Remove(ctx, s.slots.operation, s.lease); err != nil {
 		return fmt.Errorf("release a slot of %s: %w", s.slots.operation, err)

@@ -22,7 +22,7 @@ import (
 // slot is an acquired slot.
 type slot = interface{ Release(context.Context) error }
 
-// harness is a Slots with its store and its clock. Each slot is taken for 30 s.
+// harness has a Slots, its store and its clock. Each slot is acquired for 30 s.
 type harness struct {
 	*testing.T
 	*limit.Slots
@@ -35,18 +35,19 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over returns another environment with the same clock, and with another cap and store.
+// over returns a harness for another environment: its clock is the same, but its cap and its
+// store may differ.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
 	return &other
 }
 
-// next returns a client that has no slot yet. With such clients, tests of the cap do not
-// depend on a client's share.
+// next returns the name of a client that has no slot yet. With such clients, tests of the cap
+// do not depend on a client's share.
 func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
-// try takes a slot, or checks that it is refused for the wanted reason.
+// try acquires a slot. If want is not empty, the slot must be refused with that code.
 func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
@@ -81,7 +82,7 @@ func (b *harness) give(slots ...slot) {
 	}
 }
 
-// took compares the calls of the store since the last call of took.
+// took checks which calls the store has got since the last call of took.
 func (b *harness) took(what, want string) {
 	b.Helper()
 	var verbs []string
@@ -91,11 +92,11 @@ func (b *harness) took(what, want string) {
 	same(b, what, strings.Join(verbs, " "), want)
 }
 
-// TestSlots checks any sequence of requests and releases. A client gets a slot if fewer slots
-// than the cap are taken, and if it holds no slot or less than a quarter of the cap. A slot
-// that is not released is free at the end of the second in which it expires, and not earlier;
-// leases end at whole seconds because a store pays for each digit. If the owner of such a slot
-// releases it later, no other client loses a slot.
+// TestSlots makes random requests and releases. A client gets a slot if fewer slots than the
+// cap are taken, and if it holds no slot or less than a quarter of the cap. A slot that is not
+// released is free at the end of the second in which it expires, and not earlier: leases end
+// at whole seconds because a store pays for each digit. If the owner of such a slot releases
+// it later, no other client loses a slot.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -104,7 +105,7 @@ func TestSlots(t *testing.T) {
 		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
 		var held []taken // including slots that have expired
 		for range 100 {
-			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes it
+			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes the cap
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
 			all, mine := busy(held, client, now)
 			want := fault.Code("")
@@ -130,7 +131,7 @@ type taken struct {
 	until  time.Time
 }
 
-// busy counts the slots that have not expired, and how many of them a client holds.
+// busy returns how many slots have not expired, and how many of these a client holds.
 func busy(held []taken, client string, now time.Time) (all, mine int) {
 	for _, h := range held {
 		if !h.until.After(now) {
@@ -144,7 +145,7 @@ func busy(held []taken, client string, now time.Time) (all, mine int) {
 	return all, mine
 }
 
-// TestSlotsCost checks the calls that slots cost.
+// TestSlotsCost checks how many calls of the store each use of slots costs.
 func TestSlotsCost(t *testing.T) {
 	b := newHarness(t, 4)
 	first, _ := b.try("a", "")
@@ -181,9 +182,9 @@ func TestSlotsCost(t *testing.T) {
 	b.took("a refusal by a lower cap with one dead, which would free no slot", "acquire")
 }
 
-// TestSlotsStoreFails checks every failure of the store. A lease whose write got no reply
-// expires by itself. A failed release may be repeated. A lease above its client's share that
-// cannot be removed does not count as a slot.
+// TestSlotsStoreFails checks every failure of the store. If the reply to a new lease is lost,
+// the lease expires by itself. A failed release may be repeated. A lease above its client's
+// share does not count as one of the client's slots, even if it cannot be removed.
 func TestSlotsStoreFails(t *testing.T) {
 	b := newHarness(t, 4)
 	slot, _ := b.try("a", "")
@@ -195,7 +196,7 @@ func TestSlotsStoreFails(t *testing.T) {
 		t.Errorf("Release = %v", err)
 	}
 	b.store.Before = nil
-	b.give(slot) // the second release
+	b.give(slot) // repeats the failed release
 	b.try("a", "")
 	b.take()
 	b.store.After = down
@@ -210,15 +211,15 @@ func TestSlotsStoreFails(t *testing.T) {
 	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
 		t.Errorf("%v", f)
 	}
-	b.refused(fault.Overloaded) // the lease of the lost reply counts, and so does the lease that could not be removed
+	b.refused(fault.Overloaded) // two more leases count: the one whose reply was lost, and the one that could not be removed
 	b.clock.advance(30 * time.Second)
 	b.refused(fault.LedgerUnavailable) // the expired leases cannot be removed
 	b.store.Before = nil
 	b.take()
 }
 
-// TestSlotsOverShareTurnsNobodyAway checks that a client gets a slot even if three other
-// clients ask for any number of slots at the same moment.
+// TestSlotsOverShareTurnsNobodyAway checks that a client which asks for one slot gets it, even
+// if three other clients ask for any number of slots at the same moment.
 func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) {
@@ -227,7 +228,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	}
 }
 
-// sharesSlots lets three clients ask for more than their share, and others for one slot each.
+// sharesSlots makes three clients ask for more than their share, and others for one slot each.
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
@@ -268,12 +269,12 @@ func sharesSlots(t *testing.T, seed uint64) {
 	}
 }
 
-// TestSlotsOverShareStays checks that a request waits for the release of leases above a share,
-// but no longer than its time limit.
+// TestSlotsOverShareStays checks leases above a client's share that are not released. A
+// request waits for their release, but no longer than its time limit.
 func TestSlotsOverShareStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory limit.Memory
-		for i := range 4 { // all of one client, whose share is 1
+		for i := range 4 { // four leases of one client, whose share is 1
 			lease := limit.Lease{ID: fmt.Sprint("greedy", i), Until: time.Now().Add(time.Hour)}
 			if _, ok, err := memory.Acquire(t.Context(), "dns", lease, 4); !ok || err != nil {
 				t.Fatal(ok, err)

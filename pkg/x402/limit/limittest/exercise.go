@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// Exercise runs the suite. open must return an empty store on every call.
+// Exercise runs the tests. open must return an empty store on every call.
 func Exercise(t *testing.T, open func(t *testing.T) limit.Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, limit.Store){
@@ -45,9 +45,9 @@ func lease(id string) limit.Lease {
 }
 
 // agrees compares a store with a model in random steps over a few operations, clients and ids.
-// Some of the names look like syntax, and must be treated as plain data. A cap may be lower
-// than the number of leases held. A window may be earlier than the previous one, even by
-// hours, as after a wrong clock.
+// Some of the names look like syntax, and must be treated as plain data. The steps include
+// unusual cases: a limit below the number of leases held, and a window before the last one,
+// even by hours, as if the clock had been wrong.
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
@@ -73,11 +73,11 @@ func agrees(t *testing.T, s limit.Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, most)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
 			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
-		case 2: // leases that are gone do not stop other leases from being removed
+		case 2: // a lease that is not stored does not stop other leases from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
-				gone[0].Until = l.Until.Add(time.Second) // differs from the stored lease
+				gone[0].Until = l.Until.Add(time.Second) // not the time of the stored lease
 			case mine:
 				at := slices.Index(held[op], l)
 				gone = append(gone, held[op][at:]...)
@@ -115,7 +115,7 @@ func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most 
 	}
 }
 
-// race checks that concurrent callers never get more leases than the cap, even for an
+// race checks that concurrent callers never get more leases than the limit, even for an
 // operation that was never used before.
 func race(t *testing.T, s limit.Store) {
 	for operation, warm := range map[string]int{"warm 0": 4, "warm 1": 4, "new 0": 0, "new 1": 0} {
@@ -132,8 +132,8 @@ func race(t *testing.T, s limit.Store) {
 	}
 }
 
-// raceRemove checks that callers who remove the same expired leases at once remove no new
-// lease.
+// raceRemove checks that no new lease is lost when several callers remove the same expired
+// leases at once.
 func raceRemove(t *testing.T, s limit.Store) {
 	const n = 12
 	var dead []limit.Lease
@@ -181,8 +181,8 @@ func cancelled(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races runs f n times at once. The argument winners says how many of these calls must return
-// true; any other number fails the test.
+// races makes n calls of f at once, and fails the test unless exactly winners of them return
+// true.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group

@@ -11,13 +11,13 @@ import (
 // Call is one call of a store.
 type Call struct {
 	Verb  string // acquire, remove or count
-	Of    string // the operation, or the client
-	Units int    // added by the call
+	Of    string // the operation or the client
+	Units int    // how many units the call adds
 }
 
 // Watched is a store in memory that records its calls. If Before returns an error, the call
 // fails with it and has no effect. If After returns an error, the call has taken effect and
-// fails with that error. Either may be nil.
+// fails with that error. Before and After may be nil.
 type Watched struct {
 	limit.Memory
 	Before, After func(context.Context, Call) error
@@ -26,7 +26,7 @@ type Watched struct {
 	calls []Call
 }
 
-// Calls returns the calls since it was last called.
+// Calls returns the calls since the last call of Calls.
 func (w *Watched) Calls() []Call {
 	w.mu.Lock()
 	defer w.mu.Unlock()
