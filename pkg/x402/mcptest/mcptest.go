@@ -1,5 +1,5 @@
-// Package mcptest is a client that pays for calls of tools over the Model Context Protocol,
-// for tests.
+// Package mcptest is a client for tests that pays for tool calls over the Model Context
+// Protocol.
 package mcptest
 
 import (
@@ -15,10 +15,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ToolResult is the result of a call of a tool over the Model Context Protocol.
+// ToolResult is the result of a tool call over the Model Context Protocol.
 type ToolResult struct {
 	Status     int             `json:"-"` // HTTP status
-	Raw        []byte          `json:"-"` // the whole message
+	Raw        []byte          `json:"-"` // the whole message as it was received
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
 	Content    []struct {
@@ -28,16 +28,16 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta has the data that HTTP has in headers. x402 defines Receipt; the other members are
-// specific to one service.
+// ToolMeta has the information that a response over HTTP has in headers. x402 defines Receipt;
+// the other members are specific to one service.
 type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
 	RetryAfter int                  `json:"hostfacts/retry-after"`
-	Repeated   bool                 `json:"weather/replayed"` // like Replayed, for the shop in infra/shop
+	Repeated   bool                 `json:"weather/replayed"` // what Replayed is, for the shop in infra/shop
 }
 
-// Text returns the first text of the result, or the empty string.
+// Text returns the first text of the result, or an empty string if there is none.
 func (r ToolResult) Text() string {
 	if len(r.Content) == 0 {
 		return ""
@@ -45,7 +45,7 @@ func (r ToolResult) Text() string {
 	return r.Content[0].Text
 }
 
-// Required returns the offer of a result that asks for a payment.
+// Required returns the offer in a result that asks for a payment.
 func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	var v x402.PaymentRequired
 	if err := json.Unmarshal(r.Structured, &v); err != nil || v.X402Version == 0 {
@@ -54,8 +54,9 @@ func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	return v, nil
 }
 
-// Call calls a tool of the server at url. header is a PAYMENT-SIGNATURE, or empty; the call
-// carries it as a JSON object, and not in base64. key is a purchase key, or empty.
+// Call calls a tool of the server at url. header is the value of a PAYMENT-SIGNATURE, or
+// empty. The call carries the payment as a JSON object, and not in base64 as the header does.
+// key is a purchase key, or empty.
 func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
 	meta := map[string]any{}
 	if header != "" {
@@ -99,7 +100,8 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 	return *answer.Result, nil
 }
 
-// SignCall asks for a tool's price, and signs a payment of this price.
+// SignCall asks for the price of a tool call, and signs a payment of that price. It returns
+// the value of a PAYMENT-SIGNATURE.
 func SignCall(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any) (header string, err error) {
 	r, err := Call(ctx, c, url, tool, args, "", "")
 	if err != nil {

@@ -9,10 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// A seller signs a receipt for an answer and publishes the key. Even years later, everybody
-// who has the answer and the receipt can check that the seller gave the answer.
+// A seller signs a receipt for an answer and publishes the key. Even years later, anybody who
+// has the answer and the receipt can check that the seller gave this answer.
 func Example() {
-	// The seller.
+	// The seller signs.
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		fmt.Println(err)
@@ -43,7 +43,7 @@ func Example() {
 		return
 	}
 
-	// The buyer, or anybody else.
+	// The buyer, or anybody else, checks.
 	find := func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(document, kid) }
 	statement, kid, err := receipt.Verify(signed, find)
 	if err != nil {

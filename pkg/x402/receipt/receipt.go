@@ -1,11 +1,12 @@
 // Package receipt signs offers, and signs and verifies receipts. A receipt is a seller's
-// statement that a payer was given an answer. Both have the form of the x402 extension
-// offer-receipt, version 1, as a compact JWS (RFC 7515) with EdDSA (RFC 8037).
+// statement that a payer was given an answer. Offers and receipts have the form of the x402
+// extension offer-receipt, version 1: a compact JWS (RFC 7515) with EdDSA (RFC 8037).
 //
-// The extension proves that something was paid for and delivered, but not what. A receipt of
-// this package also has the request and the digest of the answer's body, in additional members
-// that version 1 allows. The members of the digest have the names proposed for version 2. Keys
-// are published as a did:web document (Document), each under its thumbprint (RFC 7638).
+// A receipt of the extension proves that something was paid for and delivered, but not what it
+// was. A receipt of this package also has the request and the digest of the answer's body, in
+// additional members, which version 1 allows. The members for the digest have the names that
+// are proposed for version 2. Keys are published as a did:web document (Document), each under
+// its thumbprint (RFC 7638).
 package receipt
 
 import (
@@ -28,33 +29,33 @@ type Statement struct {
 	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
 	Payer    string `json:"payer" doc:"Whose payment it was"`
-	// Request is the request as the seller understood it. It is empty if the receipt does not
-	// name the request.
+	// Request is the request as the seller understood it, or empty.
 	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
 	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
-	// Transaction is empty if the payment is known to have been made, but not by which
+	// Transaction is empty if it is known that the payment was made, but not in which
 	// transaction.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
 	Version     int    `json:"version" doc:"1"`
 }
 
-// The values of a Statement that are always the same.
+// These values are the same in every Statement.
 const (
 	version  = 1
 	hashAlg  = "sha256"
-	encoding = "raw" // the hash is over the bytes of the body as they are
+	encoding = "raw" // the digest is of the body's bytes as they are
 )
 
-// HashOf returns the digest of an answer's body as a receipt has it: SHA-256, 0x and hex.
+// HashOf returns the digest of an answer's body in the form that a receipt has: the SHA-256 in
+// hexadecimal, after 0x.
 func HashOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers reports whether the receipt is for this body.
+// Covers reports whether a body is the one that the receipt is for.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)
@@ -86,11 +87,11 @@ type Signer struct {
 	name    string // thumbprint of the key
 }
 
-// ErrMismatch says that a private key belongs to none of the published keys.
+// ErrMismatch says that the public key of a private key is not published.
 var ErrMismatch = errors.New("receipt: the private key belongs to none of the published keys")
 
-// NewSigner returns a Signer. published is the set of keys of the DID document. The error
-// is ErrMismatch unless the public key of private is one of them.
+// NewSigner returns a Signer that signs with a private key. published has the keys of the DID
+// document. The error is ErrMismatch unless the public key is one of these.
 func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
 	for _, key := range published {
 		if key.Equal(private.Public()) {
@@ -101,9 +102,9 @@ func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Sign
 }
 
 // Sign returns a receipt as a compact JWS. Equal statements give equal receipts. ResponseHash
-// must be HashOf the body; Sign sets ResponseHashAlg, ResponseHashEncoding and Version. It
-// fails if ResourceURL has no host, and if a text is not printable ASCII or must be escaped in
-// JSON.
+// must be HashOf the body; Sign sets ResponseHashAlg, ResponseHashEncoding and Version. Sign
+// fails if ResourceURL has no host, or if a text is not printable ASCII or would have to be
+// escaped in JSON.
 func (s *Signer) Sign(statement Statement) (string, error) {
 	statement.ResponseHashAlg = hashAlg
 	statement.ResponseHashEncoding = encoding
@@ -111,7 +112,7 @@ func (s *Signer) Sign(statement Statement) (string, error) {
 	return s.sign(statement.ResourceURL, statement)
 }
 
-// SignOffer returns a signed offer as a compact JWS. It fails in the same cases as Sign.
+// SignOffer returns a signed offer as a compact JWS. It fails for the same reasons as Sign.
 func (s *Signer) SignOffer(o Offer) (string, error) {
 	o.Version = version
 	return s.sign(o.ResourceURL, o)
@@ -126,8 +127,8 @@ func (s *Signer) sign(resource string, payload any) (string, error) {
 	return text + "." + encode(signature), nil
 }
 
-// Shown returns what SignOffer would return, with zeros in place of the signature. It needs
-// only the public key. It is for documents that show a signed offer if there is no private
+// Shown returns what SignOffer would return, but with zeros in place of the signature. It
+// needs only the public key. Documents use it to show a signed offer when there is no private
 // key.
 func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	o.Version = version
@@ -139,7 +140,7 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned returns the text that the signature of a compact JWS covers. name is the thumbprint
+// unsigned returns the part of a compact JWS that the signature covers. name is the thumbprint
 // of the key.
 func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
@@ -157,8 +158,8 @@ func unsigned(resource, name string, payload any) (string, error) {
 	return encode(head) + "." + encode(body), nil
 }
 
-// canonical returns v as JSON according to RFC 8785. v must be flat, with members in the order
-// of their names and strings of printable ASCII.
+// canonical returns the JSON of v according to RFC 8785. v must be flat, its members must be
+// in the order of their names, and its strings must be printable ASCII.
 func canonical(v any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
@@ -168,24 +169,24 @@ func canonical(v any) ([]byte, error) {
 	}
 	doc := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	for _, c := range doc {
-		if c > '~' || c == '\\' { // characters below ' ' are always escaped
+		if c > '~' || c == '\\' { // the encoder has escaped the characters below ' '
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
 		}
 	}
 	return doc, nil
 }
 
-// MaxSize is the largest receipt that Verify reads, in bytes. Request and ResourceURL may have
-// some KB each.
+// MaxSize is the size of the largest receipt that Verify reads, in bytes. The request and the
+// resource URL may each have some KB.
 const MaxSize = 16 << 10
 
-// ErrInvalid says that a receipt is malformed or is not signed by its key, or that the key is
-// not published.
+// ErrInvalid says that a receipt is malformed, that its signature is not by the key that it
+// names, or that this key is not published.
 var ErrInvalid = errors.New("receipt: invalid")
 
-// Verify parses a receipt and checks its signature. find returns the key with a given id
-// (KeyID). The error is ErrInvalid or the error of find. Verify does not check whether the key
-// may speak for the resource; Authorizes does.
+// Verify parses a receipt and checks its signature. It returns the statement and the id of the
+// key (KeyID), which it passes to find to get the key. The error is ErrInvalid or the error of
+// find. Verify does not check whether the key may speak for the resource; Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
@@ -217,17 +218,17 @@ func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Sta
 	return s, h.Kid, nil
 }
 
-// Authorizes reports whether a key may speak for the resource of a receipt. It may if the host
-// of the resource publishes it.
+// Authorizes reports whether a key may speak for the resource of a receipt: the host of the
+// resource must have published the key.
 func Authorizes(kid string, s Statement) bool {
 	u, err := url.Parse(s.ResourceURL)
 	return err == nil && u.Host != "" && strings.HasPrefix(kid, DID(u.Host)+"#")
 }
 
-// Path is where a host publishes its keys (the did:web method, section 3.2).
+// Path is the path at which a host publishes its keys (the did:web method, section 3.2).
 const Path = "/.well-known/did.json"
 
-// MaxKeys is the largest number of keys that are published.
+// MaxKeys is how many keys may be published.
 const MaxKeys = 16
 
 // ParseKey parses a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
@@ -243,8 +244,8 @@ func ParseKey(text string) (ed25519.PrivateKey, error) {
 // FormatKey returns the text that ParseKey parses.
 func FormatKey(key ed25519.PrivateKey) string { return encode(key.Seed()) }
 
-// ParsePublic parses a public key in base64url without padding, the member x of a
-// JWK (RFC 8037).
+// ParsePublic parses a public key in base64url without padding, as in the member x of a JWK
+// (RFC 8037).
 func ParsePublic(text string) (ed25519.PublicKey, error) { return parse(text) }
 
 // FormatPublic returns the text that ParsePublic parses.
@@ -252,7 +253,7 @@ func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
 func parse(text string) ([]byte, error) {
 	key, err := decode(text)
-	if err != nil || len(key) != ed25519.PublicKeySize { // the seed of a private key has the same size
+	if err != nil || len(key) != ed25519.PublicKeySize { // a seed has the same size
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
 	}
 	return key, nil
@@ -265,8 +266,8 @@ func decode(text string) ([]byte, error) { return base64.RawURLEncoding.Strict()
 // DID returns the did:web identifier of a host, with its port if there is one.
 func DID(host string) string { return "did:web:" + strings.ReplaceAll(host, ":", "%3A") }
 
-// KeyID returns the name of a key of a host. The name is made from the key, and does not
-// depend on the other published keys.
+// KeyID returns the name of a key of a host. The name depends only on the host and the key,
+// and not on the other published keys.
 func KeyID(host string, key ed25519.PublicKey) string { return DID(host) + "#" + thumbprint(key) }
 
 // thumbprint returns the SHA-256 thumbprint of a key (RFC 7638 and RFC 8037) in base64url.
@@ -294,7 +295,7 @@ type method struct {
 	} `json:"publicKeyJwk"`
 }
 
-// Document returns the DID document of a host with a set of keys.
+// Document returns the DID document in which a host publishes its keys.
 func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	d := document{
 		Context: []string{
@@ -324,7 +325,8 @@ func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	return append(doc, '\n'), nil
 }
 
-// FindKey returns a key of a DID document that may sign receipts. Its error is ErrInvalid.
+// FindKey returns the key with the id kid from a DID document. The error is ErrInvalid unless
+// the document has such a key and the key may sign receipts.
 func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 	var d document
 	if err := json.Unmarshal(doc, &d); err != nil {

@@ -14,12 +14,13 @@ import (
 const (
 	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
 	kid  = "did:web:api.example.com#3iR-H6Xx_3rpt7eNMUVNazSZkUclb_cekBJZZL4mlUs"
-	// Package @x402/extensions 2.27 makes this receipt with key(1), and verifies it.
+	// This is a receipt by package @x402/extensions 2.27, signed with key(1). The package
+	// verifies it.
 	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
-	// The same package makes these signatures. The first is of the same statement with the
-	// request and the digest of the body, and the second is of an offer.
+	// The same package makes these signatures. The first is for the same statement with the
+	// request and the digest of the body, and the second is for an offer.
 	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
 	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
@@ -52,13 +53,14 @@ func signer(k ed25519.PrivateKey, others ...ed25519.PublicKey) *receipt.Signer {
 	return must(receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...)))
 }
 
-// find returns a function that finds keys in the document of a host.
+// find returns a function that finds keys in the DID document of a host that publishes keys.
 func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	doc := must(receipt.Document("api.example.com", keys))
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// TestVectors checks that the signed bytes are the bytes that the extension's package signs.
+// TestVectors checks that Sign and SignOffer make the same signatures as the package of the
+// extension, and that Verify accepts its receipt.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
@@ -67,7 +69,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		jws  string
-		all  bool // the receipt includes the request and the answer
+		all  bool // the receipt includes the request and the digest of the body
 		kept string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
 		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
@@ -96,8 +98,9 @@ func TestVectors(t *testing.T) {
 	}
 }
 
-// TestRevocation checks that the other published keys, and their order, change no key id and
-// invalidate no signature. If a key is removed, everything that it signed becomes invalid.
+// TestRevocation checks that publishing other keys, in any order, changes no key id and
+// invalidates no signature. If a key is no longer published, everything that it signed becomes
+// invalid.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	a, b, c := public(key(1)), public(key(2)), public(key(3))
@@ -148,8 +151,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestForm checks that a text which the key has signed is a receipt only if it has the form of
-// version 1.
+// TestForm checks that text with a valid signature is a receipt only if it also has the form
+// of version 1.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
@@ -181,7 +184,8 @@ func TestForm(t *testing.T) {
 	}
 }
 
-// TestFindKey checks that only Ed25519 keys that may make assertions count in a DID document.
+// TestFindKey checks that FindKey finds only Ed25519 keys that the DID document lists for
+// assertions.
 func TestFindKey(t *testing.T) {
 	t.Parallel()
 	doc := string(must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))})))
@@ -192,8 +196,8 @@ func TestFindKey(t *testing.T) {
 	}
 }
 
-// TestUnsignable checks that a text is not signed if canonical JSON would have to escape it,
-// and that a statement without an address is not signed either.
+// TestUnsignable checks that a statement is not signed if its resource URL has no host, or if
+// canonical JSON would have to escape one of its texts.
 func TestUnsignable(t *testing.T) {
 	t.Parallel()
 	s := signer(key(1))
@@ -234,7 +238,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzVerify checks that any input is either a receipt of the key or ErrInvalid.
+// FuzzVerify checks that, for any input, Verify returns either a statement or ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	f.Add(vector, []byte(`{}`))
 	doc := must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))}))
@@ -247,11 +251,11 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// TestAuthorizesWholeHosts checks that the key of a host counts only for that host. For
-// example, the key of example.community does not count for example.com.
+// TestAuthorizesWholeHosts checks that the key of a host speaks only for exactly that host.
+// For example, a key of example.com does not speak for example.community.
 func TestAuthorizesWholeHosts(t *testing.T) {
 	t.Parallel()
-	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // the port is a part of the name
+	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // includes the port
 		t.Error(got)
 	}
 	s := receipt.Statement{ResourceURL: "https://api.example.com/v1/tools/ping"}

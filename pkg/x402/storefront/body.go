@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// BodyTime is how long a body may take to arrive, counted from the first read.
+// BodyTime is how long a client may take to send the body of a request, from the first read
+// on.
 const BodyTime = 10 * time.Second
 
-// timedBody is the body of a request. It must arrive within BodyTime of the first read. The
-// requests that follow on the connection have the usual time-outs of the server.
+// timedBody is the body of a request. It must arrive within BodyTime of the first read. Later
+// requests on the same connection have the usual time-outs of the server.
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
@@ -31,19 +32,18 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline, as behind an adapter for functions, where the body has already arrived.
+// a deadline. That is so behind an adapter for functions, where the body has already arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
-// withTimedBody returns a copy of a request with a timedBody, and a function to call after the
-// answer is written. The function reads the rest of the body, up to the number of bytes in the
-// argument most. Otherwise a client that is still sending would lose the connection and, with
-// it, the answer. The function does nothing over HTTP/2, where the stream ends anyway. It also
-// does nothing if the client sent the header Expect, because such a client waits before it
-// sends the body.
+// withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
+// once the answer is written. That function reads the rest of the body, up to most bytes.
+// Otherwise a client that is still sending would lose the connection and, with it, the answer.
+// The function does nothing over HTTP/2, where the stream ends anyway. It also does nothing if
+// the client sent the header Expect, because such a client waits before it sends the body.
 //
-// The request is a copy, so that net/http still sees the body of the original request.
-// net/http then closes the connection if that body was not read to its end. Otherwise it would
-// take the rest of the body for the next request.
+// The request is a copy so that the original keeps its body. If that body is not read to its
+// end, net/http closes the connection; otherwise net/http would take the rest of the body for
+// the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}

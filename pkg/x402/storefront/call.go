@@ -17,23 +17,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// toolCall is the call of a tool on its way through the router to the endpoint.
+// toolCall is a tool call on its way through the router to the tool's endpoint.
 type toolCall struct {
 	box     *Toolbox
 	tool    *Tool
 	call    *mcp.Call
-	message *mcp.Request // the message that contains the call
+	message *mcp.Request // the message that has the call
 	id      string
-	bad     error // the error of wrong arguments; nil if the arguments are right
+	bad     error // what is wrong with the arguments; nil if they are right
 	taken   atomic.Bool
 	answer  chan Response // the buffer has room for one response
 }
 
 type callKey struct{}
 
-// takeCall returns the call that a request was made for, or nil if the request was not made
-// for a call. Only the first endpoint gets the call: if a handler sends another request with
-// the context of the first one, that other request is not a call.
+// takeCall returns the tool call for which a request was made, or nil if the request was not
+// made for one. Only the first endpoint gets the call. If a handler sends another request with
+// the same context, takeCall returns nil for that request.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
 	if c == nil || !c.taken.CompareAndSwap(false, true) {
@@ -42,12 +42,12 @@ func takeCall(ctx context.Context) *toolCall {
 	return c
 }
 
-// errOtherEndpoint is the error for a router that leads the path of a tool to another
-// endpoint.
+// errOtherEndpoint is the error if the router leads the path of a tool to the endpoint of
+// another product.
 var errOtherEndpoint = errors.New("the router leads the path of the tool to another endpoint: correct the Path or the Endpoint of the tool")
 
 // serve answers the call through the endpoint e, as if it were a request over HTTP. It returns
-// when all work for the call has ended.
+// once all work for the call has ended.
 func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	front := &e.shop.Front
 	x := c.exchange(e, r)
@@ -62,8 +62,8 @@ func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	}
 }
 
-// sell answers the call. If the call has no payment, wrong arguments are reported before the
-// price: a model can correct them, and need not pay for that.
+// sell answers the call. If the call has no payment and its arguments are wrong, the client
+// learns this before it learns the price: a model can correct the arguments without paying.
 func (c *toolCall) sell(x *exchange) Response {
 	if x.Endpoint != c.tool.Endpoint {
 		return Failed(fault.New(fault.InternalError, errOtherEndpoint))
@@ -76,7 +76,7 @@ func (c *toolCall) sell(x *exchange) Response {
 	return x.sell()
 }
 
-// exchange returns the exchange of the call with an endpoint.
+// exchange returns the exchange between the client of the call and an endpoint.
 func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	x := e.exchange(r, c.id, c.call.Paid())
 	x.call = c.call
@@ -84,12 +84,13 @@ func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	return x
 }
 
-// result returns a response to the request in the form of the call's result.
+// result returns the call's result, made from the response to the HTTP request.
 func (c *toolCall) result(x *exchange, res Response) Response {
 	return c.box.result(x, c.message, res)
 }
 
-// call answers a call by sending the request that it stands for through the router.
+// call answers a tool call. It makes the HTTP request that the call stands for, and sends this
+// request through the router.
 func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *mcp.Call) Response {
 	tool := b.tools[call.Tool]
 	target, body, bad := tool.Request(call.Arguments)
@@ -134,9 +135,10 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	}
 }
 
-// unrouted is the context of a request that has not passed through a router yet. It hides the
-// route that chi has stored for the message. With that route, chi would act as a router below
-// another router, and take the call for a POST to a path below the path of the message.
+// unrouted is the context of an HTTP request that is made for a call and has not yet passed
+// through a router. It hides the route that chi has stored for the message. If chi found that
+// route, it would act as a router below another one, and take the request for a POST to a path
+// below the path of the message.
 type unrouted struct{ context.Context }
 
 // Value implements context.Context.
@@ -152,14 +154,14 @@ func (c unrouted) Value(key any) any {
 	return value
 }
 
-// logPanic logs a panic of a router that happened after the endpoint had answered.
+// logPanic logs the panic of a router, if it panicked after the endpoint had answered.
 func (b *Toolbox) logPanic(request *http.Request, id string, err error) {
 	if err != nil {
 		b.shop.Front.Log.ErrorContext(request.Context(), "panic after a tool has answered", "request_id", id, "error", err)
 	}
 }
 
-// route passes a request to a router. It returns an error if the router panics.
+// route passes a request to a router. If the router panics, route returns an error.
 func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -170,8 +172,8 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 	return nil
 }
 
-// unsold answers a call that the router did not lead to an endpoint. The client gets the
-// answer of the router, such as the 401 of a middleware.
+// unsold answers a call whose request the router did not lead to an endpoint. The client gets
+// the answer of the router, such as the 401 of a middleware.
 func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panicked error) Response {
 	front := &b.shop.Front
 	x := c.exchange(c.tool.Endpoint, request)
@@ -195,8 +197,8 @@ func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panick
 	return front.metered(request, x.meter, limited, func() Response { return c.result(x, res) })
 }
 
-// messageHeaders returns the headers that describe the message of a call. They do not apply to
-// the request that the call stands for.
+// messageHeaders returns the headers that describe the message of a call. They do not belong
+// on the HTTP request that the call stands for.
 func messageHeaders() []string {
 	return []string{
 		"Accept",
@@ -246,9 +248,9 @@ func (b *Toolbox) requestOf(r *http.Request, t *Tool, target *url.URL, body []by
 	return request
 }
 
-// result returns a response to the request in the form of the call's result. Only successful
-// results and offers have structured content. Clients would check the structured content of an
-// error against the output schema, and look in it for a price.
+// result returns the result of a call, made from the response to the HTTP request. Only
+// successful results and offers have structured content. If an error had some, clients would
+// check it against the output schema, and look in it for a price.
 func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Response {
 	if res.Status == 0 {
 		var charged *bool
@@ -275,8 +277,8 @@ func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Respon
 	return res
 }
 
-// meta returns the _meta of a result. It has the information that a response over HTTP has in
-// headers.
+// meta returns the _meta of a result. The _meta has the information that a response over HTTP
+// has in headers.
 func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	prefix := b.server.Name + "/"
 	meta := map[string]any{prefix + "request-id": x.id}
@@ -292,7 +294,7 @@ func (b *Toolbox) meta(x *exchange, res Response) map[string]any {
 	if owed := res.Header.Get(x402.HeaderOwed); owed != "" {
 		meta[prefix+"owed"] = strings.Split(owed, ", ")
 	}
-	if res.charged != nil { // the body is an offer, which has no member for what was charged
+	if res.charged != nil { // the body is an offer, which cannot say whether money has moved
 		meta[prefix+"charged"] = *res.charged
 	}
 	if res.Fault != nil && !res.isOffer && retryAfter(res.Fault) > 0 {

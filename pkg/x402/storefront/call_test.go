@@ -23,12 +23,12 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
-// documented returns the address at which an error is documented.
+// documented returns the URL at which an error code is documented.
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
 // aCall returns a tool call, with or without a payment, by a client of the old or the modern
-// protocol. The returned function turns a response to the GET that the call stands for into
-// the response that the client gets.
+// protocol. It also returns a function that makes the client's result from a response to the
+// GET that the call stands for.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
@@ -46,9 +46,9 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 }
 
 // TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that only a
-// challenge looks like one. Clients sign again when they see x402Version and accepts, which
-// would be a second payment if the first is in doubt, in progress, limited or owed. A stored
-// error is the same over HTTP and MCP.
+// challenge looks like one. Clients sign again when they see x402Version and accepts. If the
+// first payment is in doubt, in progress, limited or owed, that would be a second payment. A
+// stored error is the same over HTTP and MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
@@ -85,8 +85,8 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	}
 }
 
-// TestRefusalSaysWhetherCharged checks that a refusal says in _meta whether money has moved,
-// if that is known. Its body cannot say so, because it is the offer.
+// TestRefusalSaysWhetherCharged checks that the _meta of a refusal says whether money has
+// moved, if that is known. The body of a refusal cannot say so, because it is the offer.
 func TestRefusalSaysWhetherCharged(t *testing.T) {
 	for _, c := range []struct {
 		charged *bool
@@ -100,15 +100,15 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 	}
 }
 
-// busy returns the fault of an answer that is owed, with the text that the handler wrote.
+// busy returns the fault of an owed answer, with a text that the handler wrote.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
 	return owed.New(&HandlerAnswer{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
 }
 
-// TestHeadersOfAPurchase checks what is told with an answer: a stored answer says how old it
-// is, a bundle says which of its parts are owed, and an error says how long to wait. Over HTTP
-// they say so in headers, and over MCP in _meta.
+// TestHeadersOfAPurchase checks the information that comes with an answer. A stored answer
+// comes with its age, a bundle with the names of its owed parts, and an error with the time to
+// wait. Over HTTP the information is in headers, and over MCP it is in _meta.
 func TestHeadersOfAPurchase(t *testing.T) {
 	late := lookup.Fault(lookup.DNSTimeout, nil)
 	const id = `"hostfacts/request-id":"id"`
@@ -118,7 +118,7 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		out                       x402.Outcome
-		replayed, age, owed, wait string // the values of these headers
+		replayed, age, owed, wait string // the values of four headers
 		meta                      string
 	}{
 		"new, with a time":  {out: x402.Outcome{Status: 200, Answered: noon}, meta: id},
@@ -167,8 +167,8 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 }
 
-// TestOwnWords checks that, over HTTP, the text of a handler replaces the body of an error as
-// long as the payer can still get the answer.
+// TestOwnWords checks when the body of an error is the text that the handler wrote: over HTTP,
+// as long as the payer can still get the answer.
 func TestOwnWords(t *testing.T) {
 	x, _ := aCall(true, false)
 	said := func(left bool) bool {
@@ -180,8 +180,8 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// TestKeysOfACall checks that the purchase key of a call comes from the member of _meta, or
-// from the header if both are sent.
+// TestKeysOfACall checks where the purchase key of a call comes from: from the member of _meta
+// or, if the header is sent, from the header.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
 	x.call.Keys = []string{"member"}
@@ -201,9 +201,9 @@ type lateKey struct {
 
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
-// TestQuotes checks that a quote is made once for each place, and once more when it can be
-// signed. The form for a tool call is never signed. The number of kept quotes is limited, the
-// latest place is kept, and no place is dropped needlessly.
+// TestQuotes checks that a quote is made once for each place, and once more when the offer can
+// be signed. The body for a tool call is never signed. Only a limited number of quotes is
+// kept. The latest place is always among them, and no place is dropped without need.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	terms := x402.USDC()
@@ -223,7 +223,7 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
-	for i := range 6 * mostPlaces { // each quote is asked for twice, and can be signed the second time
+	for i := range 6 * mostPlaces { // each quote is asked for twice, and its offer can be signed the second time
 		at := fmt.Sprint("https://c.example/", i/2)
 		key.jws = []string{"", "signed"}[i%2]
 		if _, err := e.quote(at); err != nil || e.quotes.kept[at] == nil || len(e.quotes.kept) != min(i/2+3, mostPlaces) {
@@ -232,9 +232,9 @@ func TestQuotes(t *testing.T) {
 	}
 }
 
-// TestServe checks that an answer states its length if it has a body. The answer counts with
-// as many units as the size of the sent body requires. It tells the client the state of the
-// limit unless the answer is public.
+// TestServe checks that an answer with a body states its length. The size of the body that is
+// sent decides how many units the answer counts. Unless the answer is public, its headers tell
+// the client the state of its limit.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

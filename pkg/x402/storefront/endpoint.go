@@ -18,29 +18,29 @@ import (
 
 // Product describes what an endpoint sells.
 type Product struct {
-	// Name identifies the product among those that share Shop.Limits. It is also the name in
-	// logs, unless Route is set.
+	// Name identifies the product among those that share Shop.Limits. Logs use it unless Route
+	// is set.
 	Name string
-	// Route returns the name of a request for logs; nil means Name.
+	// Route returns the name under which a request is logged; nil means Name.
 	Route func(*http.Request) string
-	// Method is the method that the endpoint takes. If it is empty, the endpoint takes GET and
-	// HEAD.
+	// Method is the method that the endpoint takes. If Method is empty, the endpoint takes GET
+	// and HEAD.
 	Method string
 	// MaxBody is the largest body that a request may have, in bytes; 0 means that no body is
 	// read.
 	MaxBody int64
 	// At returns the place where a request is sold, such as its origin. Offer returns the
-	// offer for a place; its result is kept and used again.
+	// offer at a place; the endpoint keeps that offer and uses it again.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
-	// ChallengeBody returns the body of a 402; nil means that the offer itself is the body.
+	// ChallengeBody returns the body of a 402; nil means that the body is the offer itself.
 	ChallengeBody func(x402.PaymentRequired, *fault.Error) any
-	// Ready returns an error if a request cannot be sold, whether it has a payment or not. The
-	// client gets the error if it is a *fault.Error, and otherwise internal_error. Nil means
-	// that every request can be sold.
+	// Ready returns an error if a request cannot be sold, whether or not it has a payment. If
+	// the error is a *fault.Error, the client gets it; otherwise the client gets
+	// internal_error. Nil means that every request can be sold.
 	Ready func(*http.Request) error
-	// Job validates a request and returns the work for it. The error is a *fault.Error. The
-	// client gets it and is not charged.
+	// Job validates a request and returns the work for it. The error is a *fault.Error, which
+	// the client gets without being charged.
 	Job func(*http.Request) (x402.Job, error)
 	// Cap is how many jobs of products with this Name may run at once, in all processes that
 	// share Shop.Limits; 0 means no limit.
@@ -48,13 +48,13 @@ type Product struct {
 	// Page may replace the response to a request without a payment with a web page that shows
 	// the offer to a person. Nil leaves every response unchanged.
 	Page func(*http.Request, Response, x402.PaymentRequired) (Response, error)
-	// Window is how long after an answer another payment for the same request, without a
-	// purchase key, still counts as the same purchase.
+	// Window is how long after an answer another payment for the same request still counts as
+	// the same purchase, if it has no purchase key.
 	Window time.Duration
 }
 
-// AnyPath is a length in bytes. Every offer must have room for a URL of this length, without
-// its query.
+// AnyPath is the length, in bytes, of a URL without its query for which every offer must have
+// room.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.
@@ -65,7 +65,7 @@ type Endpoint struct {
 	quotes  Places[quote]
 }
 
-// Endpoint returns a new endpoint that sells a product.
+// Endpoint returns a new endpoint of the shop that sells a product.
 func (s *Shop) Endpoint(p Product) *Endpoint {
 	gate := &x402.Gate{
 		Ledger:   s.Ledger,
@@ -90,10 +90,10 @@ func (s *Shop) Endpoint(p Product) *Endpoint {
 	return &Endpoint{shop: s, product: p, gate: gate}
 }
 
-// Method returns the HTTP method that the endpoint takes.
+// Method returns the HTTP method of the requests that are sold.
 func (e *Endpoint) Method() string { return e.product.Method }
 
-// methods returns the methods that are answered. HEAD gets the same offer as GET and never
+// methods returns the methods that are answered. HEAD gets the same offer as GET, and never
 // settles a payment, because its answer has no body.
 func (e *Endpoint) methods(r *http.Request) []string {
 	if e.product.Method == http.MethodGet {
@@ -116,7 +116,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, e.answer)
 }
 
-// answer returns the response to a request over HTTP.
+// answer returns the response to a request that came over HTTP.
 func (e *Endpoint) answer(r *http.Request, id string) Response {
 	paid := r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0
 	x := e.exchange(r, id, paid)
@@ -125,8 +125,8 @@ func (e *Endpoint) answer(r *http.Request, id string) Response {
 	return res
 }
 
-// exchange is one request for what an endpoint sells. The request may have been made for the
-// call of a tool.
+// exchange is one request to an endpoint and its answer. The request may have been made for a
+// tool call.
 type exchange struct {
 	*Endpoint
 	r       *http.Request
@@ -134,7 +134,7 @@ type exchange struct {
 	arrived time.Time
 	meter   *limit.Request
 	call    *mcp.Call // nil over HTTP
-	bad     error     // the error of wrong arguments of the call; nil if the arguments are right
+	bad     error     // what is wrong with the call's arguments; nil if they are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
@@ -148,11 +148,11 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 	}
 }
 
-// deadline is how long a request may take, from its arrival. API Gateway ends a request after
-// 30 s, and the functions time out after 29 s.
+// deadline is how long after its arrival a request must be answered. API Gateway ends a
+// request after 30 s, and the functions time out after 29 s.
 const deadline = 27 * time.Second
 
-// sell returns the response to the exchange.
+// sell answers the request.
 func (x *exchange) sell() Response {
 	if x.product.Ready != nil {
 		if err := x.product.Ready(x.r); err != nil {
@@ -170,8 +170,8 @@ func (x *exchange) sell() Response {
 	return Failed(fault.New(fault.InternalError, err))
 }
 
-// sellAt returns the response to the exchange at a place. A payment goes through the Gate, and
-// a request without a payment gets the offer.
+// sellAt answers the request at a place. A payment goes through the Gate, and a request
+// without a payment gets the offer.
 func (x *exchange) sellAt(at string) (Response, error) {
 	q, err := x.quote(at)
 	if err != nil {
@@ -187,8 +187,7 @@ func (x *exchange) sellAt(at string) (Response, error) {
 	return x.refuse(q, out)
 }
 
-// settle passes the payment through the Gate. If the payment was sent in a wrong form, settle
-// refuses it.
+// settle passes the payment through the Gate, or refuses it if it was sent in the wrong form.
 func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	request, err := x.payment(offer)
 	if err == nil {
@@ -202,12 +201,12 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	}
 }
 
-// payment returns the payment, with its purchase key, in the form that the Gate takes. It
-// returns an error if the payment was sent in a wrong form.
+// payment returns the payment and its purchase key in the form that the Gate takes. It returns
+// an error if the payment was sent in the wrong form.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	window := x.product.Window
 	if x.call != nil {
-		window *= 2 // the official clients give up after 60 s, and their host may call again
+		window *= 2 // the official clients give up after 60 s, and their hosts may then repeat the call
 	}
 	x.meter.Site = x.shop.Front.clientKey(x.r, limit.SiteKey)
 	q := x402.Request{
@@ -246,8 +245,8 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
-// refusal returns the error that the request would get if it were paid now, or nil if it could
-// be answered.
+// refusal returns the error that the request would get now if it were paid for, or nil if it
+// would be answered.
 func (x *exchange) refusal() error {
 	job, err := x.job()
 	if err != nil || job.Check == nil {
@@ -256,14 +255,15 @@ func (x *exchange) refusal() error {
 	return job.Check(x.r.Context())
 }
 
-// challenge answers a request without a payment: 402, with the offer and a retry token.
+// challenge answers a request without a payment with a 402, which has the offer and a retry
+// token.
 func (x *exchange) challenge(q *quote) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
 		return Response{}, err
 	}
 	res := newChallenge(q.unpaid)
-	if x.call != nil { // a model has no use for signatures, which repeat the contents of the offer
+	if x.call != nil { // a model needs no signatures, which repeat the contents of the offer
 		res.Reason = "the call has no payment"
 		res.Body = q.unsigned.JSON(token)
 		return res, nil
@@ -283,7 +283,7 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 	return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
 }
 
-// refuse answers a payment that was refused: 402, with the reason, the offer and a retry
+// refuse answers a refused payment with a 402, which has the reason, the offer and a retry
 // token.
 func (x *exchange) refuse(q *quote, out x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
@@ -320,8 +320,8 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment for every outcome, except for a 402 of this
-// package.
+// render returns the response to a payment, for every outcome except those that refuse
+// answers.
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header
@@ -338,7 +338,7 @@ func (x *exchange) render(out x402.Outcome) Response {
 	}
 	for name, values := range fromHandler {
 		if name == fault.HeaderRetryAfter && h[name] != nil {
-			continue // keep the Retry-After that Failed has set, which says when the next run is allowed
+			continue // keep the Retry-After of Failed, which says when the next run is allowed
 		}
 		h[name] = values
 	}
@@ -361,15 +361,15 @@ func (x *exchange) render(out x402.Outcome) Response {
 	return res
 }
 
-// age returns the age of an answer in whole seconds (RFC 9111 §5.1). It is never negative,
-// even if the clocks of two machines differ.
+// age returns how old an answer is, in whole seconds (RFC 9111 §5.1). The age is never
+// negative, even if the clocks of two machines differ.
 func (x *exchange) age(answered time.Time) string {
 	seconds := x.shop.Front.Now().Sub(answered) / time.Second
 	return strconv.Itoa(max(int(seconds), 0))
 }
 
-// errorBody returns the body of an error: the body that the handler wrote or, if it wrote
-// none, the JSON of this package.
+// errorBody returns the body of an error. That is the body that the handler wrote or, if it
+// wrote none, the JSON of this package.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
 	overHTTP := x.call == nil
 	if answer := handlerAnswer(f, s); answer != nil && overHTTP {

@@ -24,20 +24,22 @@ import (
 // GetAndHead returns GET and HEAD, the methods of a resource that can only be read.
 func GetAndHead(*http.Request) []string { return []string{http.MethodGet, http.MethodHead} }
 
-// Front has the settings that apply to every response: the name of the request, the answers to
-// a wrong method and to a panic, common headers, and the report of each response. The zero
-// value can be used with Handler; elsewhere, Fill must set the defaults first.
+// Front has the settings that apply to every response: the id of the request, the answers to a
+// wrong method and to a panic, common headers, and the log line. Handler works with the zero
+// value; before any other use, call Fill to set the defaults.
 type Front struct {
-	// Docs returns the URL where an error code is explained; nil means that there is none.
+	// Docs returns the URL of the text that explains an error code; nil means that there is no
+	// such text.
 	Docs func(*http.Request, fault.Code) string
-	// RequestID returns the name of a request; nil means a random name.
+	// RequestID returns the id of a request; nil means a random id.
 	RequestID func(*http.Request) string
-	// Options returns the headers of the response to OPTIONS; nil refuses the method.
+	// Options returns the headers of the response to OPTIONS; nil means that OPTIONS is
+	// refused.
 	Options func(methods []string) http.Header
 	// Header may add headers to a response before it is written; nil adds none.
 	Header func(*http.Request, http.Header)
-	// Client returns the name of a request's client, as in x402http.Config; nil means the
-	// address that the connection came from.
+	// Client returns the name of the client that sent a request, as x402http.Config.Client
+	// does; nil means the address from which the connection came.
 	Client func(*http.Request) string
 	// Observe is called with every response after it is written; nil writes Response.Line to
 	// Log.
@@ -46,7 +48,8 @@ type Front struct {
 	Now     func() time.Time // nil means time.Now
 }
 
-// Fill sets the defaults of fields that are nil. If Docs was nil, it then returns no URL.
+// Fill sets the defaults of fields that are nil. The default of Docs is a function that
+// returns an empty URL.
 func (f *Front) Fill() {
 	f.Log = cmp.Or(f.Log, slog.Default())
 	if f.Now == nil {
@@ -72,17 +75,17 @@ func (f *Front) Fill() {
 	}
 }
 
-// Handler returns a handler of free requests. name is its name in logs. A client's free
+// Handler returns a handler for free requests, which are logged under name. A client's free
 // requests are counted separately from its priced requests; a nil rate means no limit. methods
-// returns the methods that a request's path takes; if it returns nil, answer gets requests
-// with every method.
+// returns the methods that are allowed on a request's path; if it returns nil, every method
+// is.
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {
 	f.Fill()
 	limited := func(overLimit *fault.Error) Response {
 		res := Failed(overLimit)
-		res.Header.Set("Vary", "Accept-Encoding") // as in the response that this response replaces
+		res.Header.Set("Vary", "Accept-Encoding") // as in the answer that the client would have got
 		return res
 	}
 	counted := func(r *http.Request, id string) Response {
@@ -98,7 +101,8 @@ func (f Front) Handler(
 // answerer answers a request with the given id.
 type answerer func(r *http.Request, id string) Response
 
-// serve answers a request. answer returns the response, unless the method is not allowed.
+// serve answers a request with the response that answer returns, unless the method is not
+// allowed.
 func (f *Front) serve(
 	w http.ResponseWriter, r *http.Request, name string, methods func(*http.Request) []string, answer answerer,
 ) {
@@ -106,7 +110,7 @@ func (f *Front) serve(
 	id := f.RequestID(r)
 	res := f.recovered(r, id, func() Response { return f.dispatch(r, id, methods(r), answer) })
 	if res.Status == 0 {
-		var charged *bool // nil, which means unknown, if there is a payment, because the payment was not read
+		var charged *bool // nil means unknown: a payment was sent, but not read
 		if len(r.Header.Values(x402.HeaderSignature)) == 0 {
 			charged = new(false)
 		}
@@ -120,9 +124,8 @@ func (f *Front) serve(
 	}
 }
 
-// dispatch passes a request to answer if methods contains its method, and otherwise refuses
-// it. It answers OPTIONS itself if Front.Options is set. If methods is nil, every method is
-// allowed.
+// dispatch passes a request to answer if methods contains the request's method or is nil, and
+// otherwise refuses it. It answers OPTIONS itself if Front.Options is set.
 func (f *Front) dispatch(r *http.Request, id string, methods []string, answer answerer) Response {
 	if r.Method == http.MethodOptions && f.Options != nil {
 		return Response{Status: http.StatusNoContent, Header: f.Options(methods)}
@@ -139,7 +142,7 @@ func (f *Front) dispatch(r *http.Request, id string, methods []string, answer an
 	return res
 }
 
-// write sends a response, with the headers that every response has.
+// write sends a response, and adds the headers that every response has.
 func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Response) {
 	h := w.Header()
 	maps.Copy(h, res.Header)
@@ -149,7 +152,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 		h.Set("Content-Length", strconv.Itoa(len(res.Body)))
 	}
 	if res.finish != nil && r.ProtoMajor == 1 {
-		h.Set("Connection", "close") // another request on this connection would wait until the work has ended
+		h.Set("Connection", "close") // the next request on this connection would have to wait until finish returns
 	}
 	if len(res.offers) > 0 {
 		h.Set(x402.HeaderRequired, firstFitting(res.offers, maxHead-headSize(h)))
@@ -164,10 +167,11 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 }
 
 // stackTrace is the text of a stack. It is a separate type because untrusted.Attr shortens
-// values of type string.
+// strings.
 type stackTrace string
 
-// recovered returns the result of answer, or internal_error if answer panics.
+// recovered calls answer and returns its result. If answer panics, recovered returns
+// internal_error.
 func (f *Front) recovered(r *http.Request, id string, answer func() Response) (res Response) {
 	defer func() {
 		p := recover()
@@ -191,8 +195,8 @@ func (f *Front) renderFault(res *Response, r *http.Request, id string, charged *
 	res.Body = f.errorBody(r, id, res.Fault, status, tool)
 }
 
-// errorBody returns the JSON of an error. For the call of a tool, the message uses the terms
-// of MCP, and the body says how long to wait; over HTTP a header says that.
+// errorBody returns the JSON of an error. If the error is for a tool call, its message uses
+// the terms of MCP, and the JSON says how long to wait, because there is no Retry-After.
 func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.PaymentStatus, tool bool) []byte {
 	body := fault.Body{
 		Error: fault.Detail{
@@ -211,7 +215,7 @@ func (f *Front) errorBody(r *http.Request, id string, e *fault.Error, s x402.Pay
 	return untrusted.Marshal(body)
 }
 
-// meter returns the meter of a request. It counts the request, unless rate is nil.
+// meter returns the meter that counts a request; a nil rate means that nothing is counted.
 func (f *Front) meter(rate *limit.Rate, r *http.Request, id string, paid bool) *limit.Request {
 	warn := func(what string, err error) {
 		f.Log.WarnContext(r.Context(), what, "request_id", id, "error", err)
@@ -235,8 +239,8 @@ func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) st
 	return key
 }
 
-// metered answers a request with serve, or with limited if the client is over its limit. The
-// headers of the response say how many units the client has left.
+// metered answers a request by calling serve or, if the client is over its limit, by calling
+// limited. The headers of the response say how many units the client has left.
 func (f *Front) metered(
 	r *http.Request, meter *limit.Request, limited func(*fault.Error) Response, serve func() Response,
 ) Response {

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Line appends the attributes of a response's log line, and returns them with the level. They
-// never contain a signature, a payload or a whole header. The line of a 402 has a reason. name
-// is the operation that was requested.
+// Line appends the attributes of a response's log line to attrs, and returns them with the
+// level of the line. name is the operation that was requested. The line never has a signature,
+// a payload or a whole header. The line of a 402 has a reason.
 func (r Response) Line(
 	attrs []slog.Attr, request *http.Request, name, id string, took time.Duration,
 ) (slog.Level, []slog.Attr) {
@@ -44,8 +44,8 @@ func (r Response) Line(
 	return level, attrs
 }
 
-// appendFault appends a fault's code, its cause and, for a bug, the stack where it was found.
-// For a 402 only the code is appended, because a 402 is not a failure.
+// appendFault appends a fault's code, its cause and, if the fault is a bug, the stack where
+// the bug was found. For a 402 it appends only the code, because a 402 is not a failure.
 func appendFault(attrs []slog.Attr, f *fault.Error) []slog.Attr {
 	attrs = append(attrs, slog.String("code", string(f.Code)))
 	if f.Code == fault.PaymentRequired {
@@ -109,8 +109,8 @@ func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
 	return attrs
 }
 
-// facilitatorsAsked returns the answers of several facilitators to one payment, in the order
-// in which they were asked.
+// facilitatorsAsked returns a log entry for each facilitator that was asked about one payment,
+// in the order in which they were asked.
 func facilitatorsAsked(asks []x402.Ask) []map[string]any {
 	var list []map[string]any
 	for _, ask := range asks {

@@ -2,9 +2,9 @@ package storefront
 
 import "sync"
 
-// mostPlaces limits the memory of Places. When it is reached, a new place replaces another
-// one. A stranger can send requests for any host, and must not be able to keep out the real
-// host that way.
+// mostPlaces is how many values a Places keeps. A stranger can send requests for any host. So
+// when there are too many places, a new one replaces an old one: otherwise a stranger could
+// keep out the real host.
 const mostPlaces = 64
 
 // Places stores one value for each place. The zero value is empty.
@@ -13,9 +13,9 @@ type Places[T any] struct {
 	kept map[string]*T // the values, by place
 }
 
-// Of returns the value for a place. It calls update with the stored value, or with nil if
-// there is none, and stores the result. update returns its argument if that is still valid. If
-// update fails, Of returns its error and stores nothing.
+// Of returns the value for a place. It passes the stored value, or nil if there is none, to
+// update, and stores the result. update returns its argument if that is still valid. If update
+// fails, Of returns the error and stores nothing.
 func (p *Places[T]) Of(place string, update func(had *T) (*T, error)) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -5,17 +5,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// quote is an offer with the parts of a 402 that are the same for every request without a
-// payment. It is made once for each place.
+// quote is an offer with those parts of a 402 that are the same for every request without a
+// payment. Each place has one quote.
 type quote struct {
 	offer    *x402.Offer
 	body     x402.Form // the body of a response over HTTP, without the retry token
-	unsigned x402.Form // the body for the call of a tool, also without signatures
+	unsigned x402.Form // the body for a tool call, without the retry token and without signatures
 	unpaid   *fault.Error
 }
 
-// quote returns the quote for a place. If the signing key was not available at first, the
-// quote is made again as soon as its offer can be signed.
+// quote returns the quote for a place. If the offer could not be signed at first, because the
+// key was not available, quote makes the quote again as soon as the offer can be signed.
 func (e *Endpoint) quote(at string) (*quote, error) {
 	return e.quotes.Of(at, func(had *quote) (*quote, error) {
 		if had == nil {

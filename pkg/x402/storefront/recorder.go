@@ -19,11 +19,12 @@ import (
 // memory until it is sent.
 const MaxAnswer = 32 << 20
 
-// maxHeader is the largest size of the headers that are stored with an answer, in bytes.
+// maxHeader bounds the headers that are stored with an answer, in bytes.
 const maxHeader = 4 << 10
 
-// Kept returns the headers of an answer that are stored and replayed with it: all headers that
-// the handler has set, except those that apply only to one connection or one client.
+// Kept returns those headers of an answer that are stored and replayed with the answer: all
+// headers that the handler has set, except those that apply only to one connection or one
+// client.
 func Kept(h http.Header, body []byte) map[string][]string {
 	kept := map[string][]string{}
 	size := 0
@@ -40,12 +41,12 @@ func Kept(h http.Header, body []byte) map[string][]string {
 		kept["Content-Type"] = []string{http.DetectContentType(body)}
 	}
 	if len(kept) == 1 && kept["Content-Type"][0] == TypeJSON {
-		return nil // this is the default of every answer
+		return nil // every answer has this header by default
 	}
 	return kept
 }
 
-// isKept reports whether a header is kept with an answer.
+// isKept reports whether a header is stored with an answer.
 func isKept(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Connection",
@@ -69,16 +70,16 @@ func isKept(name string) bool {
 	}
 }
 
-// HandlerAnswer is a response by a handler or a check that does not complete a purchase, such
-// as an error. It is the cause of a fault, and replaces that fault's body.
+// HandlerAnswer is a response of a handler or a check that does not complete a purchase, such
+// as an error. It is the cause of a fault, and its body replaces the body of that fault.
 type HandlerAnswer struct {
 	Header map[string][]string
 	Body   []byte
 }
 
-// handlerAnswer returns the response that replaces a fault's body, or nil if there is none. It
-// returns nil for an answer that is owed when no more runs are allowed, because a refund is
-// due then.
+// handlerAnswer returns the response whose body replaces a fault's body, or nil if there is
+// none. It returns nil if the answer is owed but no more runs are allowed, because a refund is
+// then due.
 func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 	if f.Info().Class == fault.Owed && !s.Retryable {
 		return nil
@@ -90,23 +91,23 @@ func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 // Error returns a text for logs.
 func (o *HandlerAnswer) Error() string { return "the handler's own answer" }
 
-// Recorder is the http.ResponseWriter of a handler that is sold. It keeps the answer until it
-// is complete. Then the answer is sent, after the payment's response header. Only the handler
-// may use the Recorder until the handler returns.
+// Recorder is the http.ResponseWriter for a handler that is sold. It keeps the answer until
+// the answer is complete. Only then is the answer sent, after the header with the receipt of
+// the payment. Until the handler returns, only the handler may use the Recorder.
 type Recorder struct {
-	Status  int // 0 if no status was written yet
+	Status  int // 0 if no status has been written yet
 	Body    bytes.Buffer
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
 	Fault   *fault.Error // the fault that was given to Fail; nil if Fail was not called
-	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
+	// Prevented and Silent are set by Mark. They have the same meaning as in x402.Reply.
 	Prevented, Silent bool
 
 	ctx    context.Context
 	header http.Header
 }
 
-// NewRecorder returns the writer for a handler whose time ends when ctx ends.
+// NewRecorder returns a Recorder for a handler whose time ends when ctx ends.
 func NewRecorder(ctx context.Context) *Recorder { return &Recorder{ctx: ctx, header: http.Header{}} }
 
 // Respond calls a handler and returns its response to a request.
@@ -120,7 +121,7 @@ func Respond(h http.Handler, r *http.Request) Response {
 	}
 }
 
-// Answer returns the recorded response, which then replaces a fault's body.
+// Answer returns the recorded response as a HandlerAnswer.
 func (w *Recorder) Answer() *HandlerAnswer {
 	return &HandlerAnswer{Header: Kept(w.header, w.Body.Bytes()), Body: w.Body.Bytes()}
 }
@@ -128,8 +129,8 @@ func (w *Recorder) Answer() *HandlerAnswer {
 // Header implements http.ResponseWriter.
 func (w *Recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Only the first final status counts. If a status
-// is invalid, WriteHeader panics, as net/http does.
+// WriteHeader implements http.ResponseWriter. Only the first final status counts. As net/http
+// does, WriteHeader panics if a status is invalid.
 func (w *Recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
@@ -158,21 +159,22 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return w.Body.Write(b)
 }
 
-// Fail makes a fault the result of the handler that writes to w. Everything that the handler
-// has written is dropped. w is a Recorder.
+// Fail makes a fault the result of the handler that writes to w, which must be a Recorder.
+// Everything that the handler has written is dropped.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark marks an answer with owed parts. prevented means that none of these parts was tried.
-// silent means that at least one of these parts is owed because its target did not respond. w
-// is a Recorder.
+// Mark says something about the owed parts of an answer: prevented means that none of them was
+// tried, and silent means that at least one is owed because its target did not respond. w must
+// be a Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented
 	recorder.Silent = silent
 }
 
-// OutOfTime reports whether the handler's time ended before it gave an answer. In that case it
-// has written nothing since then, and anything that it wrote before may be half of an answer.
+// OutOfTime reports whether the handler's time ended before its answer was complete. The
+// handler has then written nothing since, and anything that it wrote before may be half of an
+// answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 
 // Flush implements http.Flusher. It does nothing, because an answer is sent only when it is

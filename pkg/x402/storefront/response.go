@@ -12,9 +12,9 @@ import (
 // TypeJSON is the Content-Type of JSON answers.
 const TypeJSON = "application/json; charset=utf-8"
 
-// Response is the response to a request, with details for logs and metrics.
+// Response is the response to a request, with details for the log and the metrics.
 type Response struct {
-	// Status is the HTTP status. 0 means that status and body are made from Fault.
+	// Status is the HTTP status. If Status is 0, the status and the body are made from Fault.
 	Status int
 	Header http.Header // never nil
 	Body   []byte
@@ -22,24 +22,24 @@ type Response struct {
 	Trace  *x402.Trace  // nil if no payment was read
 	// Reason says why the client got this response, if there is no Trace.
 	Reason string
-	// Receipt is the settlement that the response carries; nil means none.
+	// Receipt is the settlement that the client learns of with the response; nil means none.
 	Receipt *x402.SettleResponse
 	// Replayed means that the answer comes from the ledger.
 	Replayed bool
-	// Public means that caches may give the answer to other clients. It then contains nothing
-	// about the limit of one client.
+	// Public means that caches may give the answer to other clients. Such an answer says
+	// nothing about the limit of one client.
 	Public bool
-	// Product and Tool are set if the response is the result of a tool's call. Status is then
-	// the status that the request would get over HTTP; the status that is sent is 200.
+	// Product and Tool are set if the response is the result of a tool call. Status is then
+	// the status that the same request would get over HTTP, although 200 is sent.
 	Product, Tool string
 
-	isOffer bool  // whether this response is a 402, which asks for a payment
-	charged *bool // whether a payment that was refused has moved money; nil means unknown
-	// finish is called after the response has been sent, and waits for work that continues. It
-	// is nil if there is no such work.
+	isOffer bool  // whether this response is a 402 with an offer
+	charged *bool // whether a refused payment has moved money; nil means unknown
+	// finish is called after the response has been sent, and waits for work that still runs.
+	// It is nil if there is no such work.
 	finish func()
-	// offers are the possible values of PAYMENT-REQUIRED, the longest first. The first one that
-	// fits into the head is sent.
+	// offers are the possible values of PAYMENT-REQUIRED, the longest first. The first value
+	// that fits into the head is sent.
 	offers []string
 }
 
@@ -52,14 +52,14 @@ func Failed(f *fault.Error) Response {
 	return Response{Header: h, Fault: f}
 }
 
-// retryAfter returns how long a client should wait after an error, in seconds and rounded up,
-// for the header Retry-After; 0 means no wait.
+// retryAfter returns the value of the header Retry-After for an error: how many seconds a
+// client should wait, rounded up. 0 means that the client need not wait.
 func retryAfter(f *fault.Error) int {
 	return int((f.Wait() + time.Second - 1) / time.Second)
 }
 
-// WireStatus returns the HTTP status that is sent. It is always 200 for the result of a tool's
-// call.
+// WireStatus returns the HTTP status that is sent. For the result of a tool call, that is
+// always 200.
 func (r Response) WireStatus() int {
 	if r.Tool != "" {
 		return http.StatusOK
@@ -67,7 +67,7 @@ func (r Response) WireStatus() int {
 	return r.Status
 }
 
-// hasLength reports whether the response to a request with this method has the header
+// hasLength reports whether the response to a request with the given method has the header
 // Content-Length.
 func (r Response) hasLength(method string) bool {
 	switch {

@@ -1,8 +1,8 @@
-// Package storefront answers the requests for everything that this module sells, over HTTP
-// and as tools of the Model Context Protocol. Every request gets a log line, counts against one
-// limit, and is answered in one form. Package x402http uses it to sell handlers, and package
-// service to sell the operations. Only the programs of this module should use it: it may change
-// at any time, and a seller needs only x402http.
+// Package storefront answers the requests for everything that this module sells, over HTTP and
+// as tools of the Model Context Protocol. Every request gets a log line, counts against the
+// same limit, and is answered in the same form. Package x402http uses this package to sell
+// handlers, and package service uses it to sell the operations. Programs outside this module
+// should not use it: it may change at any time, and a seller needs only x402http.
 package storefront
 
 import (
@@ -17,10 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Shop has the settings that are common to everything that one program sells. Rate, Evidence,
-// Receipts and Running may be nil.
+// Shop has the settings that all products of one program share. Rate, Evidence, Receipts and
+// Running may be nil.
 type Shop struct {
-	Front    Front // Fill was called
+	Front    Front // its method Fill has been called
 	Ledger   *ledger.Ledger
 	Payees   *ledger.Payees // records in the ledger which accounts are paid
 	Settler  x402.Settler
@@ -31,14 +31,14 @@ type Shop struct {
 	Random   io.Reader // the source of retry tokens
 	// Origin returns the public origin of a request.
 	Origin func(*http.Request) string
-	// Running is a semaphore. Its capacity is the number of handlers that may run in this
-	// process at once; nil means no limit.
+	// Running is a semaphore. Its capacity is how many handlers may run at once in this
+	// process; nil means no limit.
 	Running chan struct{}
 }
 
-// Service has the settings that only the programs of this module may set.
+// Service has the settings of a seller that only the programs of this module may set.
 type Service struct {
-	// Front replaces the Front that is made from a seller's settings.
+	// Front replaces the Front that is made from the seller's settings.
 	Front Front
 	// Rate replaces the limit that is made from the seller's settings.
 	Rate *limit.Rate
@@ -48,7 +48,7 @@ type Service struct {
 	Compress func(*http.Request, Response) Response
 }
 
-// Special is a handler of this module that is not sold in the same way as the handlers of
+// Special is a handler of this module that is sold in a different way from the handlers of
 // other sellers.
 type Special interface {
 	http.Handler
@@ -60,22 +60,23 @@ type Special interface {
 type Overrides struct {
 	// Endpoint is the name of the endpoint in the ledger.
 	Endpoint string
-	// Whole means that the normalized name of a request is the whole name of its purchase.
+	// Whole means that the normalized name of a request identifies its purchase, with nothing
+	// else.
 	Whole bool
-	// Punctual means that the handler ends when its context ends. The package then waits for
-	// the handler, and the answer that the handler gives at that time counts.
+	// Punctual means that the handler returns when its context ends. The handler is then
+	// awaited, and the answer that it gives at that time counts.
 	Punctual bool
-	// Product overrides these fields of the endpoint's product: Name, Cap, ChallengeBody and
-	// Page. If it has Offer, it overrides Offer and At.
+	// Product overrides these fields of the endpoint's Product: Name, Cap, ChallengeBody and
+	// Page. If Product.Offer is set, it overrides Offer and At as well.
 	Product Product
-	// Job overrides these fields of the handler's jobs: NoImplicitRetry and, if it has Budget,
-	// Budget and Timeout.
+	// Job overrides the field NoImplicitRetry of the handler's jobs. If Job.Budget is set, it
+	// overrides Budget and Timeout as well.
 	Job x402.Job
 }
 
-// Reconciler returns a copy of c that renders errors as they are rendered for requests. Their
-// request_id is "reconcile". They have no docs_url, because the origin may be known from
-// requests only.
+// Reconciler returns a copy of c that gives errors the same form as errors for requests. Their
+// request_id is "reconcile". They have no docs_url, because the origin may be known only from
+// a request.
 func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}

@@ -9,9 +9,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// localSlots adds a limit for this process to slots that several processes share. A shared
-// slot becomes free when its time is over. If the handler still runs then, the local slot is
-// kept until the handler returns.
+// localSlots adds a limit on this process to slots that several processes share. A shared slot
+// becomes free when its time is over. The local slot is kept until the handler returns, even
+// if that is later.
 type localSlots struct {
 	shared  x402.Slots
 	running chan struct{} // see Shop.Running
@@ -36,7 +36,7 @@ func (s *localSlots) Acquire(ctx context.Context, client string, until time.Time
 	return &localSlot{shared, s.running}, nil
 }
 
-// localSlot is a local slot together with its shared slot.
+// localSlot is a slot of this process together with a shared slot.
 type localSlot struct {
 	shared  x402.Slot
 	running chan struct{}

@@ -14,27 +14,25 @@ import (
 type Tool struct {
 	Name     string
 	Endpoint *Endpoint
-	// Request returns the URL and the body of the HTTP request that a call with these
-	// arguments stands for. The error is a *fault.Error. The URL is never nil, even if there
-	// is an error.
+	// Request returns the URL and the body of the HTTP request that a call with the arguments
+	// args stands for. The error is a *fault.Error. Even with an error, the URL is not nil.
 	Request func(args map[string]any) (*url.URL, []byte, error)
 }
 
 // ToolServer has the settings of a Toolbox.
 type ToolServer struct {
 	mcp.Server
-	// Router passes the request of a call on to the endpoint of the tool.
+	// Router gets the HTTP request of a call, and passes it on to the endpoint of the tool.
 	Router http.Handler
-	// Describe returns the description of the tools for an origin. The result is kept and used
-	// again.
+	// Describe returns the description of the tools for an origin. The Toolbox keeps the
+	// description and uses it again.
 	Describe func(origin string) mcp.Description
-	// Compress compresses responses that are not the result of a call; nil leaves them
-	// unchanged.
+	// Compress compresses a response that is not the result of a call; nil means that none is
+	// compressed.
 	Compress func(*http.Request, Response) Response
 }
 
-// Tools returns a Toolbox that sells these tools. The keys of the map are the names of the
-// tools.
+// Tools returns a Toolbox that sells tools. The keys of the map are their names.
 func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 	return &Toolbox{shop: s, server: server, tools: tools}
 }
@@ -57,7 +55,7 @@ func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *Toolbox) answer(r *http.Request, id string) Response {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
-		return rpc(&mcp.Response{Status: http.StatusBadRequest}) // the client is gone
+		return rpc(&mcp.Response{Status: http.StatusBadRequest}) // the client has hung up
 	}
 	message, bad := mcp.Parse(r.Header, body)
 	if bad == nil && message.Method == mcp.MethodCall && !message.Notification() {
@@ -78,11 +76,12 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	})
 }
 
-// has reports whether there is a tool with a name.
+// has reports whether there is a tool with the given name.
 func (b *Toolbox) has(tool string) bool { return b.tools[tool] != nil }
 
-// limitedMessage refuses a message that is not a call, because its client is over the limit.
-// It uses an error of JSON-RPC, because only a call has a result that could carry the reason.
+// limitedMessage refuses a message because its client is over the limit. The message is not a
+// call, so the refusal is a JSON-RPC error: only a call has a result that could carry the
+// reason.
 func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
 	wait := retryAfter(overLimit)
 	data := map[string]any{"code": overLimit.Code, "retry_after": wait}
@@ -109,12 +108,12 @@ func (b *Toolbox) description(origin string) *mcp.Description {
 		if had == nil {
 			had = new(b.server.Describe(origin))
 		}
-		return had, nil // there is never an error, so the error that Of returns can be ignored
+		return had, nil // never an error, so description can ignore the error of Of
 	})
 	return d
 }
 
-// rpc turns a message into a response.
+// rpc turns a response of the protocol into a Response.
 func rpc(m *mcp.Response) Response {
 	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {
