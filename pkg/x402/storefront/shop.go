@@ -60,8 +60,8 @@ type Special interface {
 type Overrides struct {
 	// Endpoint is the name of the endpoint in the ledger.
 	Endpoint string
-	// Whole means that the normalized name of a request identifies its purchase, with nothing
-	// else.
+	// Whole means that the normalized name of a request is the whole name of its purchase,
+	// without the method and the origin.
 	Whole bool
 	// Punctual means that the handler returns when its context ends. The handler is then
 	// awaited, and the answer that it gives at that time counts.

@@ -23,7 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// BodyTooLarge is the code of a request whose body is longer than Post allows.
+// BodyTooLarge is the code of the error for a request whose body is longer than Post allows.
 const BodyTooLarge fault.Code = "body_too_large"
 
 // tooLarge returns the fault for a body that is longer than Post allows.
@@ -36,7 +36,7 @@ func (x *sale) tooLarge() *fault.Error {
 	return info.Newf(nil, "The body is too long: it may have %d bytes.", x.maxBody)
 }
 
-// readBody reads the body of a request that carries a payment. Its error is a *fault.Error.
+// readBody reads the body of a request that carries a payment. The error is a *fault.Error.
 func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	switch {
 	case r.PostForm != nil || r.MultipartForm != nil:
@@ -56,8 +56,8 @@ func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// errReadBefore is the error for a body that other code has already read. The body is part of
-// the purchase, so it must be complete.
+// errReadBefore is the error if other code has already read a body or a part of it. The body
+// is part of the purchase, so it must be complete.
 var errReadBefore = errors.New("the body was read before it came to x402http: what reads bodies belongs behind what is sold")
 
 // bodyName returns the part of a purchase's name that stands for the body: the media type, the
@@ -86,8 +86,8 @@ func bodyName(h http.Header, body []byte) string {
 		hex.EncodeToString(sum[:]))
 }
 
-// formSum returns the SHA-256 of a multipart form (RFC 7578). It covers the sorted headers and
-// the bytes of each part.
+// formSum returns the SHA-256 of the parts of a multipart form (RFC 7578): of the sorted
+// headers and the bytes of each part.
 func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 	if boundary == "" {
 		return sum, errors.New("the form has no boundary")
@@ -112,13 +112,13 @@ func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 				addText(digest, []byte(value))
 			}
 		}
-		addText(digest, nil) // ends the headers: no header has an empty name
+		addText(digest, nil) // marks the end of the headers: no header has an empty name
 		addText(digest, content)
 	}
 }
 
-// addText adds a text to a digest, preceded by its length. Two different sequences of texts
-// therefore never add the same bytes.
+// addText adds a text to a digest, preceded by its length. Therefore two different sequences
+// of texts never add the same bytes.
 func addText(digest hash.Hash, text []byte) {
 	digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 	digest.Write(text)

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// box sells tickets at /ticket, over HTTP and as a tool, until none is left or the check is
-// broken.
+// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses requests when no
+// ticket is left, and panics if it is broken.
 type box struct {
 	*market
 	tickets *stock
@@ -41,7 +41,7 @@ func (b *box) check(w http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// soldOut checks that an answer is the refusal by the check, and that nothing is charged.
+// soldOut checks that an answer is the refusal of the check, and that nothing was charged.
 func (b *box) soldOut(what string, r x402test.Reply) {
 	b.Helper()
 	if receipt, _ := r.Receipt(); r.Status != http.StatusGone || string(r.Body) != "sold out" || receipt.Success {
@@ -49,9 +49,9 @@ func (b *box) soldOut(what string, r x402test.Reply) {
 	}
 }
 
-// TestLastTicket checks that the buyer of the last ticket gets that ticket again when all are
-// sold out, with the same signature and with a new one. Another payer is refused, and not
-// charged.
+// TestLastTicket checks a buyer who has bought the last ticket. The buyer gets that ticket
+// again, with the same signature and with a new one, although all tickets are sold. Another
+// payer is refused, and not charged.
 func TestLastTicket(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -70,8 +70,8 @@ func TestLastTicket(t *testing.T) {
 	})
 }
 
-// TestTicketOwed checks that a ticket which is paid and still owed is handed out even when the
-// check refuses other buyers.
+// TestTicketOwed checks that a payer gets a ticket that was paid for and is still owed, even
+// when the check refuses other buyers.
 func TestTicketOwed(t *testing.T) {
 	t.Parallel()
 	for name, anew := range map[string]bool{"the same signature": false, "a new signature": true} {
@@ -94,8 +94,8 @@ func TestTicketOwed(t *testing.T) {
 }
 
 // TestWalletFilledTooLate checks a payment that a facilitator refused because the wallet was
-// empty. It is not sent again when the check refuses: once the wallet is filled, the payer
-// would be charged for nothing.
+// empty. If the check refuses the request by the time the wallet is filled, the payment is not
+// sent again: the payer would be charged for nothing.
 func TestWalletFilledTooLate(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -120,8 +120,8 @@ func TestWalletFilledTooLate(t *testing.T) {
 	})
 }
 
-// TestBrokenCheck checks that a check which panics is a fault of the program: no money moves,
-// and the same payment buys once the check works again.
+// TestBrokenCheck checks that a panic of the check is an internal error: no money moves, and
+// the same payment buys a ticket once the check works again.
 func TestBrokenCheck(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -144,7 +144,7 @@ func TestBrokenCheck(t *testing.T) {
 }
 
 // TestCheckBeforeThePrice checks that a tool call without a payment gets the check's refusal
-// before it gets a price. Over HTTP everybody gets the price.
+// before it gets a price. Over HTTP every request without a payment gets the price.
 func TestCheckBeforeThePrice(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -20,93 +20,98 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Config says who is paid, which service settles payments, and where they are recorded.
-// PayTo, Facilitator, Ledger, and Origin or OriginOf, are required; everything else has a default.
+// Config says who is paid, which service settles payments, and where they are recorded. PayTo,
+// Facilitator, Ledger, and one of Origin and OriginOf are required; everything else has a
+// default.
 type Config struct {
-	// PayTo is the account that is paid: 0x and 40 hexadecimal digits, in one letter case or
-	// with the checksum of EIP-55. All programs that are paid on this account must share
-	// Ledger. Otherwise one program may give an answer for a payment that was made to another
-	// program, and Reconcile lists the payments to the other programs as due for a refund.
+	// PayTo is the account that receives the payments: 0x and 40 hexadecimal digits, either
+	// all in one letter case or with the checksum of EIP-55. All programs that are paid on
+	// this account must share one Ledger. Otherwise one program may give an answer for a
+	// payment that was made to another program, and Reconcile lists the payments to the other
+	// programs as due for a refund.
 	PayTo string
-	// Facilitator is the https URL of the service that settles payments; http is allowed for
-	// this machine only. If it is empty, a public service is used on x402.BaseSepolia.
+	// Facilitator is the https URL of the service that settles payments; http is allowed only
+	// for a service on this machine. On x402.BaseSepolia the default is a public service.
 	Facilitator string
-	// Credentials are sent to Facilitator. If they are the zero value, none are sent.
+	// Credentials are sent to Facilitator. The zero value means that none are sent.
 	Credentials facilitator.Credentials
-	// Ledger records every payment: file.Open or dynamo.Open, or ledgertest.Memory in tests.
-	// If a record is lost, the payer may lose the answer or be charged twice. Answers are
-	// stored compressed, if they are short enough: up to 1 MB in a file, and up to 32 KB in a
-	// table unless dynamo.Keep sets more.
+	// Ledger records every payment. It comes from file.Open or dynamo.Open, or is a
+	// ledgertest.Memory in tests. If a record is lost, the payer may lose the answer or be
+	// charged twice. Answers are stored compressed. The compressed body may have up to 1 MB in
+	// a file, and up to 32 KB in a table unless dynamo.Keep sets another limit; a larger
+	// answer is not stored.
 	Ledger ledger.Store
 
-	// Network is where payments are made (CAIP-2): x402.Base, which is the default, or
-	// x402.BaseSepolia, whose money is worth nothing. For both, this package knows the USDC
-	// contract and a public node; see x402.Networks.
+	// Network is the CAIP-2 name of the network on which payments are made: x402.Base, which
+	// is the default, or x402.BaseSepolia, whose money is worth nothing. Of both networks this
+	// package knows the USDC contract and a public node. See x402.Networks.
 	Network string
-	// Asset is the contract of another token, and AssetName and AssetVersion are its EIP-712
-	// domain. On a network that x402.Networks does not list, all three are required.
+	// Asset is the contract of the token, if it is not USDC. AssetName and AssetVersion are
+	// the token's EIP-712 domain. On a network that x402.Networks does not list, all three are
+	// required.
 	Asset, AssetName, AssetVersion string
-	// Decimals is the number of decimal places of the asset; 0 means 6, as for USDC.
+	// Decimals is the number of decimal places of the token; 0 means 6, as for USDC.
 	Decimals int
 
 	// Origin is the public origin of the program, such as https://shop.example, or
-	// http://127.0.0.1:8080 for a trial. Every purchase is identified by its origin, among
-	// other things.
+	// http://127.0.0.1:8080 for a trial. It is part of the identity of every purchase.
 	Origin string
-	// OtherOrigins are further origins of the program. If the Host of a request names one of
-	// them, the request belongs to that origin. Every other request belongs to Origin,
-	// whatever its Host is, because a client can write anything there.
+	// OtherOrigins are further origins of the program. A request whose Host names one of them
+	// belongs to that origin. Every other request belongs to Origin, whatever its Host is,
+	// because a client can write any Host.
 	OtherOrigins []string
 	// OriginOf replaces Origin and OtherOrigins on a platform that knows the origin of each
-	// request. It must not rely on the Host header alone.
+	// request. OriginOf must not rely on the Host header alone.
 	OriginOf func(*http.Request) string
 	// Name and Description appear in offers, and tell clients what is sold.
 	Name, Description string
-	// Budget is how long a handler may run. After that time its context ends, and its client
-	// is told that the answer is owed. 0 means 10 s. The maximum is 12 s, because a request
-	// has 27 s in all, including the settlement of its payment.
+	// Budget is how long a handler may run. After that time the handler's context ends, and
+	// the client is told that the answer is owed. 0 means 10 s. The maximum is 12 s, because a
+	// request has 27 s in all, including the settlement of its payment.
 	Budget time.Duration
-	// Window applies to purchases without an Idempotency-Key. If the same payer pays again for
-	// the same request within this time after an answer, that counts as the same purchase. 0
-	// means 45 s, and a negative value means that each payment is a new purchase. Over MCP the
-	// time is doubled, because clients give up after 60 s and call again.
+	// Window applies to purchases without an Idempotency-Key. Within this time after an
+	// answer, another payment of the same payer for the same request counts as the same
+	// purchase. 0 means 45 s, and a negative value means that each payment is a new purchase.
+	// Over MCP the time is doubled, because clients give up after 60 s and then repeat the
+	// call.
 	Window time.Duration
-	// Client names the client of a request, for PerMinute and Concurrent: an IP address, with
-	// or without a port, or any other name. Nil means the address that the connection came
-	// from. Behind a proxy or a load balancer this is the address of the proxy, and all
-	// clients share one limit. In that case, return the address that the proxy reports, such
-	// as the last element of X-Forwarded-For that your own proxy has added. Do not use a
-	// header that clients can write themselves: a client could then get any number of limits.
+	// Client returns the name under which PerMinute and Concurrent count the client of a
+	// request: an IP address, with or without a port, or any other name. Nil means the address
+	// from which the connection came. Behind a proxy or a load balancer that is the address of
+	// the proxy, and all clients would share one limit. In that case, return the address that
+	// the proxy reports, such as the element of X-Forwarded-For that your own proxy has added
+	// last. Do not use a header that clients can write themselves: a client could then get any
+	// number of limits.
 	Client func(*http.Request) string
 	// PerMinute is how many units one client may use in a minute. A request costs one unit. A
-	// payment that fails because of its payer costs up to twenty. 0 means 300, and a negative
-	// value means no limit.
+	// payment that fails because of its payer costs up to twenty units. 0 means 300, and a
+	// negative value means no limit.
 	PerMinute int
-	// Concurrent is how many handlers may run at once, counting all runs of all handlers. 0
+	// Concurrent is how many runs of handlers may be in progress at once, over all handlers. 0
 	// means 50, the maximum is 100, and a negative value means no limit. A handler that still
-	// runs after its Budget counts.
+	// runs after its Budget counts as well.
 	Concurrent int
-	// Limits stores the counts for PerMinute and Concurrent, so several processes can share
-	// them. Nil keeps them in this process.
+	// Limits stores the counts for PerMinute and Concurrent, so that several processes can
+	// share them. Nil keeps the counts in this process.
 	Limits limit.Store
 
-	// Evidence reads the chain. Nil means the public node of the network, if one is known; a
-	// public node promises nothing. chain.New returns an Evidence that asks your own nodes,
-	// and package x402test has one for play money. While a node is down, answers are delayed,
-	// and payments in doubt stay undecided.
+	// Evidence reads the chain. Nil means the public node of the network, if one is known;
+	// nobody promises that a public node answers. chain.New returns an Evidence that asks your
+	// own nodes, and package x402test has one for play money. While a node is down, answers
+	// are delayed, and payments in doubt stay undecided.
 	Evidence x402.Evidence
 	// NoNode means that the chain is not read, and only the facilitator tells what became of a
 	// payment. This has a cost. A payment whose settlement is not confirmed can stay in doubt
 	// until its client repeats it. A payment counts as paid if the facilitator says that its
 	// authorization was used. A payer whose payment was refused, and who then cancels the
 	// authorization, therefore gets one answer that nobody paid for. A refusal is never
-	// disproved: if the money moved in spite of it, the payer is charged again for another
-	// payment. Without a node, even a payment that is only in doubt is sent again, whatever a
-	// Check says, and if that moves the money, the handler runs. Reconcile counts the refused
-	// payments (Summary.Unproven), and does not decide the payments in doubt.
+	// disproved: if the money moved in spite of the refusal, the payer is charged again for
+	// another payment. Without a node, even a payment that is only in doubt is sent again,
+	// whatever a Check says, and if that moves the money, the handler runs. Reconcile counts
+	// the refused payments (Summary.Unproven), but does not decide the payments in doubt.
 	NoNode bool
-	// Settler replaces Facilitator and Credentials: use x402.One with another client, or a
-	// fallback.Pair, which asks a second facilitator when the first one fails.
+	// Settler replaces Facilitator and Credentials. Use x402.One to settle with another
+	// client, or a fallback.Pair to ask a second facilitator when the first one fails.
 	Settler x402.Settler
 	// Receipts sign offers and answers; nil means no signatures.
 	Receipts x402.Receipts
@@ -115,8 +120,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-	// RequestID returns the name of a request for its response and the log; nil draws a random
-	// name.
+	// RequestID returns the id of a request, which its response and the log contain; nil means
+	// a random id.
 	RequestID func(*http.Request) string
 	// Header may add headers to a response before it is written; nil adds none.
 	Header func(http.Header)
@@ -142,7 +147,7 @@ func (c *Config) front() storefront.Front {
 	return front
 }
 
-// isService reports whether the seller is a program of this module.
+// isService reports whether the seller is one of the programs of this module.
 func (c *Config) isService() bool { return c.Service.Describe != nil }
 
 // rate returns the limit on the requests of each client; nil means no limit.
@@ -174,8 +179,8 @@ func (c *Config) fill() {
 	}
 }
 
-// check sets Settler and OriginOf if they are not set, and returns an error for each wrong
-// setting.
+// check returns an error for each wrong setting. It also sets Settler and OriginOf if they are
+// not set.
 func (c *Config) check(t x402.Terms) error {
 	var wrong problems
 	err := x402.CheckAddress(c.PayTo, t.Asset)
@@ -199,17 +204,18 @@ func (c *Config) check(t x402.Terms) error {
 	return errors.Join(wrong...)
 }
 
-// problems are the errors of wrong settings.
+// problems are the errors for wrong settings.
 type problems []error
 
-// unless adds an error for a setting if ok is false.
+// unless adds an error for a setting if ok is false. is says what the setting is, and must
+// says what it must be.
 func (p *problems) unless(ok bool, setting string, is any, must string) {
 	if !ok {
 		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
 	}
 }
 
-// fillSettler sets Settler to a client of Facilitator. ok is false if the URL cannot be used.
+// fillSettler sets Settler to a client of Facilitator. It reports whether the URL can be used.
 func (c *Config) fillSettler(t x402.Terms) (ok bool) {
 	c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
 	client, err := facilitator.New(facilitator.Config{

@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 )
 
-// terms returns the network, the asset and the payee of payments. Settings that are empty are
-// filled in with the known values of the network.
+// terms returns the network, the asset and the payee of payments. If a setting is empty, it
+// takes the known value for the network.
 func (c *Config) terms() (x402.Terms, error) {
 	t, err := x402.Terms{
 		Network: c.Network,
@@ -31,7 +31,7 @@ func (c *Config) terms() (x402.Terms, error) {
 }
 
 // evidence sets Evidence to the public node of the network, unless Evidence or NoNode is set.
-// The node is not asked before a payment needs it.
+// It does not call the node.
 func (c *Config) evidence(t x402.Terms) error {
 	switch {
 	case c.NoNode && c.Evidence != nil:

@@ -18,20 +18,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen makes the facilitator's books the evidence of a seller.
+// seen makes the facilitator's transfers the evidence of a seller.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
 
-// TestNetworkAndNode checks that naming a known network is enough for a seller to accept that
-// network's token, and that a seller without a node must say so.
+// TestNetworkAndNode checks the settings Network and NoNode. If Network is a known network, no
+// setting about its token is needed. A seller without a node must set NoNode.
 func TestNetworkAndNode(t *testing.T) {
 	t.Parallel()
 	const token = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 	books := books().Evidence()
 	for _, c := range []struct {
 		change x402http.Config
-		want   x402.Requirements // without the fields that are the same for all
+		want   x402.Requirements // without the fields that are the same in every case
 		says   string            // the error; "" means none
 	}{
 		{change: x402http.Config{}, want: x402.Requirements{Network: x402.Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Extra: x402.Extra{Name: "USD Coin", Version: "2"}}},
@@ -79,7 +79,7 @@ func TestNetworkAndNode(t *testing.T) {
 	}
 }
 
-// names is a name server that knows no name, and records the names that it was asked for.
+// names is a name server that knows no name, and records the questions that it gets.
 type names struct {
 	mu    sync.Mutex
 	asked []string
@@ -104,8 +104,8 @@ func (n *names) were() []string {
 	return n.asked
 }
 
-// TestPublicNode checks that the network's public node is asked about the chain if the
-// settings name no other node, and not before a payment is in doubt.
+// TestPublicNode checks that the public node of the network is asked about the chain if the
+// settings name no other node. It is not asked before a payment is in doubt.
 func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the resolver of the process
 	asked := new(names)
 	before := net.DefaultResolver
@@ -141,10 +141,10 @@ func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the res
 	}
 }
 
-// TestLyingRefusal checks a facilitator that moves the money but says that it refuses, and a
-// client that buys again with the same key 16 minutes later. With a node the client is charged
-// once. Without a node the client is charged twice, and the first charge is counted among the
-// refusals that could not be disproved.
+// TestLyingRefusal checks a facilitator that moves the money of a payment and yet says that it
+// refuses the payment. The client buys again with the same key 16 minutes later. With a node
+// the client is charged once. Without a node the client is charged twice, and the first charge
+// is counted among the refusals that could not be disproved.
 func TestLyingRefusal(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {
@@ -179,8 +179,8 @@ func TestLyingRefusal(t *testing.T) {
 }
 
 // TestReconcilePlayMoney checks that Reconcile, with the evidence of play money, finds a
-// refused payment whose money moved nevertheless. It also decides the payments in doubt: one
-// has moved, and the other never will.
+// refused payment whose money moved nevertheless. Reconcile also decides two payments in
+// doubt: one has moved money, and the other never will.
 func TestReconcilePlayMoney(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -206,8 +206,8 @@ func TestReconcilePlayMoney(t *testing.T) {
 }
 
 // TestCancelled checks a payer who cancels a refused payment. The facilitator then says that
-// the payment was used. With a node the payer gets no answer. Without a node the payer gets
-// one, as the comment of NoNode says, and the log says that a used authorization counted as
+// the payment was used. With a node the payer gets no answer. Without a node the payer gets an
+// answer, as the comment of NoNode says, and the log says that a used authorization counted as
 // paid.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
@@ -244,7 +244,7 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// callsUsed is a facilitator that says of every authorization that it was used.
+// callsUsed is a facilitator that says of every authorization that it has been used.
 type callsUsed struct{ x402.Facilitator }
 
 // Settle implements x402.Facilitator.

@@ -19,17 +19,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// quiet keeps log lines out of the examples.
+// quiet returns a logger that drops its lines, so that examples print only their results.
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// newSeller returns a seller that is paid with play money.
+// newSeller returns a seller that takes play money.
 func newSeller() *x402http.Seller { return newSellerAt(time.Now) }
 
-// newSellerAt returns a seller that is paid with play money and that has the given clock.
+// newSellerAt returns a seller that takes play money and reads the time from now.
 func newSellerAt(now func() time.Time) *x402http.Seller {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
-		Ledger: new(ledgertest.Memory), // file.Open or dynamo.Open in a shop
+		Ledger: new(ledgertest.Memory), // a shop has file.Open or dynamo.Open here
 		Origin: "http://127.0.0.1:8080",
 		Log:    quiet(),
 		Now:    now,
@@ -62,7 +62,7 @@ func buy(client *x402test.Client, url string) {
 }
 
 // A handler sells for a cent. The client asks for the price, signs a payment, and sends it
-// twice, as a client does when the first answer was lost. It is charged once.
+// twice, as a client does when the first answer was lost. The client is charged once.
 func Example() {
 	seller := newSeller()
 	weather := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -95,7 +95,7 @@ func Example() {
 	// 200 fair in Oslo
 }
 
-// The handler learns who has paid. It also gets a name for the purchase, which it can use in
+// A handler learns who has paid. It also learns the name of the purchase, which it can use in
 // its calls to other services.
 func ExampleSeller_Sell() {
 	seller := newSeller()
@@ -113,7 +113,7 @@ func ExampleSeller_Sell() {
 	// 200 the report
 }
 
-// The last ticket is sold once. Its buyer gets it again, and everybody else is refused
+// The last ticket is sold once. Its buyer can get it again, and everybody else is refused
 // without a charge.
 func ExampleCheck() {
 	tickets := 1
@@ -139,8 +139,9 @@ func ExampleCheck() {
 	// 410 sold out
 }
 
-// A slow job answers 202 until it is done. Owed turns that into a 503 with the job's text, and
-// the same client gets the result without another charge.
+// The handler of a slow job answers 202 until the job is done. Owed turns this into a 503 with
+// the handler's text. When the job is done, the same client gets the result without another
+// charge.
 func ExampleOwed() {
 	done := false
 	job := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -153,7 +154,7 @@ func ExampleOwed() {
 		_, _ = io.WriteString(w, "still running")
 		done = true
 	})
-	var later atomic.Int64 // how many seconds the clock is ahead, so that nobody has to wait
+	var later atomic.Int64 // how many seconds the seller's clock is ahead, so that the example need not wait
 	seller := newSellerAt(func() time.Time { return time.Now().Add(time.Duration(later.Load()) * time.Second) })
 	shop := httptest.NewServer(seller.Sell("0.10", job, x402http.Owed(http.StatusAccepted), x402http.Named("job")))
 	defer shop.Close()
@@ -167,7 +168,8 @@ func ExampleOwed() {
 	// 200 the result
 }
 
-// The body of a POST belongs to the purchase: the same body sent twice is charged once.
+// The body of a POST is part of the purchase: a client that sends the same body twice is
+// charged once.
 func ExamplePost() {
 	summary := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(r.Body)
@@ -214,7 +216,7 @@ func ExamplePost() {
 	// 200 6 words
 }
 
-// An endpoint is sold as a tool. The argument replaces the wildcard in its path.
+// An endpoint is sold as a tool. The argument of a call replaces the wildcard in the path.
 func ExampleSeller_MCP() {
 	seller, mux := newSeller(), http.NewServeMux()
 	weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -244,8 +246,8 @@ func ExampleSeller_MCP() {
 	// fair in Oslo
 }
 
-// Reconcile finds the payments that requests left undecided or unanswered. Here an answer is
-// still owed.
+// Reconcile finds the payments that requests left undecided or unanswered. In this example it
+// finds an answer that is still owed.
 func ExampleSeller_Reconcile() {
 	seller := newSeller()
 	shop := httptest.NewServer(seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -262,9 +264,9 @@ func ExampleSeller_Reconcile() {
 	// owed: 1 in doubt: 0 <nil>
 }
 
-// A test of a handler can pay with play money.
+// The test of a handler can pay with play money.
 func Example_testOfYourHandler() {
-	// In a test this is the program's handler, made with a seller like this one.
+	// In a real test this is the program's own handler, sold by a seller like this one.
 	handler := newSeller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, r.FormValue("city"))
 	}), x402http.Named("weather"))

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// books returns a facilitator that settles play money for payTo.
+// books returns a facilitator of play money that settles payments to payTo.
 func books() *x402test.Facilitator {
 	terms := x402.USDC()
 	terms.PayTo = payTo
@@ -29,7 +29,7 @@ func books() *x402test.Facilitator {
 
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// stall is a shop on loopback with one handler. It takes play money.
+// stall is a shop on loopback that sells one handler for play money.
 type stall struct {
 	*testing.T
 	url    string
@@ -90,8 +90,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// TestSell checks the payer's answer for every kind of answer of a handler, and how often the
-// handler has run after the same payment was sent twice.
+// TestSell checks what the payer gets for every kind of answer of a handler, and how often the
+// handler runs if the same payment is sent twice.
 func TestSell(t *testing.T) {
 	t.Parallel()
 	answers := func(status int, kind, body string) http.HandlerFunc {
@@ -103,7 +103,7 @@ func TestSell(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	long := make([]byte, 32<<20+1) // made here, because a handler has only a second
+	long := make([]byte, 32<<20+1) // made here, because the handler has only a second
 	for name, c := range map[string]sale{
 		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
 		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
@@ -140,7 +140,7 @@ func TestSell(t *testing.T) {
 	}
 }
 
-// sale is a handler that sells, and the expected result of selling it.
+// sale is a handler with its options and its request, and what is expected when it is sold.
 type sale struct {
 	h           http.HandlerFunc
 	options     []x402http.Option
@@ -170,7 +170,7 @@ func (c sale) check(t *testing.T) {
 	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
 		t.Errorf("the answer says paid: %v", paid)
 	}
-	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
+	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // this is the same purchase
 	again := s.get(signature)
 	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
 	if again.Status != c.status || replayed != c.answer {
@@ -184,13 +184,14 @@ func (c sale) check(t *testing.T) {
 	}
 }
 
-// TestOtherPurchases checks that another path or another host makes another purchase, even if
-// the handler sees the same path, and that the offer names the path that clients use.
+// TestOtherPurchases checks that requests with another path or another host are other
+// purchases, even if the handler sees the same path. The offer names the path that clients
+// use.
 func TestOtherPurchases(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	signature := must(s.client.Sign(t.Context(), s.url))
-	s.get(signature) // the answer to this payment is owed
+	s.get(signature) // the answer to this payment is now owed
 	if long := must(s.client.Get(t.Context(), s.url[:len(s.url)-8]+strings.Repeat("o", 4<<10), "")); long.Status != http.StatusBadRequest {
 		t.Errorf("too long a path: %d %s", long.Status, long.Body)
 	}
@@ -202,8 +203,8 @@ func TestOtherPurchases(t *testing.T) {
 	}
 }
 
-// TestMCP checks that a tool makes the same purchase as its endpoint: a payment for one is
-// answered on the other, and the handler runs once.
+// TestMCP checks that a tool call and a request to the tool's endpoint are the same purchase:
+// each answers a payment that was made with the other, and the handler runs once.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -237,8 +238,8 @@ func TestMCP(t *testing.T) {
 	}
 }
 
-// TestWrongSettings checks that every wrong setting is an error at start, and that the error
-// names the setting. A price or a method that cannot be sold is an error as well.
+// TestWrongSettings checks that every wrong setting is an error when the program starts, and
+// that the error names the setting. So is a price or a method with which nothing can be sold.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example"}
@@ -303,8 +304,8 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// TestPerMinute checks that a client has the configured number of requests a minute, and any
-// number if the setting is negative.
+// TestPerMinute checks that a client can send the configured number of requests a minute, and
+// any number if the setting is negative.
 func TestPerMinute(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {

@@ -20,11 +20,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// maxRequest is the longest name of a purchase, in bytes. The name consists of the URL and the
+// maxRequest is the longest name of a purchase, in bytes. The name has the URL and a
 // description of the body.
 const maxRequest = 4 << 10
 
-// job returns the work for a request: one call of the handler.
+// job returns the work for a request: one run of the handler.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	sold := soldRequest{r: r}
 	if x.maxBody > 0 {
@@ -84,7 +84,7 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// normalName returns the name that the function given to Normalized returns for a request.
+// normalName returns the name that a request gets from the function given to Normalized.
 func (x *sale) normalName(s soldRequest) (string, error) {
 	name := ""
 	err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) {
@@ -93,8 +93,8 @@ func (x *sale) normalName(s soldRequest) (string, error) {
 	return name, err
 }
 
-// resourceName returns the name of the requested resource at its origin: the path, the sorted
-// query, and the body.
+// resourceName returns the name of the requested resource: the path, the sorted query, and a
+// description of the body.
 func (x *sale) resourceName(s soldRequest) (string, error) {
 	query, err := url.ParseQuery(s.r.URL.RawQuery)
 	if err != nil {
@@ -110,15 +110,16 @@ func (x *sale) resourceName(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// soldRequest is a request with a payment, and its body.
+// soldRequest is a request with a payment. body is the body that is part of the purchase, or
+// nil.
 type soldRequest struct {
 	r    *http.Request
 	body []byte
 }
 
-// forHandler returns a copy of the request for a handler, without the payment. The copy also
-// lacks the headers of conditions and ranges, because the whole answer is sold. Its body is
-// the body that is part of the purchase, or empty.
+// forHandler returns a copy of the request for a handler, without the payment. The copy has no
+// headers for conditions and ranges either, because the whole answer is sold. Its body is the
+// body that is part of the purchase, or empty.
 func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	r := s.r.Clone(ctx)
 	for _, name := range []string{
@@ -139,8 +140,7 @@ func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	return r
 }
 
-// refusal returns the error with which a check refuses a request, or nil if it does not
-// refuse.
+// refusal calls a check and returns the error with which the check refuses a request, or nil.
 func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFunc) error {
 	w := storefront.NewRecorder(ctx)
 	check(w, s.forHandler(ctx))
@@ -156,7 +156,8 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 	return refused.Newf(w.Answer(), "%s", untrusted.Text(w.Body.String()))
 }
 
-// answerOwed returns the fault of an answer that is owed, with the status for the client.
+// answerOwed returns the fault for an answer that is owed. status is the status that the
+// client gets.
 func answerOwed(status int) fault.Info {
 	return fault.Info{
 		Code:    AnswerOwed,
@@ -168,9 +169,9 @@ func answerOwed(status int) fault.Info {
 	}
 }
 
-// answer calls the handler and returns its answer. If the handler has not returned when ctx
-// ends, Unfinished.Rest waits for the handler, because routers reuse the request and the
-// writer that they gave it as soon as the request is over.
+// answer runs the handler and returns its answer. If the handler has not returned when ctx
+// ends, the error is an Unfinished. Its Rest waits for the handler, because a router reuses
+// the request and the writer of a handler as soon as the request is over.
 func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
 	if x.special.Punctual {
@@ -188,7 +189,7 @@ func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	}
 }
 
-// callHandler calls the handler. It returns an error if the handler panics.
+// callHandler calls the handler. If the handler panics, callHandler returns an error.
 func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -199,11 +200,12 @@ func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) 
 	return nil
 }
 
-// errOutOfTime is the cause of the fault when a handler's time ended before it gave an answer.
+// errOutOfTime is the cause of the fault if a handler's time ended before the handler gave an
+// answer.
 var errOutOfTime = errors.New("the time of the handler is over")
 
-// reply returns the answer that a handler has written, or a fault if it wrote none. If a
-// handler writes nothing after its time is over, it has given up, and anything that it wrote
+// reply returns the answer that a handler has written, or a fault if the handler wrote none. A
+// handler that writes nothing after its time is over has given up; anything that it wrote
 // before may be half of an answer.
 func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error) {
 	switch {
@@ -253,13 +255,12 @@ func parseOwed(h http.Header) []string {
 	return owed
 }
 
-// longestPause is the longest time that a handler may ask to wait before it runs again.
+// longestPause is the longest pause that a handler can set before its next run.
 const longestPause = time.Hour
 
 // failure returns the fault for an answer that the handler owes. If the handler set
-// Retry-After, in seconds, the handler runs again after that time. The handler's status is
-// sent unchanged if clients take it for a failure. A 402 is replaced, because clients would
-// pay again.
+// Retry-After to a number of seconds, the next run begins after that time. The client gets the
+// handler's status if that means failure. A 402 is replaced, because clients would pay again.
 func failure(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {
@@ -273,8 +274,8 @@ func failure(w *storefront.Recorder) *fault.Error {
 	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
-// isOwed reports whether the answer is still owed after a status, because another run of the
-// handler may succeed.
+// isOwed reports whether the answer is still owed after a handler has written a status,
+// because another run of the handler may succeed.
 func (x *sale) isOwed(status int) bool {
 	switch status {
 	case http.StatusPaymentRequired,

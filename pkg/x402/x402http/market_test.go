@@ -22,16 +22,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// market has a ledger, play money, a payer, and sellers under any host names. It runs in a
-// synctest bubble: nothing is sent over a network, and time passes only while every goroutine
-// waits.
+// market has a ledger, play money, a payer, and sellers under any host names. A market lives
+// in a synctest bubble: nothing is sent over a network, and time passes only while every
+// goroutine waits.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
 	books  *x402test.Facilitator
 	client *x402test.Client
-	shop   http.Handler // answers every host
-	key    string       // Idempotency-Key of the requests; "" means none
+	shop   http.Handler // answers the requests for every host
+	key    string       // the Idempotency-Key of the requests; "" means none
 	log    bytes.Buffer
 
 	mu     sync.Mutex
@@ -56,12 +56,12 @@ func trade(t *testing.T, test func(m *market)) {
 	})
 }
 
-// payer returns a client of this market with its own wallet.
+// payer returns a client of this market that has a separate wallet.
 func (m *market) payer() *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 }
 
-// RoundTrip implements http.RoundTripper: the shop answers.
+// RoundTrip implements http.RoundTripper. The shop answers the request.
 func (m *market) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.RequestURI, r.RemoteAddr, r.Host = r.URL.RequestURI(), "192.0.2.1:1234", r.URL.Host
@@ -87,7 +87,7 @@ func (m *market) logged(text string) int {
 	return strings.Count(m.log.String(), text)
 }
 
-// seller returns a seller of this market, with the given changes of its settings.
+// seller returns a seller of this market. Each function in changes may change the settings.
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
@@ -102,12 +102,12 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return must(x402http.New(c))
 }
 
-// paidTo sets the account to which a seller is paid.
+// paidTo returns a change that sets PayTo.
 func paidTo(address string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.PayTo = address }
 }
 
-// as gives a seller a single origin, whatever the Host of a request is.
+// as returns a change that gives a seller a single origin, whatever the Host of a request is.
 func as(origin string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Origin, c.OtherOrigins = origin, nil }
 }
@@ -118,20 +118,20 @@ func (m *market) get(url, signature string) x402test.Reply {
 	return must(m.client.Get(m.Context(), url, signature))
 }
 
-// sign asks for the price of a URL, and signs it.
+// sign asks for the price of a URL, and signs a payment of that price.
 func (m *market) sign(url string) string {
 	m.Helper()
 	return must(m.client.Sign(m.Context(), url))
 }
 
-// buy sends a new payment for a URL.
+// buy pays for a URL with a new payment. It returns the reply and the signature.
 func (m *market) buy(url string) (x402test.Reply, string) {
 	m.Helper()
 	signature := m.sign(url)
 	return m.get(url, signature), signature
 }
 
-// moved checks that transfers of exactly these amounts were made, in any order.
+// moved checks that exactly these amounts were transferred, in any order.
 func (m *market) moved(amounts ...string) {
 	m.Helper()
 	var all []string
@@ -153,8 +153,8 @@ func (m *market) answered(what string, r x402test.Reply, body string, replayed b
 	}
 }
 
-// refused checks that an answer is a new offer, and whether it says that the payment was
-// charged.
+// refused checks that a reply is a new offer with a reason, and whether its receipt says that
+// the payment was charged.
 func (m *market) refused(what string, r x402test.Reply, reason string, charged bool) {
 	m.Helper()
 	receipt, _ := r.Receipt()
@@ -163,8 +163,8 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply writes an event to the record of the first transfer, as an operator would. The
-// operator's clock is ahead by the given time.
+// apply writes an event to the record of the first transfer, as an operator would whose clock
+// is ahead of the seller's.
 func (m *market) apply(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
@@ -180,7 +180,7 @@ type stock struct {
 	empty  bool
 	status int             // the status while it is empty; 0 means 503
 	pause  string          // the Retry-After while it is empty
-	runs   []time.Duration // the times of its runs since begun
+	runs   []time.Duration // when it ran, counted from begun
 	begun  time.Time
 }
 

@@ -13,12 +13,14 @@ import (
 )
 
 // Tool is an endpoint that is also sold over the Model Context Protocol. A call of the tool
-// stands for a request for Path. Its arguments become the query or, if the endpoint takes
-// POST, a JSON object in the body. The call and the HTTP request are the same purchase.
+// stands for a request for Path. The arguments of the call become the query or, if the
+// endpoint takes POST, a JSON object in the body. The call and that HTTP request are the same
+// purchase.
 type Tool struct {
 	Endpoint *Endpoint
-	// Path is the path of the endpoint, such as /weather or /weather/{city}. A wildcard is
-	// replaced by the argument with its name; {rest...} stands for several segments.
+	// Path is the path of the endpoint, such as /weather or /weather/{city}. In a call, each
+	// wildcard is replaced by the argument of that name; {rest...} stands for several
+	// segments.
 	Path string
 	// Name is the tool's name in calls, and Description tells a model when to use the tool.
 	Name, Description string
@@ -28,10 +30,10 @@ type Tool struct {
 // MCP returns a handler that sells endpoints as tools of the Model Context Protocol. The
 // handler takes POST requests at one path. name and version describe the server to clients.
 //
-// A call passes through router, the handler of the whole program, on its way to the endpoint.
-// So the endpoint finds in the request everything that middleware and routers put there, and a
-// call is the same purchase as the request over HTTP. The call has the headers of the message
-// that it came in, except the headers that describe the message itself. Over MCP,
+// On its way to the endpoint, a call passes through router, the handler of the whole program.
+// So the endpoint gets a request with everything that middleware and routers add, and a call
+// is the same purchase as the request over HTTP. That request has the headers of the message
+// that contained the call, except the headers that describe the message itself. Over MCP,
 // Config.Window is doubled.
 //
 // Images, audio and other binary data are returned as the MCP content types for them. MCP
@@ -75,7 +77,7 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 	return s.shop.Tools(server, sold)
 }
 
-// listTools returns the descriptions of the tools for a model.
+// listTools returns the descriptions of the tools, from which a model chooses.
 func listTools(tools []Tool) []map[string]any {
 	list := []map[string]any{}
 	for _, t := range tools {
@@ -88,7 +90,7 @@ func listTools(tools []Tool) []map[string]any {
 	return list
 }
 
-// toolName matches the valid names of tools (revision 2025-11-25, tools).
+// toolName matches the names that the protocol allows for tools (revision 2025-11-25, tools).
 var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
 // check returns an error if a tool is invalid.

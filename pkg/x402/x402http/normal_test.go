@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestNormalized checks that requests with a common name make one purchase, but only at the
-// same origin. A request that can never be answered is refused, and not charged.
+// TestNormalized checks that requests with a common name are one purchase, but only at the
+// same origin. If the function refuses a request because it can never be answered, nothing is
+// charged.
 func TestNormalized(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -45,8 +46,9 @@ func TestNormalized(t *testing.T) {
 	})
 }
 
-// TestPartsOwed checks that an incomplete answer is given and kept. The same payment runs the
-// handler again for the parts that are owed, and the better answer replaces the first one.
+// TestPartsOwed checks an answer with owed parts. The answer is given and stored. The same
+// payment runs the handler again for the owed parts, and a better answer replaces the stored
+// one.
 func TestPartsOwed(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -73,8 +75,8 @@ func TestPartsOwed(t *testing.T) {
 	})
 }
 
-// TestReconcileEvery checks that ReconcileEvery runs at once and at every interval, and ends
-// with its context.
+// TestReconcileEvery checks that ReconcileEvery reconciles at once and then at every interval,
+// and returns when its context ends.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -84,7 +86,7 @@ func TestReconcileEvery(t *testing.T) {
 		seller.Handle(mux, "GET /weather", "0.01", newStock("fair"))
 		m.shop = mux
 		m.behave = x402test.FailBefore
-		m.buy(oslo) // its payment ends in doubt
+		m.buy(oslo) // leaves a payment in doubt
 		ctx, cancel := context.WithTimeout(m.Context(), 21*time.Minute)
 		defer cancel()
 		asked := node.asked.Load()
@@ -111,9 +113,9 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return n.Evidence.Find(ctx, q)
 }
 
-// TestKeptAnswers checks that, at start, the log says how long an answer the ledger can keep.
-// A longer answer is given, and its handler runs again when the payment is repeated; a shorter
-// answer is replayed.
+// TestKeptAnswers checks that, when the program starts, the log says how large an answer the
+// ledger can keep. A larger answer is given, and the handler runs again when the payment is
+// repeated. A smaller answer is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -14,7 +14,7 @@ type origins struct {
 	byHost map[string]string
 }
 
-// newOrigins returns the origins of a program. The error lists all origins that are wrong.
+// newOrigins returns the origins of a program. The error names every origin that is wrong.
 func newOrigins(first string, others []string) (origins, error) {
 	if first == "" {
 		return origins{}, errors.New("x402http: Origin is missing, and must be where clients reach this program, such as https://shop.example, or http://127.0.0.1:8080 for a trial")
@@ -38,8 +38,8 @@ func newOrigins(first string, others []string) (origins, error) {
 	return o, errors.Join(wrong...)
 }
 
-// hostsOf returns the Host values of requests to an origin: its host and, if the origin has no
-// port, also the host with the default port of its scheme.
+// hostsOf returns the Host values of requests to an origin: the origin's host and, if the
+// origin has no port, the host with the default port of the scheme as well.
 func hostsOf(origin string) ([]string, error) {
 	wrong := fmt.Errorf("x402http: Origin is %q, and must be an origin in lower case without a path, such as https://shop.example", origin)
 	u, err := url.Parse(origin)
@@ -65,7 +65,8 @@ func hostsOf(origin string) ([]string, error) {
 	return []string{u.Host, u.Host + port}, nil
 }
 
-// of returns the origin that the Host of a request names, or else the first origin.
+// of returns the origin that a request belongs to: the one that its Host names, or else the
+// first.
 func (o origins) of(r *http.Request) string {
 	origin, named := o.byHost[strings.ToLower(r.Host)]
 	if !named {

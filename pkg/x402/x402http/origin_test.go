@@ -15,8 +15,8 @@ import (
 )
 
 // TestOrigins checks that a Host which belongs to an origin of the program selects that
-// origin, in any letter case and with the default port of its scheme. Any other Host appears
-// in no offer and no purchase.
+// origin, in any letter case and with the default port of its scheme. A Host that belongs to
+// no origin appears in no offer and no purchase.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	for host, want := range map[string]string{
@@ -42,9 +42,9 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with a key and
-// without: two shops of one program can both have an order 1, and a purchase at one shop does
-// not count at the other.
+// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with and without a
+// key. Two shops of one program can both have an order 1, and a purchase at one shop does not
+// count at the other.
 func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -69,8 +69,9 @@ func TestPurchasesOfTwoOrigins(t *testing.T) {
 	}
 }
 
-// TestUnnamedAtOneURL checks two handlers without a pattern or a name that sell at one URL for
-// one price. They cannot be told apart, and the second one is answered with 500.
+// TestUnnamedAtOneURL checks two handlers that have neither a pattern nor a name, and sell at
+// the same URL for the same price. They cannot be told apart, so requests for the second one
+// get status 500.
 func TestUnnamedAtOneURL(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -86,8 +87,8 @@ func TestUnnamedAtOneURL(t *testing.T) {
 	})
 }
 
-// TestNameOfAPurchase checks that all runs for one payment get the same name of the purchase,
-// and that the runs for another payment get another name.
+// TestNameOfAPurchase checks the name of the purchase that a handler learns. All runs for one
+// payment get the same name, and the runs for another payment get another name.
 func TestNameOfAPurchase(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -111,8 +112,8 @@ func TestNameOfAPurchase(t *testing.T) {
 	})
 }
 
-// TestClientsBehindAProxy checks that clients behind a proxy have separate limits if the
-// program can tell them apart, by an address or by another name.
+// TestClientsBehindAProxy checks that clients behind a proxy have separate limits if
+// Config.Client tells them apart, by an address or by another name.
 func TestClientsBehindAProxy(t *testing.T) {
 	t.Parallel()
 	forwarded := func(r *http.Request) string { return r.Header.Get("X-Forwarded-For") }
@@ -151,8 +152,8 @@ func TestClientsBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestRouteInTheLog checks that the log names the route of a request by its pattern or its
-// name.
+// TestRouteInTheLog checks that the log line of a request names the route by its pattern or
+// its name.
 func TestRouteInTheLog(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -178,9 +179,10 @@ func TestRouteInTheLog(t *testing.T) {
 	})
 }
 
-// TestStatusesThatAreOwed checks a slow job that answers 202 and is sold with Owed: its client
-// gets 503 with the job's text and pause until the job is done. If the handler answers 402,
-// that answer is owed as well, because clients would otherwise pay again.
+// TestStatusesThatAreOwed checks statuses that do not complete a purchase. The handler of a
+// slow job answers 202 and is sold with Owed: until the job is done, its client gets 503 with
+// the handler's text and pause. The answer is owed after a 402 as well, because clients would
+// otherwise pay again.
 func TestStatusesThatAreOwed(t *testing.T) {
 	t.Parallel()
 	for status, want := range map[int]int{

@@ -11,28 +11,28 @@ import (
 )
 
 const (
-	// overdueAfter is how long a payment may be in doubt before an error is logged, because
-	// Reconcile is not being called. It is also the time between two such errors.
+	// overdueAfter is how long a payment may be in doubt before an error is logged. The error
+	// says that nobody calls Reconcile. It is logged at most once in that time.
 	overdueAfter = 15 * time.Minute
-	// mostOverdue is how many records are read at most for one check.
+	// mostOverdue is how many records a check reads at most.
 	mostOverdue = 50
 )
 
-// overdue notices that no process runs Reconcile. It reads the ledger after a request has been
-// answered, at most once in a quarter of an hour, and not while this process runs Reconcile.
-// Runs of other processes leave traces in the ledger: a run writes each record in doubt that
-// it asks the chain about. Records that were written within the last quarter of an hour are
-// therefore not counted. Without a node a run writes nothing, so other processes cannot see
-// that it took place.
+// overdue notices that no process calls Reconcile. It reads the ledger after a request has
+// been answered, at most once in a quarter of an hour, and not if this process has called
+// Reconcile in that time. Calls in other processes leave traces in the ledger: when Reconcile
+// asks the chain about a payment in doubt, it writes the payment's record. Records that were
+// written within the last quarter of an hour are therefore not counted. Without a node
+// Reconcile writes nothing, so other processes cannot see that it was called.
 type overdue struct {
 	seller *Seller
-	index  ledger.Index // nil if the ledger has none; then nothing is checked
+	index  ledger.Index // nil if the ledger has no index; then nothing is checked
 
 	mu   sync.Mutex
-	next time.Time // when to check next
+	next time.Time // when the next check may begin
 }
 
-// watchDoubts makes a seller check for overdue payments after its responses.
+// watchDoubts makes a seller check for overdue payments after it has answered requests.
 func watchDoubts(s *Seller) *overdue {
 	o := &overdue{seller: s}
 	o.index, _ = s.config.Ledger.(ledger.Index)
@@ -58,7 +58,7 @@ func (o *overdue) reconciled() {
 }
 
 // served starts a check in the background if it is time for one. The response may not have
-// been sent yet, and does not wait for the check.
+// been sent yet. It does not wait for the check.
 func (o *overdue) served(ctx context.Context) {
 	now := o.seller.config.Now()
 	if !o.due(now) {
@@ -73,8 +73,8 @@ func (o *overdue) served(ctx context.Context) {
 	}()
 }
 
-// due reports whether it is time for a check. It sets the next time, so only one of several
-// concurrent requests gets true.
+// due reports whether it is time for a check. If it is, due sets the time of the next check,
+// so that only one of several concurrent requests starts a check.
 func (o *overdue) due(now time.Time) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -85,7 +85,7 @@ func (o *overdue) due(now time.Time) bool {
 	return true
 }
 
-// look logs how many payments are overdue.
+// look logs an error with the number of overdue payments, if there are any.
 func (o *overdue) look(ctx context.Context, now time.Time) {
 	log := o.seller.config.Log
 	page, err := o.index.List(ctx, ledger.ListOpen, now.Add(-overdueAfter), ledger.Place{}, mostOverdue)
@@ -106,8 +106,8 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 		"payments", count, "more", len(page) == mostOverdue)
 }
 
-// doubtful reports whether a payment is in doubt, and whether its record was not written by
-// Reconcile lately. If a record cannot be loaded, doubtful returns false and leaves the error
+// doubtful reports whether a payment is overdue: it is in doubt, and Reconcile has not written
+// its record lately. If the record cannot be read, doubtful returns false and leaves the error
 // to Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
 	books := o.seller.shop.Ledger

@@ -14,20 +14,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// blind is a node that can tell nothing about any payment.
+// blind is a node that knows nothing about any payment.
 type blind struct{}
 
 // Find implements x402.Evidence.
 func (blind) Find(context.Context, x402.Question) x402.Finding { return x402.Finding{} }
 
-// TestOverdue checks that a payment in doubt which nobody settles is logged, once in a quarter
-// of an hour, unless this process or another one runs Reconcile.
+// TestOverdue checks that an error is logged about a payment that stays in doubt, at most once
+// in a quarter of an hour. No error is logged if this process or another one calls Reconcile.
 func TestOverdue(t *testing.T) {
 	t.Parallel()
 	const shop = "https://shop.example/"
 	type world struct {
 		*market
-		seller, other *x402http.Seller // processes on one ledger; only the first serves
+		seller, other *x402http.Seller // two processes with one ledger; only seller serves requests
 	}
 	node := func(c *x402http.Config) { c.Evidence, c.NoNode, c.PerMinute = blind{}, false, -1 }
 	doubt := func(w world) {
@@ -102,7 +102,7 @@ func TestOverdue(t *testing.T) {
 	}
 }
 
-// behind is a ledger whose index does not know when a record was last written.
+// behind is a ledger whose index has not yet noticed the latest writes of records.
 type behind struct{ ledger.Store }
 
 // List implements ledger.Index.
@@ -110,9 +110,9 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 	return b.Store.(ledger.Index).List(ctx, list, time.Time{}, after, limit)
 }
 
-// crashes stores the record of a payment whose process has died. If the purchase was never
-// opened, the process died before it sent the payment. If settled is true, it died after it
-// had settled the payment. Otherwise it died while it sent the payment.
+// crashes stores the record of a payment whose process has died. If settled is true, the
+// process died after it had settled the payment. Otherwise it died while it sent the payment
+// or, if purchase is not empty, before that: that purchase was never opened.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()
@@ -129,10 +129,10 @@ func (m *market) crashes(purchase string, settled bool) {
 	}
 }
 
-// blinded removes the node from a seller's settings.
+// blinded is a change of a seller's settings that removes the node.
 func blinded(c *x402http.Config) { c.Evidence, c.NoNode = nil, true }
 
-// doubts leaves the payments of several payers in doubt.
+// doubts leaves payments of different payers in doubt.
 func (m *market) doubts(number int) {
 	m.Helper()
 	m.behave = x402test.FailBefore

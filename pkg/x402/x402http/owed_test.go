@@ -15,7 +15,7 @@ import (
 
 const oslo = "http://shop.example/weather?city=oslo"
 
-// sells opens a shop with one handler.
+// sells opens a shop that sells one handler.
 func (m *market) sells(h http.Handler, options ...x402http.Option) {
 	m.Helper()
 	mux := http.NewServeMux()
@@ -24,8 +24,9 @@ func (m *market) sells(h http.Handler, options ...x402http.Option) {
 }
 
 // TestBrokenHandler checks a client that signs again every ten seconds while a handler is
-// broken for an hour. The client is charged once, with a key and without one. The handler runs
-// after growing pauses, more than five times, and its first success is the answer.
+// broken for an hour. The client is charged once, with a key and without one. The pauses
+// between the runs of the handler grow. The handler runs more than five times, and its first
+// success is the answer.
 func TestBrokenHandler(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -49,7 +50,7 @@ func TestBrokenHandler(t *testing.T) {
 				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
 				m.moved("10000")
 				const second, minute = time.Second, time.Minute
-				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // each of the first requests runs the handler; then the pauses are longer
+				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // each of the first three requests runs the handler; then the pauses grow
 				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
 					want = append(want, want[len(want)-1]+pause)
 				}
@@ -61,8 +62,8 @@ func TestBrokenHandler(t *testing.T) {
 	}
 }
 
-// TestHandlersOwnPause checks a handler that says when it can be asked again: it runs again at
-// that time. A slow job therefore gives its answer when it is done, regardless of how often
+// TestHandlersOwnPause checks a handler that sets a Retry-After: its next run begins at that
+// time. A client therefore gets the answer of a slow job when the job is done, however often
 // the client has asked.
 func TestHandlersOwnPause(t *testing.T) {
 	t.Parallel()
@@ -99,10 +100,11 @@ func TestHandlersOwnPause(t *testing.T) {
 	}
 }
 
-// TestMostRuns checks that a handler does not run more often than the seller allows. The payer
-// gets the last error, with the same signature and with a new one; the error says that the
-// purchase was charged, and that it is not retryable. Once a refund is begun, the purchase can
-// be made again, and a repeat of the first payment is told of the refund.
+// TestMostRuns checks that a handler does not run more often than the seller allows. After the
+// last run the payer gets the error of that run, with the same signature and with a new one.
+// The body says that the purchase was charged and is not retryable. Once a refund has begun,
+// the purchase can be made again, and the answer to the first payment says that it is
+// refunded.
 func TestMostRuns(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -142,7 +144,7 @@ func TestMostRuns(t *testing.T) {
 	}
 }
 
-// spent checks that a payment gets the last error of its purchase, and that no more runs are
+// spent checks that a payment gets the error of the last run, and that no more runs are
 // allowed.
 func (m *market) spent(signature string) string {
 	m.Helper()
@@ -155,7 +157,7 @@ func (m *market) spent(signature string) string {
 	return signature
 }
 
-// TestRefundBegun checks that the payer gets no answer once a refund is begun, until the
+// TestRefundBegun checks that a payer gets no answer from the beginning of a refund until the
 // refund is withdrawn, even if the operator's clock is wrong.
 func TestRefundBegun(t *testing.T) {
 	t.Parallel()
@@ -184,8 +186,9 @@ func TestRefundBegun(t *testing.T) {
 	}
 }
 
-// TestStoredPaymentRequired checks a ledger in which the answer to a payment has the status 402, as
-// an early release stored it. A repeat gets this answer, and no offer that it would pay again.
+// TestStoredPaymentRequired checks a ledger in which the answer to a payment has the status
+// 402, as an early release stored it. A repeat of the payment gets this answer, and no offer,
+// because the client would pay again.
 func TestStoredPaymentRequired(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

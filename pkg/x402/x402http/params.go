@@ -16,12 +16,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Param is a parameter of a tool. Its fields are shown to the model.
+// Param is a parameter of a tool. A model sees all its fields.
 type Param struct {
 	Name, Description string
 	Required          bool
-	// Type is a type of JSON Schema: string, integer, number or boolean. Empty means string.
-	// If the endpoint takes POST, array and object are also allowed.
+	// Type is a type of JSON Schema: string, integer, number or boolean. If the endpoint takes
+	// POST, it may also be array or object. Empty means string.
 	Type string
 }
 
@@ -48,7 +48,7 @@ func (t Tool) checkParams() error {
 	return nil
 }
 
-// checkParam returns an error if a parameter is wrong by itself, whatever the others are.
+// checkParam returns an error if a parameter is wrong, whatever the other parameters are.
 func (t Tool) checkParam(p Param) error {
 	kinds := []string{"string", "integer", "number", "boolean", "array", "object"}
 	switch {
@@ -78,8 +78,8 @@ func checkSegment(segment string, params map[string]Param) error {
 	return nil
 }
 
-// wildcard parses a segment of a path such as {city} or {rest...}. ok is false if the segment
-// is not a wildcard.
+// wildcard parses a wildcard in a path, such as {city} or {rest...}. ok is false if the
+// segment is not a wildcard.
 func wildcard(segment string) (name string, rest, ok bool) {
 	inner, opens := strings.CutPrefix(segment, "{")
 	inner, closes := strings.CutSuffix(inner, "}")
@@ -107,10 +107,10 @@ func (t Tool) schema() map[string]any {
 	}
 }
 
-// request returns the URL and the body of the HTTP request that a call with these arguments
-// makes. An argument that is null counts as missing. The error is a *fault.Error. An argument
-// that the tool does not have is refused, although HTTP may ignore it: a model that misspells
-// an argument should be told before it pays.
+// request returns the URL and the body of the HTTP request that a call with the arguments args
+// stands for. The error is a *fault.Error. An argument that is null counts as missing. An
+// argument that the tool does not have is an error, although a handler may ignore it in a
+// query: a model that misspells an argument should learn of it before it pays.
 func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	texts := map[string]string{}
 	given := map[string]any{}
@@ -153,11 +153,11 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	return target, nil, nil
 }
 
-// plain returns the path of the tool with its wildcards.
+// plain returns the path of the tool as a URL, with its wildcards.
 func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
 
-// fill returns the path with its wildcards replaced by arguments, and deletes these arguments
-// from given.
+// fill returns the tool's path with its wildcards replaced by the texts of arguments. It
+// deletes these arguments from given.
 func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
 	for i, segment := range segments {
@@ -193,7 +193,7 @@ func (p Param) kind() string {
 	return p.Type
 }
 
-// article returns the parameter's type with an article, for use in a sentence.
+// article returns the parameter's type after an article, as in "an integer".
 func (p Param) article() string {
 	switch kind := p.kind(); kind {
 	case "integer", "array", "object":
@@ -203,14 +203,13 @@ func (p Param) article() string {
 	}
 }
 
-// nested reports whether the parameter is an array or an object, which cannot be written as
-// text.
+// nested reports whether the parameter is an array or an object, which has no text form.
 func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
 
-// text returns an argument as it is written in a path or a query; ok is false if the argument
-// does not have the parameter's type. For an array or an object the text is empty. A number or
-// a boolean may also be given as a string. A number without a fraction is an integer in any
-// notation, as in JSON Schema: 443.0, 4.43e2.
+// text returns the argument v as it is written in a path or a query. For an array or an object
+// the text is empty. ok is false if the argument does not have the parameter's type. A number
+// or a boolean may be given as a string. As in JSON Schema, a number without a fraction is an
+// integer in any notation, such as 443.0 or 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
 	kind := p.kind()
 	switch v := v.(type) {
@@ -228,8 +227,8 @@ func (p Param) text(v any) (text string, ok bool) {
 	return "", false
 }
 
-// numberText returns a number without a fraction as an integer, and any other number as it was
-// sent.
+// numberText returns a number without a fraction in the usual notation of integers, and any
+// other number as it was sent.
 func numberText(n json.Number) string {
 	const exact = 1 << 53 // a float64 does not represent all larger integers exactly
 	f, err := n.Float64()

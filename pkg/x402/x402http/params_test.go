@@ -19,7 +19,7 @@ func TestArguments(t *testing.T) {
 	for _, c := range []struct {
 		param Param
 		value any
-		want  string // the argument, or the error
+		want  string // the text of the argument, or the error
 	}{
 		{port, json.Number("443.0"), "443"}, {port, json.Number("4.43e2"), "443"}, {port, json.Number("443.5"), "443.5"},
 		{port, json.Number("1e400"), "1e400"}, {port, json.Number("12345678901234567890"), "12345678901234567890"}, {port, "443", "443"},
@@ -44,7 +44,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// anySeller returns a seller for tests in which nobody pays.
+// anySeller returns a seller for tests in which no payment is made.
 func anySeller(t *testing.T) *Seller {
 	t.Helper()
 	seller, err := New(Config{
@@ -57,7 +57,7 @@ func anySeller(t *testing.T) *Seller {
 }
 
 // TestCheapest checks that a seller knows its lowest price. Money that arrives without a
-// request is due for a refund only if it is at least that amount.
+// request must be refunded only if it is at least that amount.
 func TestCheapest(t *testing.T) {
 	seller := anySeller(t)
 	for _, price := range []string{"1", "0.5", "0.7"} {

@@ -25,7 +25,8 @@ import (
 
 const drawURL = "http://shop.example/draw?size=2"
 
-// takes opens a shop with one POST handler, which answers with the body that it has read.
+// takes opens a shop with one POST handler, which answers with the body that it gets. It
+// returns the number of runs.
 func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
 	m.Helper()
 	runs := &atomic.Int32{}
@@ -45,7 +46,7 @@ func (m *market) post(contentType, body, signature string) x402test.Reply {
 	return must(m.client.Post(m.Context(), drawURL, contentType, []byte(body), signature))
 }
 
-// signPost asks for the price of a POST, and signs it.
+// signPost asks for the price of a POST, and signs a payment of that price.
 func (m *market) signPost() string {
 	m.Helper()
 	offer := must(m.post("text/plain", "", "").Required())
@@ -64,9 +65,9 @@ func form(fields ...string) (contentType, body string) {
 	return w.FormDataContentType(), text.String()
 }
 
-// TestPost checks which POST requests count as the same purchase. The ledger answers the
-// requests that do, with the same signature and with a new one. All other requests are
-// separate purchases.
+// TestPost checks which POST requests are the same purchase. Such requests get the answer from
+// the ledger, with the same signature and with a new one. All other requests are separate
+// purchases.
 func TestPost(t *testing.T) {
 	t.Parallel()
 	type sent struct{ contentType, body string }
@@ -117,7 +118,7 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// compressed marks the body of every request as compressed.
+// compressed is an http.RoundTripper that sends every request with a Content-Encoding.
 type compressed struct{ http.RoundTripper }
 
 func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -125,7 +126,7 @@ func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// TestPostEncoding checks that the content encoding of a body belongs to the purchase.
+// TestPostEncoding checks that the content encoding of a body is part of the purchase.
 func TestPostEncoding(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -146,7 +147,8 @@ func (u unread) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// sendBody sends a POST with the given length of its body, or -1 if the length is unknown.
+// sendBody sends a POST that states the given length of its body; -1 means that it states
+// none.
 func (m *market) sendBody(body io.Reader, length int64, signature string) x402test.Reply {
 	r := httptest.NewRequest(http.MethodPost, drawURL, body)
 	r.ContentLength = length
@@ -158,7 +160,7 @@ func (m *market) sendBody(body io.Reader, length int64, signature string) x402te
 	return x402test.Reply{Status: w.Code, Header: w.Header(), Body: w.Body.Bytes()}
 }
 
-// TestPriceOfAPost checks that the price is given without reading the body.
+// TestPriceOfAPost checks that the price is given before the body is read.
 func TestPriceOfAPost(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -174,9 +176,9 @@ func TestPriceOfAPost(t *testing.T) {
 	})
 }
 
-// TestPostTooLong checks that a body that is too long is refused before money moves. If the
-// request states the length of the body, it is refused for that. A body that does not arrive
-// is refused as well.
+// TestPostTooLong checks that a request whose body is too long is refused before money moves.
+// If the request states that length, the body is not even read. A request whose body does not
+// arrive is refused as well.
 func TestPostTooLong(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -212,8 +214,9 @@ type failing struct{}
 // Read implements io.Reader.
 func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
-// TestBodyReadBefore checks a middleware that has read the body. Purchases can then not be
-// told apart, which is an error of the program, and nobody pays.
+// TestBodyReadBefore checks a program whose middleware has read the body before the handler is
+// reached. Purchases can then not be told apart. That is an error of the program, and nobody
+// pays.
 func TestBodyReadBefore(t *testing.T) {
 	t.Parallel()
 	for name, read := range map[string]func(*http.Request){
@@ -239,8 +242,8 @@ func TestBodyReadBefore(t *testing.T) {
 	}
 }
 
-// TestBodies checks that a check and each run of a handler get the whole body, and that a GET
-// never has one.
+// TestBodies checks that the check and each run of the handler get the whole body, and that a
+// GET never has one.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -281,8 +284,8 @@ func TestBodies(t *testing.T) {
 	})
 }
 
-// TestLongBodyOverAConnection checks a client that sends a megabyte without asking first: it
-// gets the price, and can pay on the same connection.
+// TestLongBodyOverAConnection checks a client that sends a body of a megabyte before it knows
+// the price. It gets the price, and can pay on the same connection.
 func TestLongBodyOverAConnection(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -321,8 +324,8 @@ func TestLongBodyOverAConnection(t *testing.T) {
 }
 
 // TestPostThatWaits checks a client that waits for permission to send its body. It gets the
-// price at once, and the connection ends, because nobody can tell whether the body still
-// comes.
+// price at once. Then the connection is closed, because nobody can tell whether the body is
+// still coming.
 func TestPostThatWaits(t *testing.T) {
 	t.Parallel()
 	shop := httptest.NewServer(newSeller().Sell("0.01", http.NotFoundHandler(), x402http.Post(1<<20), x402http.Named("draw")))
@@ -336,9 +339,9 @@ func TestPostThatWaits(t *testing.T) {
 	}
 }
 
-// TestRestOfALongBody checks that the rest of an unread body is not taken for the next
-// request, because the connection is closed. Otherwise a stranger could put requests into the
-// connection of a proxy.
+// TestRestOfALongBody checks that the connection is closed if a body was not read to its end,
+// so that the rest of the body is not taken for the next request. Otherwise a stranger could
+// put requests into the connection of a proxy.
 func TestRestOfALongBody(t *testing.T) {
 	t.Parallel()
 	seller := must(x402http.New(x402http.Config{
@@ -368,7 +371,7 @@ func TestRestOfALongBody(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Status)
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(connection, c.before+next) // fails if the connection is closed already
+		_, _ = io.WriteString(connection, c.before+next) // fails if the connection has been closed
 		rest, _ := io.ReadAll(answer)
 		if len(rest) > 0 || hidden.Load() > 0 {
 			t.Errorf("%s: a part of the body was taken for a request: %q", name, rest)

@@ -14,8 +14,8 @@ import (
 // errSameName is the error for two handlers that cannot be told apart.
 var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named, or add the hosts that they are for to Config.OtherOrigins")
 
-// endpoint returns the name of the place where a request is sold: its method, origin and
-// route. A payment is answered only at the endpoint that accepted it.
+// endpoint returns the name of the endpoint at which a request is sold: its method, origin and
+// route. A payment is answered only at the endpoint at which it was claimed.
 func (x *sale) endpoint(r *http.Request) string {
 	if x.special.Endpoint != "" {
 		return x.special.Endpoint
@@ -23,8 +23,8 @@ func (x *sale) endpoint(r *http.Request) string {
 	return x.method() + " " + x.seller.config.OriginOf(r) + " " + x.route(r)
 }
 
-// route returns the name of the handler or, if it has none, the pattern that it is registered
-// with, without the method. It is empty if the handler has neither.
+// route returns the name of the handler or, if it has none, the pattern of the request without
+// the method. The route is empty if there is no pattern either.
 func (x *sale) route(r *http.Request) string {
 	if x.name != "" {
 		return x.name
@@ -32,12 +32,12 @@ func (x *sale) route(r *http.Request) string {
 	return r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:]
 }
 
-// logName returns the name of the handler for logs.
+// logName returns the name of the handler in logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// ready returns an error if the handler cannot be told apart from the other handlers that are
-// sold. It also refuses a request without a payment that announces too long a body, before the
-// request gets a price.
+// ready returns an error if the handler cannot be told apart from another handler that is
+// sold. It also returns an error for a request without a payment that announces too long a
+// body, so that the request gets no price.
 func (x *sale) ready(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLarge()
@@ -56,14 +56,15 @@ func (x *sale) ready(r *http.Request) error {
 	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller, by their endpoints. Handlers without a name are listed
-// by the URLs of their requests. The zero value is empty.
+// routes are the handlers of a seller, by endpoint or, for handlers without a name and a
+// pattern, by the URL of a request. The zero value is empty.
 type routes struct {
 	mu    sync.Mutex
 	sales map[string]*sale
 }
 
-// mostRoutes limits the memory of routes. Once it is reached, no more handlers are compared.
+// mostRoutes is how many entries routes keeps. Once there are so many, no more handlers are
+// compared.
 const mostRoutes = 4096
 
 // take records that an endpoint belongs to a handler. It returns an error if the endpoint

@@ -15,8 +15,8 @@ const (
 	secondTo = "0x3C44CdDdB6a900fa2b585dd299e03d12FA4293BC"
 )
 
-// twoHosts returns ways to sell something cheap at one host and something expensive at
-// another, in one program, at the same path and query.
+// twoHosts returns several ways in which one program sells something cheap at one host and
+// something expensive at another, at the same path and query.
 func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handler {
 	const pattern = "GET /report"
 	muxOf := func(pattern string, h http.Handler) *http.ServeMux {
@@ -56,7 +56,7 @@ func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handle
 	}
 }
 
-// byHost passes requests for cheap.example and for dear.example to different handlers.
+// byHost passes requests for dear.example to one handler, and all other requests to another.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -68,9 +68,9 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	b.cheap.ServeHTTP(w, r)
 }
 
-// TestCheapForDear checks that a payment for something cheap, answered or owed, never buys
-// something expensive. The expensive thing is sold at its price, and an owed answer is given
-// where its payment was made.
+// TestCheapForDear checks that a payment for something cheap never buys something expensive,
+// whether the payment is answered or its answer is owed. The expensive thing is sold at its
+// price. An owed answer is given at the host where its payment was made.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	for name, open := range twoHosts() {
@@ -99,9 +99,9 @@ func TestCheapForDear(t *testing.T) {
 	}
 }
 
-// TestChangeOfPrice checks that an owed payment is answered at its endpoint after any change
-// of the price and the payee there. A new signature for the new price joins the purchase
-// without a charge.
+// TestChangeOfPrice checks that an owed answer is given at its endpoint after any change of
+// the endpoint's price and payee. A new payment of the new price counts for the same purchase,
+// and is not charged.
 func TestChangeOfPrice(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -139,8 +139,8 @@ func TestChangeOfPrice(t *testing.T) {
 }
 
 // TestSameName checks two handlers that cannot be told apart. That is an error of the program:
-// requests to the second handler are answered with 500, paid or not, and the log says what to
-// do. With names both sell.
+// requests to the second handler get status 500, with or without a payment, and the log says
+// what to do. With names, both handlers sell.
 func TestSameName(t *testing.T) {
 	t.Parallel()
 	nested := func(m *market, cheap, dear http.Handler, named ...x402http.Option) http.Handler {
@@ -177,7 +177,7 @@ func TestSameName(t *testing.T) {
 }
 
 // TestOtherPattern checks that a handler with a name keeps its purchases when it moves to
-// another pattern. A handler without a name becomes another product there.
+// another pattern. At another pattern, a handler without a name is another product.
 func TestOtherPattern(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]x402http.Option{"with a name": {x402http.Named("weather")}, "without a name": nil} {
@@ -214,8 +214,8 @@ func TestOtherPattern(t *testing.T) {
 	}
 }
 
-// TestWithoutAName checks that, for a handler without a pattern and a name, the log says once
-// why the handler needs a name.
+// TestWithoutAName checks that the log says, once for each handler without a pattern and a
+// name, why the handler needs a name.
 func TestWithoutAName(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// goesOn is a router that keeps the route of a request in its context, as chi does. If the
-// context has a route already, the router uses that route.
+// goesOn is a router that keeps the route of a request in the request's context, as chi does.
+// If the context already has a route, the router uses that one.
 type goesOn struct{ http.Handler }
 
 // kept is the route in the context. It has the methods of chi's route context.
@@ -33,9 +33,8 @@ func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.Handler.ServeHTTP(w, r)
 }
 
-// TestCallHasNoRoute checks the request that stands for a tool call: a router does not find
-// the route of the MCP message in the request's context, but finds every other value of that
-// context.
+// TestCallHasNoRoute checks the request that is made for a tool call. Its context hides the
+// route of the MCP message from a router, but no other value.
 func TestCallHasNoRoute(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -12,11 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// AnswerOwed is the code of an answer that a handler owes. As long as the payment may be
-// repeated, the body of the response is the body that the handler wrote.
+// AnswerOwed is the code of the error for an answer that a handler owes. As long as the
+// payment may be repeated, the body of the error is the body that the handler wrote.
 const AnswerOwed fault.Code = "answer_owed"
 
-// Refused is the code of a request that a Check has refused.
+// Refused is the code of the error for a request that a Check has refused.
 const Refused fault.Code = "refused"
 
 // sale is a handler and its price.
@@ -27,22 +27,22 @@ type sale struct {
 	check    http.HandlerFunc
 	owed     []int
 	mostRuns int   // 0 means no limit
-	maxBody  int64 // if above 0, the endpoint takes POST
+	maxBody  int64 // the argument of Post; 0 means that the endpoint takes GET
 	name     string
-	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
+	normal   func(http.ResponseWriter, *http.Request) string // the argument of Normalized, or nil
 	special  storefront.Overrides
-	unnamed  sync.Once // logs once that the handler has neither a name nor a pattern
+	unnamed  sync.Once // for the log line about a handler that has neither a name nor a pattern
 	resource x402.Resource
 }
 
-// Sell returns a handler that answers a client that has paid the price, a decimal number such
-// as "0.01" of the seller's asset. Like http.ServeMux.Handle, it panics if the program has a
-// bug, such as a price that is not a number or an offer that is too long. Call it before the
-// first request is served.
+// Sell returns a handler that passes a request on to h once the client has paid the price. The
+// price is a decimal number of the seller's asset, such as "0.01". Like http.ServeMux.Handle,
+// Sell panics if the program has a bug, such as a price that is not a number or an offer that
+// is too long. Call Sell before the first request is served.
 //
-// The endpoint takes GET and HEAD or, with Post, POST. A purchase is identified by the URL
-// with its query sorted and, for a POST, by the body with its type and encoding. No other
-// header counts.
+// The endpoint takes GET and HEAD or, with Post, POST. The URL with its query sorted
+// identifies a purchase and, for a POST, so does the body with its media type and content
+// encoding. No other header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
 	amount, err := atomicUnits(price, s.config.Decimals)
 	if err != nil {
@@ -82,7 +82,7 @@ type Endpoint struct{ sold *storefront.Endpoint }
 // ServeHTTP implements http.Handler.
 func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.ServeHTTP(w, r) }
 
-// product returns the description of the handler for the endpoint that sells it.
+// product returns the Product that the handler's endpoint sells.
 func (x *sale) product() storefront.Product {
 	p := x.special.Product
 	p.Method = x.method()
@@ -102,9 +102,9 @@ func (x *sale) product() storefront.Product {
 	return p
 }
 
-// Handle sells a handler and registers it with mux for a pattern. It panics if the method in
-// the pattern is not the method that the endpoint takes, just as mux panics for an invalid
-// pattern.
+// Handle sells a handler, and registers the endpoint with mux for a pattern. If the pattern
+// has a method, it must be the method that the endpoint takes; otherwise Handle panics, just
+// as mux panics if a pattern is invalid.
 func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
 	endpoint := s.Sell(price, h, options...)
 	method, _, given := strings.Cut(pattern, " ")

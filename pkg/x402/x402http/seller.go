@@ -20,13 +20,13 @@ type Seller struct {
 	config   Config
 	terms    x402.Terms
 	shop     *storefront.Shop
-	cheapest *big.Int // in atomic units; nil before anything is sold
-	routes   routes   // the handlers that have a pattern or a name
-	unnamed  routes   // the handlers that have neither
+	cheapest *big.Int // the lowest price, in atomic units; nil before anything is sold
+	routes   routes   // the handlers with a pattern or a name
+	unnamed  routes   // the handlers with neither a pattern nor a name
 	overdue  *overdue
 }
 
-// New returns a Seller. The error lists all settings that are wrong.
+// New returns a Seller. The error names every setting that is wrong.
 func New(c Config) (*Seller, error) {
 	c.fill()
 	terms, incomplete := c.terms()
@@ -62,11 +62,11 @@ func New(c Config) (*Seller, error) {
 }
 
 // Reconcile uses Config.Evidence to decide the payments that requests left in doubt. It
-// returns a summary of the results and of the refunds that are due. It finds the payments that
-// no client asks about again. Call it every few minutes, in one process at a time. If no
-// process calls it, payments that are in doubt for more than a quarter of an hour are logged
-// as an error. Reconcile ends when ctx does. It returns an error if the ledger fails, or keeps
-// no index of open payments.
+// returns a summary of the results and of the refunds that are due. It is needed because a
+// client may never ask about its payment again. Call Reconcile every few minutes, in one
+// process at a time. If no process calls it, an error is logged about payments that are in
+// doubt for more than a quarter of an hour. Reconcile returns when ctx ends. It returns an
+// error if the ledger fails, or keeps no index of open payments.
 func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
 	if !ok {
@@ -86,8 +86,8 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	return storefront.Reconciler(c).Run(ctx)
 }
 
-// ReconcileEvery calls Reconcile at once and then every d until ctx ends. It logs errors and
-// continues.
+// ReconcileEvery calls Reconcile at once, and then once in every interval d until ctx ends. It
+// logs errors and continues.
 func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 	turn := time.NewTicker(d)
 	defer turn.Stop()
@@ -103,7 +103,7 @@ func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 	}
 }
 
-// atomicUnits converts a decimal price, such as "0.01", to the smallest units of an asset.
+// atomicUnits returns a decimal price, such as "0.01", in the smallest units of an asset.
 func atomicUnits(price string, decimals int) (*big.Int, error) {
 	whole, fraction, _ := strings.Cut(price, ".")
 	digits := whole + fraction

@@ -22,19 +22,21 @@ func (m *market) call(tool string, args map[string]any, signature string) mcptes
 	return must(mcptest.Call(m.Context(), m.client, boxURL, tool, args, signature, m.key))
 }
 
-// pay calls a tool and pays for it.
+// pay signs a payment for a tool call, and calls the tool with it. It returns the result and
+// the signature.
 func (m *market) pay(tool string, args map[string]any) (mcptest.ToolResult, string) {
 	m.Helper()
 	signature := must(mcptest.SignCall(m.Context(), m.client, boxURL, tool, args))
 	return m.call(tool, args, signature), signature
 }
 
-// city returns the parameter of most tools in these tests.
+// city returns the parameters of most tools in these tests: only city.
 func city() []x402http.Param {
 	return []x402http.Param{{Name: "city", Description: "The name of a city.", Required: true}}
 }
 
-// routed returns several ways to route /api/weather/{city} to a handler that sells.
+// routed returns several ways to route requests for /api/weather/{city} to a handler that is
+// sold.
 func routed() map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
 	return map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint){
 		"a pattern": func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
@@ -78,8 +80,8 @@ func weatherTool(e *x402http.Endpoint) x402http.Tool {
 }
 
 // TestTwoTransports checks that a tool call passes through the router like an HTTP request, so
-// the handler gets everything that the router adds. A call and the request make one purchase,
-// in either order, with the same signature or a new one.
+// the handler gets everything that the router adds. A call and the HTTP request are one
+// purchase, in either order, with the same signature or a new one.
 func TestTwoTransports(t *testing.T) {
 	t.Parallel()
 	for name, open := range routed() {
@@ -104,8 +106,8 @@ func TestTwoTransports(t *testing.T) {
 	}
 }
 
-// buysTwice buys the weather, and asks for it again over both transports, with the same
-// signature and with a new one.
+// buysTwice buys the weather over one transport. Then it asks for the weather over both
+// transports, with the same signature and with a new one.
 func (m *market) buysTwice(overMCP bool) {
 	m.Helper()
 	const url, want = "http://shop.example/api/weather/oslo%2Fnorth?unit=K", "fair in oslo/north, K"
@@ -135,8 +137,8 @@ func (m *market) buysTwice(overMCP bool) {
 	m.moved("10000")
 }
 
-// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. The
-// argument behind is a middleware, which all requests pass through.
+// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. All
+// requests pass through a middleware, which behind returns.
 func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()
@@ -158,8 +160,8 @@ func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler
 
 func straight(h http.Handler) http.Handler { return h }
 
-// TestWindowOfTools checks that an answer over MCP is valid for another payment for exactly 90
-// s. The official clients give up after a minute, and their host then calls again.
+// TestWindowOfTools checks that, for exactly 90 s, another payment over MCP gets the same
+// answer. The official clients give up after a minute, and their host then repeats the call.
 func TestWindowOfTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -180,9 +182,9 @@ func TestWindowOfTools(t *testing.T) {
 
 type userKey struct{}
 
-// TestMiddleware checks that a middleware works for tool calls. A call has the headers of its
-// message, except the headers that describe the message, and a refusal by the middleware is
-// the result of the call.
+// TestMiddleware checks that tool calls pass through a middleware. They have the headers of
+// their messages, except the headers that describe a message. If the middleware refuses a
+// call, the refusal is the result of the call.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -237,8 +239,8 @@ func TestLostTools(t *testing.T) {
 	})
 }
 
-// TestBrokenRouters checks that a call gets a reply if a router panics, or gives up before the
-// endpoint does.
+// TestBrokenRouters checks that a call gets a reply even if a router panics, or returns before
+// the endpoint does.
 func TestBrokenRouters(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -343,7 +345,7 @@ func TestContent(t *testing.T) {
 }
 
 // TestPostTool checks that the tool of a POST handler sends its arguments as JSON. The call
-// and a request with the same body make one purchase.
+// and a POST with the same body are one purchase.
 func TestPostTool(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -362,8 +364,8 @@ func TestPostTool(t *testing.T) {
 	})
 }
 
-// TestArgumentsOfAPath checks that an argument is refused, before the client gets a price, if
-// a router would remove it from the path.
+// TestArgumentsOfAPath checks arguments that a router would remove from a path. They are
+// refused before the client gets a price.
 func TestArgumentsOfAPath(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -21,8 +21,9 @@ import (
 )
 
 // TestSlowHandler checks a handler that runs beyond its time. The client is told that the
-// answer is owed. A repeat in the meantime is told that the request is in progress, and a
-// later repeat gets the late answer. The handler runs once, and the client is charged once.
+// answer is owed. If it repeats the request while the handler runs, it is told that the
+// request is in progress. A later repeat gets the late answer. The handler runs once, and the
+// client is charged once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -59,11 +60,11 @@ func TestSlowHandler(t *testing.T) {
 	})
 }
 
-// late is a handler that has written something when its time is over, and then writes the
-// rest. When the handler runs again, it answers at once.
+// late is a handler that writes one part of its answer before its time is over, and the rest
+// afterwards. In its next run, it answers at once.
 type late struct {
-	early, late string // what it writes before and after its time is over; "" means nothing
-	status      int    // the status that it sets after its time is over
+	early, late string // the parts written before and after its time is over; "" means none
+	status      int    // written after its time is over; 0 means none
 	ran         bool
 }
 
@@ -87,8 +88,8 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestWhenTheTimeIsOver checks that what a handler does after its time is over decides whether
-// it has answered.
+// TestWhenTheTimeIsOver checks when a handler whose time is over has answered. That depends on
+// what it writes after its time.
 func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -125,9 +126,9 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestHandlerOutlivesItsLease checks that a handler which outlives its lease does not
-// overwrite the answer of another run. If no request came meanwhile, the late answer is
-// stored.
+// TestHandlerOutlivesItsLease checks a handler that returns after its lease has ended. Its
+// late answer does not replace the answer of another run. If the payer has sent no request
+// meanwhile, the late answer is stored.
 func TestHandlerOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
@@ -162,8 +163,8 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// TestSlowHandlersCount checks that handlers count against Concurrent as long as they run: at
-// the cap, new requests are refused before money moves, and not charged.
+// TestSlowHandlersCount checks that handlers count against Concurrent as long as they run. At
+// the limit, new requests are refused before money moves.
 func TestSlowHandlersCount(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -196,12 +197,13 @@ func TestSlowHandlersCount(t *testing.T) {
 	})
 }
 
-// slowShop sells a handler that runs until the test ends it, over a real connection.
+// slowShop is a shop on a real connection. It sells a handler that runs until the test ends
+// it.
 type slowShop struct {
 	*httptest.Server
 	client *x402test.Client
-	begun  chan struct{} // receives a value when the handler begins
-	end    chan struct{} // closing it ends the handler
+	begun  chan struct{} // receives a value when the handler begins to run
+	end    chan struct{} // closed to end the handler
 }
 
 func openSlow(t *testing.T, http2 bool) *slowShop {
@@ -227,13 +229,13 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	return s
 }
 
-// TestAnswerBeforeTheEnd checks that, over HTTP/1.1, the client is told that the answer is
-// owed while the handler still runs, and that the connection is not used again.
+// TestAnswerBeforeTheEnd checks a handler that runs beyond its time over HTTP/1.1. While it
+// still runs, the client is told that the answer is owed. The connection is not used again.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, false)
 	signature := must(s.client.Sign(t.Context(), s.URL+"/weather"))
-	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // the whole reply, while the handler runs
+	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // gets the whole reply while the handler runs
 	if r.Status != http.StatusGatewayTimeout || r.Header.Get("Content-Length") != fmt.Sprint(len(r.Body)) {
 		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
 	}
@@ -245,13 +247,13 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 	s.replays(t, signature)
 }
 
-// replays waits until the late answer is stored. Over a real connection only a repeated
-// request shows that.
+// replays repeats the payment until the late answer is replayed, and checks that answer. On a
+// real connection, nothing else shows that the answer is stored.
 func (s *slowShop) replays(t *testing.T, signature string) {
 	t.Helper()
 	for {
 		r := must(s.client.Get(t.Context(), s.URL+"/weather", signature))
-		if r.Status == http.StatusConflict { // the handler has ended, and its answer is being written
+		if r.Status == http.StatusConflict { // the late answer is not stored yet
 			continue
 		}
 		if r.Status != http.StatusOK || string(r.Body) != "fair" || r.Header.Get(x402.HeaderReplayed) != "true" {
@@ -261,8 +263,8 @@ func (s *slowShop) replays(t *testing.T, signature string) {
 	}
 }
 
-// TestAnswerOverHTTP2 checks that over HTTP/2 the end of a reply may wait for the handler, but
-// other requests do not.
+// TestAnswerOverHTTP2 checks a handler that runs beyond its time over HTTP/2. The end of its
+// reply may wait for the handler, but other requests on the connection do not.
 func TestAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, true)
@@ -277,14 +279,14 @@ func TestAnswerOverHTTP2(t *testing.T) {
 		t.Errorf("another request: %d", r.Status)
 	}
 	close(s.end)
-	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // the handler ended before or after its time
+	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // the handler may have ended in time or not
 		t.Errorf("the first: %d %s", r.Status, r.Body)
 	}
 	s.replays(t, signature)
 }
 
-// TestConnectionEnds checks that the connection is closed after the reply for an owed answer,
-// so that no later request waits on it.
+// TestConnectionEnds checks that the connection is closed after the reply that says that an
+// answer is owed, so that no later request waits on that connection.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
@@ -308,5 +310,5 @@ func TestConnectionEnds(t *testing.T) {
 	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
-	t.Cleanup(shop.Close) // called once the handler has ended
+	t.Cleanup(shop.Close) // the handler has ended by then
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// TestWrongTools checks that an error in a tool stops the program at start, with a message
-// that names the setting.
+// TestWrongTools checks that a mistake in a tool stops the program when it starts, with a
+// message that names the wrong setting.
 func TestWrongTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -41,7 +41,7 @@ func TestWrongTools(t *testing.T) {
 	})
 }
 
-// TestWrongOptions checks that an error in an option stops the program at start, with a
+// TestWrongOptions checks that a mistake in an option stops the program when it starts, with a
 // message that names the option.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
@@ -64,7 +64,7 @@ func TestWrongOptions(t *testing.T) {
 	})
 }
 
-// panics fails the test unless the function do panics, with a message that contains want.
+// panics fails the test unless do panics with a message that contains want.
 func panics(t *testing.T, want string, do func()) {
 	t.Helper()
 	defer func() {
