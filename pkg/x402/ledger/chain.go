@@ -38,8 +38,8 @@ func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, e
 }
 
 // RepaymentKey returns the key of a refund transfer. A transaction can have several transfers
-// of the same amount to the same payer; n is the number of this one, counted from 0.
-// Everything else must be in lower case.
+// of the same amount to the same payer; n is the number of this one, counted from 0. All other
+// parameters must be in lower case.
 func RepaymentKey(network, asset, payer, transaction, amount string, n int) string {
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }

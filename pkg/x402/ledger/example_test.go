@@ -12,8 +12,8 @@ import (
 )
 
 // In this example, a signed authorization is claimed, settled and answered. When the payer
-// sends it again, the answer is in its record. Package x402http does all of this for a
-// handler; a seller only needs to open a store.
+// sends the authorization again, its record has the answer. Package x402http does all of this
+// for a handler; a seller only needs to open a store.
 func Example() {
 	ctx := context.Background()
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // file.Open or dynamo.Open in a shop

@@ -71,9 +71,9 @@ func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unu
 	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, unused: unused})
 }
 
-// Supersede ends an attempt that sent nothing, because another payment, whose key is owner,
-// was charged for its purchase. A payment in doubt stays in doubt. But from then on its record
-// names the owner, so it is no longer sent for the purchase.
+// Supersede ends an attempt that sent nothing, because another payment was charged for the
+// purchase; owner is the key of that other payment. A payment in doubt stays in doubt. But
+// from then on its record names the owner, so it is no longer sent for the purchase.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
 		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})

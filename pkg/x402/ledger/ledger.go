@@ -200,9 +200,9 @@ func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l
 // its answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment, which then ends at the time lease. If it does not take
-// the lease, the result says why. An error means that the store failed; the caller must then
-// not send the payment.
+// Claim takes the lease of a payment. The lease ends at the time lease. If Claim does not take
+// it, the result says why. An error means that the store failed; the caller must then not send
+// the payment.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},

@@ -173,7 +173,7 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// A failed write is not repeated successfully once the lease is lost.
+	// Once the lease is lost, repeating a failed write fails with ErrLost.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)

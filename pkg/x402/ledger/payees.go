@@ -23,7 +23,7 @@ type Sold struct {
 // Payee is an account that receives payments or has received some.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is at or after the time of the last payment to this account, by at most NotedFor.
+	// Until is later than the last payment to this account, by at most NotedFor.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`

@@ -20,8 +20,8 @@ type State string
 const (
 	Settling  State = "settling"  // an attempt holds the lease and may have sent the payment to the facilitator
 	Uncertain State = "uncertain" // an attempt ended and does not know whether money moved
-	// Settled: proof of payment is stored, money has moved, and the answer is still owed.
-	// Whoever holds a valid lease is running the lookup.
+	// Settled: proof of payment is stored, money has moved, and the answer is still owed. An
+	// attempt that holds a valid lease is running the lookup.
 	Settled State = "settled"
 	// Refused: no money moved. A facilitator said so, or evidence proved it (then Disproved is
 	// set). Without proof, the authorization can still move money until it expires, for
@@ -62,8 +62,8 @@ type Payment struct {
 	// must bring that token to prove that it comes from the payer. Token is empty if the first
 	// claim had none.
 	Token string `json:"token,omitempty"`
-	// Purchase is the key of the Purchase that the payment is for. It is empty if the payer
-	// named no purchase, so that each payment is a separate one.
+	// Purchase is the key of the Purchase that the payment is for. It is empty if each payment
+	// is a separate purchase.
 	Purchase string `json:"purchase,omitempty"`
 	// Owner is the key of the payment that is used for the purchase instead of this one.
 	Owner string `json:"owner,omitempty"`
@@ -74,10 +74,10 @@ type Payment struct {
 	// ended. Sent is never cleared. It says nothing about the attempt that holds the lease
 	// now.
 	Sent bool `json:"sent,omitempty"`
-	// Asked lists the facilitators that may have received the payment, in that order. Each
-	// name is written before the payment is sent. If two facilitators are configured, a claim
-	// adds the name of the first even if that facilitator is then skipped. If only one is
-	// configured, the list is empty.
+	// Asked lists the facilitators that may have received the payment, in the order in which
+	// it was sent to them. Each name is written before the payment is sent. If two
+	// facilitators are configured, a claim adds the name of the first even if that facilitator
+	// is then skipped. If only one is configured, the list is empty.
 	Asked []string `json:"asked,omitempty"`
 	// RefusedBy is the first facilitator that refused the payment for a reason about the
 	// payer. From then on the payment is sent to no other facilitator.
@@ -121,8 +121,9 @@ type Payment struct {
 	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on the chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
-	// AnswerValidUntil is set for a purchase without a key. Another payment of the same payer
-	// for that purchase gets the same answer if it arrives before this time.
+	// AnswerValidUntil is when the answer stops being valid for a purchase without a key.
+	// Another payment of the same payer for that purchase gets the same answer if it arrives
+	// before then.
 	AnswerValidUntil time.Time `json:"stands_until,omitzero"`
 }
 
@@ -206,14 +207,14 @@ type DueBack string
 const (
 	DueUnasked DueBack = "unasked" // the money came without a request
 	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
-	// no reason, and a debt of theirs may get this one (see upgrade).
+	// no reason, and a debt from such a release may get this one (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
 	// DueLate: the transfer was found after the payer had been told that the payment was
 	// finally refused, or the transfer is too old to be meant for the request.
 	DueLate DueBack = "late"
 )
 
-// SendingBack records that an operator has begun a refund: when, and who.
+// SendingBack records which operator has begun a refund, and when.
 type SendingBack struct {
 	At time.Time `json:"at"`
 	By string    `json:"by"`

@@ -22,8 +22,8 @@ func KeyID(digest string) string { return byKey + digest }
 // request.
 func RequestID(digest string) string { return byRequest + digest }
 
-// Named reports whether the purchase with the key purchase was named by its payer. The first
-// claim of a payment decides which purchase the payment is for.
+// Named reports whether the payer has named a purchase; purchase is the key of its record. The
+// first claim of a payment decides which purchase the payment is for.
 func Named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
 // PurchaseKey returns the key of a payer's purchase; id is a KeyID or a RequestID. All four

@@ -30,15 +30,15 @@ type Record interface {
 	// Status returns the state of a payment, and a fixed name for every other kind of record.
 	// A store shows it to operators.
 	Status() string
-	// Listed returns the Index list that has the record, and the time at which the record
-	// stands in that list. The list is empty if no list has the record.
+	// Listed returns the name of the Index list that contains the record, and the time by
+	// which that list is sorted. The name is empty if no list contains the record.
 	Listed() (list string, at time.Time)
 }
 
 // Row holds the fields that every record has.
 type Row struct {
 	Key       string    `json:"key"`
-	Version   int64     `json:"version"`  // increases by 1 with every write; a write names the version that it replaces
+	Version   int64     `json:"version"`  // increases by 1 with every write; the fencing token
 	WriteID   string    `json:"write_id"` // random, different on every write
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
@@ -57,7 +57,7 @@ func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 // the payment that is used for this purchase. An attempt sends a payment only after it has
 // opened the purchase and found that its payment is the owner. So a payer may sign several
 // payments for one purchase, but only the owner can be sent, until the owner is known to be
-// dead. Whether the owner is decided is in the owner's own record.
+// dead. The owner's record says whether the owner is decided.
 type Purchase struct {
 	Row
 

@@ -213,8 +213,8 @@ const (
 
 // Headers returns the values of HeaderPolicy and HeaderLimit. They are empty if there is no
 // limit. The values are what this environment knows, and no promise: the draft allows a server
-// to refuse a client before its limit is used up, and this server may refuse it only some
-// requests later.
+// to refuse a client before its limit is used up, and this server may let some requests pass
+// afterwards.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""

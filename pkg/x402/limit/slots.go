@@ -54,8 +54,8 @@ type Slots struct {
 	now       func() time.Time
 }
 
-// NewSlots returns the Slots of an operation of which at most most calls may run at once. It
-// panics if that cap is less than 1 or more than MaxCap.
+// NewSlots returns the Slots of an operation whose cap is most. It panics unless the cap is
+// from 1 to MaxCap.
 func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
 	if most < 1 || most > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")

@@ -36,7 +36,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
-// once the answer is written. That function reads the rest of the body, up to most bytes.
+// once the answer is written. That function reads the rest of the body, within the limit most.
 // Otherwise a client that is still sending would lose the connection and, with it, the answer.
 // The function does nothing over HTTP/2, where the stream ends anyway. It also does nothing if
 // the client sent the header Expect, because such a client waits before it sends the body.

@@ -233,8 +233,8 @@ func TestQuotes(t *testing.T) {
 }
 
 // TestServe checks that an answer with a body states its length. The size of the body that is
-// sent decides how many units the answer counts. Unless the answer is public, its headers tell
-// the client the state of its limit.
+// sent decides as how many units the answer counts. Unless the answer is public, its headers
+// tell the client the state of its limit.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

@@ -32,8 +32,8 @@ func headSize(h http.Header) int {
 
 func headerSize(name, value string) int { return len(name) + len(": \r\n") + len(value) }
 
-// firstFitting returns the first offer for which the header PAYMENT-REQUIRED has at most room
-// bytes. If there is no such offer, firstFitting returns the last one.
+// firstFitting returns the first offer that fits into the header PAYMENT-REQUIRED, or the last
+// offer if none fits. room is the number of bytes that the header may have.
 func firstFitting(offers []string, room int) string {
 	for _, offer := range offers {
 		if headerSize(x402.HeaderRequired, offer) <= room {

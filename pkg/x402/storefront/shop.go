@@ -20,7 +20,7 @@ import (
 // Shop has the settings that all products of one program share. Rate, Evidence, Receipts and
 // Running may be nil.
 type Shop struct {
-	Front    Front // its method Fill has been called
+	Front    Front // Fill has been called on it
 	Ledger   *ledger.Ledger
 	Payees   *ledger.Payees // records in the ledger which accounts are paid
 	Settler  x402.Settler

@@ -79,9 +79,9 @@ type Config struct {
 	// request: an IP address, with or without a port, or any other name. Nil means the address
 	// from which the connection came. Behind a proxy or a load balancer that is the address of
 	// the proxy, and all clients would share one limit. In that case, return the address that
-	// the proxy reports, such as the element of X-Forwarded-For that your own proxy has added
-	// last. Do not use a header that clients can write themselves: a client could then get any
-	// number of limits.
+	// the proxy reports, such as the last element of X-Forwarded-For, if your own proxy has
+	// added it. Do not use a header that clients can write themselves: a client could then get
+	// any number of limits.
 	Client func(*http.Request) string
 	// PerMinute is how many units one client may use in a minute. A request costs one unit. A
 	// payment that fails because of its payer costs up to twenty units. 0 means 300, and a

@@ -170,8 +170,9 @@ func answerOwed(status int) fault.Info {
 }
 
 // answer runs the handler and returns its answer. If the handler has not returned when ctx
-// ends, the error is an Unfinished. Its Rest waits for the handler, because a router reuses
-// the request and the writer of a handler as soon as the request is over.
+// ends, the error is an Unfinished. The function Rest of that error waits for the handler,
+// because a router reuses the request and the writer of a handler as soon as the request is
+// over.
 func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
 	if x.special.Punctual {

@@ -86,8 +86,8 @@ func Describe(description, mimeType string) Option {
 // choose at random.
 //
 // The body is read once the payment is known to be valid, and is kept in memory. The body must
-// arrive within 10 s, and may have maxBody bytes. A longer body is refused before the payment
-// is sent. The handler reads the body as usual. maxBody must be at most 32 MB.
+// arrive within 10 s, and may have at most maxBody bytes. A longer body is refused before the
+// payment is sent. The handler reads the body as usual. maxBody must be at most 32 MB.
 func Post(maxBody int64) Option {
 	if maxBody < 1 || maxBody > storefront.MaxAnswer {
 		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, storefront.MaxAnswer))

@@ -57,8 +57,8 @@ func (o *overdue) reconciled() {
 	o.next = now.Add(overdueAfter)
 }
 
-// served starts a check in the background if it is time for one. The response may not have
-// been sent yet. It does not wait for the check.
+// served starts a check in the background if it is time for one. The response, which may not
+// have been sent yet, does not wait for the check.
 func (o *overdue) served(ctx context.Context) {
 	now := o.seller.config.Now()
 	if !o.due(now) {

@@ -111,8 +111,8 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 }
 
 // crashes stores the record of a payment whose process has died. If settled is true, the
-// process died after it had settled the payment. Otherwise it died while it sent the payment
-// or, if purchase is not empty, before that: that purchase was never opened.
+// process died after it had settled the payment. Otherwise the process died while it sent the
+// payment or, if purchase is not empty, before it opened that purchase.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()

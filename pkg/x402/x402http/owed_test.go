@@ -103,8 +103,8 @@ func TestHandlersOwnPause(t *testing.T) {
 // TestMostRuns checks that a handler does not run more often than the seller allows. After the
 // last run the payer gets the error of that run, with the same signature and with a new one.
 // The body says that the purchase was charged and is not retryable. Once a refund has begun,
-// the purchase can be made again, and the answer to the first payment says that it is
-// refunded.
+// the purchase can be made again, and the answer to the first payment says that a refund has
+// begun.
 func TestMostRuns(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {

@@ -81,8 +81,8 @@ func Keep(bytes int) Option {
 
 // NewClient returns a client with the time-outs that a Table needs, unless c has an HTTP
 // client already. The client uses no proxy from the environment, and sends a request at most
-// twice. If the reply to the first attempt of a write was lost, the second finds that write in
-// place, and the Table recognizes it by its id.
+// twice. If the reply to a write was lost, the second attempt fails because the first has
+// succeeded; the Table recognizes the stored write by its id.
 func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)

@@ -29,7 +29,8 @@ func config(url string) aws.Config {
 	})}
 }
 
-// dialing returns the production HTTP client, which connects with the function dial.
+// dialing returns an HTTP client as in production, except that it connects with the function
+// dial.
 func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	c := dynamo.HTTPClient(dynamo.DefaultAttemptTimeout, 4<<20, 5*time.Second)
 	dynamo.Dial(c, dial)
@@ -264,8 +265,8 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes is a server that describes a table and its TTL as DynamoDB does. To a read of an
-// item it sends a reply that is too long.
+// describes is a server that describes a table and its TTL as DynamoDB does. It answers the
+// read of an item with a reply that is too long.
 func describes(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -49,8 +49,8 @@
 //
 // Each paid call writes a slots item twice, and DynamoDB allows 1,000 write units a second on
 // one item. A write takes one unit while up to 50 leases are held, and two units with up to
-// 100. So an operation can have 500 paid calls a second, or 250 with more than 50 leases.
-// Further calls get the error ledger_unavailable.
+// 100. So an operation can have 500 paid calls a second while it has up to 50 leases, and 250
+// while it has more. Further calls get the error ledger_unavailable.
 package dynamo
 
 // These are the names of the table's index and of the item attributes that programs outside

@@ -100,7 +100,7 @@ func TestItems(t *testing.T) {
 	want := map[string]item{
 		"full":                              {"answer": bin(full.Answer.Body), "expires_at": num("1793534407")}, // 2026-11-01T12:00:07Z
 		"bare":                              {"open": str("open#13"), "lease_until": num("1793534430000")},      // 12:00:30
-		"owed":                              {"open": str("open#10"), "lease_until": num("1793534430001")},      // and a nanosecond
+		"owed":                              {"open": str("open#10"), "lease_until": num("1793534430001")},      // 12:00:30 and a nanosecond
 		"slots|host-intel":                  {"slots": set("a tntoya", "b tntoya")},
 		"rate|2001:db8:1:2::/64|1793534400": {"requests": num("62"), "undecided": num("4"), "expires_at": num("1793535000")},
 	}
@@ -128,10 +128,11 @@ func TestItems(t *testing.T) {
 }
 
 // TestReadAfterWrite checks what Put returns after a failed write and the read that follows
-// it. If the write fails because of its condition, and the read fails or finds nothing because
-// TTL has deleted the item meanwhile, the stored record may be our write. If the write fails
-// in another way and the read does not find it, it may still arrive later: Put returns the
-// error of the write, even if the read finds another record.
+// it. If the condition of the write failed and the read finds nothing, because TTL has deleted
+// the item meanwhile, Put returns no record. If that read fails as well, Put returns an error,
+// because the stored record may be our write. If the write failed in another way and the read
+// does not find it, the write may still arrive later. Put then returns the error of the write,
+// even if the read finds another record.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")

@@ -22,9 +22,9 @@ import (
 const keepCounts = 10 * time.Minute
 
 // Count implements limit.Store. If the reply to an unbounded addition is lost, Count does not
-// send the addition again, because it could count twice. The units of a payment are added up
-// to a bound, and that addition may be sent twice: to count too many units of a client is
-// better than to turn a payer away.
+// send the addition again, because it could count twice. The units of a payment have a bound,
+// and adding them may be sent twice: counting too many units of a client is better than
+// turning a payer away.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{

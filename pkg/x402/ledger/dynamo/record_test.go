@@ -110,10 +110,10 @@ func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
 
-// Paged makes a table request pages of at most size items.
+// Paged makes a table request pages of the given size.
 func Paged(t *Table, size int) { t.pageSize = size }
 
-// Dial replaces the function with which a client of HTTPClient connects.
+// Dial replaces the function with which a client that HTTPClient returned connects.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test
 }

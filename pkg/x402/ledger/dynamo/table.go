@@ -241,8 +241,8 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 // partition returns the index's partition key for a shard of a list.
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
-// shardOf returns the shard of a record's key. The function must never change, because every
-// stored record is in the shard that it returned.
+// shardOf returns the shard of a record's key. The function must never change, because it has
+// decided the shard of every stored record.
 func shardOf(key string) int {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(key)) // never fails
@@ -322,8 +322,8 @@ func (t *Table) pack(doc []byte) []byte {
 // maxDocument bounds the JSON form of a record. It is far above the size of any record.
 const maxDocument = 400 << 10
 
-// unpack returns the JSON form of a packed record. It returns an error if there is more than
-// maxDocument bytes of it.
+// unpack returns the JSON form of a packed record. It returns an error if that has more than
+// maxDocument bytes.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)

@@ -118,9 +118,9 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses sets which replies are lost from now on: those for which the function returns true. It
-// gets the operation of a call and the number of the call among those of that operation,
-// counted from now on. If the function is nil, no reply is lost.
+// loses sets which replies are lost from now on: those for which the function returns true.
+// The function gets the operation of a call, and how many calls of that operation there have
+// been from now on. If the function is nil, no reply is lost.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which

@@ -71,7 +71,7 @@ func (l location) dsn(settings url.Values) string {
 }
 
 // connect returns a database whose connections do not remove the -wal. If another process
-// writes, they wait for it as long as patience says.
+// writes, a connection waits for it, but not longer than the time patience.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -137,7 +137,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
 		return nil, err
 	}
-	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // whether the file's format version means a -wal
+	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // true if the header says that the file is used with a -wal
 	var m mark
 	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.whole, &m.word, &m.wal); err != nil {
 		return nil, err
@@ -216,8 +216,8 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 	return errors.New("another program has been reading the ledger since before it was opened: end that, and start again")
 }
 
-// patienceAtEnd is the longest time that unite waits for other processes. Each unite waits for
-// a random part of it, so that processes that end together do not all give up together.
+// patienceAtEnd is the longest time that unite waits for other processes. The actual time is
+// random, so that processes that end together do not all give up together.
 const patienceAtEnd = 50 * time.Millisecond
 
 // unite moves the -wal into the main file and removes it, unless another process has the file

@@ -19,8 +19,8 @@
 // Expired records stay in a file until Sweep deletes them. Package reconcile calls Sweep, and
 // each call looks at some of the records.
 //
-// The engine is modernc.org/sqlite: SQLite itself, translated to Go, so it needs no cgo. It is
-// maintained.
+// The engine is modernc.org/sqlite, a maintained translation of SQLite itself to Go, so it
+// needs no cgo.
 package file
 
 import (
@@ -50,7 +50,7 @@ repeated, and answers that are owed are forgotten. Keep the damaged file, and re
 payers by the list of transfers to PAY_TO.`
 
 // These values in the header of a file show that the file belongs to this package. application
-// is "x402" in ASCII, and version is the version of the table's form.
+// is "x402" in ASCII, and version is the version of the schema.
 const (
 	application = 0x78343032
 	version     = 1
@@ -85,9 +85,9 @@ type Option func(*settings)
 
 type settings struct{ accepted string }
 
-// Accept makes Open accept a file that it has refused with ErrHalved. The error has named the
-// word. The word is valid only for that file in its present state: every other refused file
-// has another word.
+// Accept makes Open accept a file that it has refused with ErrHalved. word is the acceptance
+// word that the error has named. It is valid only for that file in its present state: every
+// other refused file has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
 // Open opens the ledger at path. If there is no file at path, Open creates the file and its

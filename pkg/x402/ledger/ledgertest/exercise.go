@@ -104,7 +104,7 @@ func atTheBound(t *testing.T, s Planter) {
 	}
 }
 
-// compressesTo returns a body that has size bytes when it is compressed.
+// compressesTo returns a body that has the given size when it is compressed.
 func compressesTo(t *testing.T, size int) []byte {
 	t.Helper()
 	body := make([]byte, size)
@@ -124,9 +124,9 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that a record of each kind comes back as it was written. Fetch returns it,
-// and so does a Put that finds it in place of another record. everyKind also checks that only
-// payments are listed.
+// everyKind checks that a record of each kind comes back as it was written. Fetch returns the
+// record, and so does a Put of another record under the same key. everyKind also checks that
+// only payments are listed.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)

@@ -181,8 +181,8 @@ func cancelled(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races makes n calls of f at once, and fails the test unless exactly winners of them return
-// true.
+// races makes n calls of f at once, and fails the test unless the number of calls that return
+// true is winners.
 func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group
