@@ -25,7 +25,7 @@ func ExampleLedger_OpenPurchase() {
 	// charged for the second: false
 }
 
-// buyTwice claims two payments for one purchase, and prints the outcome of each.
+// buyTwice claims two payments for one purchase, and prints what becomes of each.
 func buyTwice(ctx context.Context) error {
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text)
 	lease := time.Now().Add(30 * time.Second)
@@ -84,7 +84,7 @@ func buyTwice(ctx context.Context) error {
 	if err := second.Hold.Supersede(ctx, owner.Key); err != nil {
 		return err
 	}
-	repeat, err := book.Resume(ctx, *owner, "", lease) // as if the payer had sent the first payment again
+	repeat, err := book.Resume(ctx, *owner, "", lease) // as if the first payment came again
 	if err != nil {
 		return err
 	}

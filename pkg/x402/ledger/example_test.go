@@ -34,7 +34,7 @@ func Example() {
 	}
 	fmt.Println("held:", first.Result == ledger.Held)
 
-	second, err := book.Claim(ctx, payment, lease) // while the first attempt runs
+	second, err := book.Claim(ctx, payment, lease) // while the first attempt is under way
 	fmt.Println("in flight:", second.Result == ledger.InFlight, err)
 
 	// This is where the facilitator settles the payment. The handler begins to look up the

@@ -91,16 +91,16 @@ func (h *Hold) Release(ctx context.Context, f Failure) error {
 	return h.write(ctx, EventRelease, Change{failure: &f})
 }
 
-// KeepAnswer gives the lease back after a lookup whose answer is no better than the stored
-// one. The lookup counts unless unused is true. In either case, the pause before the next
-// lookup begins now.
+// KeepAnswer gives the lease back after a lookup that brought no better answer than the stored
+// one. The lookup counts unless unused is true. The pause before the next lookup begins now in
+// either case.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
 // Return gives the lease back when no lookup was run. No lookup is counted, and the pause
-// before the next lookup is the same as before this claim. Return writes nothing if the lease
-// has already been given back.
+// before the next lookup is as it was before this claim. Return writes nothing if the lease
+// was given back already.
 func (h *Hold) Return(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
@@ -125,7 +125,7 @@ func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
-	case errors.Is(err, ErrIllegal): // the store got no write
+	case errors.Is(err, ErrIllegal): // nothing was sent to the store
 	case err != nil:
 		h.pending = &next
 	default:

@@ -24,8 +24,8 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State       // the state afterwards of a payment that was in doubt
-		claim   ledger.ClaimResult // the result of a claim soon afterwards
+		doubted ledger.State       // the resulting state of a payment that was in doubt
+		claim   ledger.ClaimResult // the result of a claim a moment later
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
@@ -260,7 +260,7 @@ func TestLookups(t *testing.T) {
 // lookUpStep is the next step of TestLookups with a paid payment.
 type lookUpStep struct {
 	after   time.Duration
-	claim   ledger.ClaimResult // the expected result; 0 if the step makes no claim
+	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
 	lookups int
 	then    func(*ledger.Hold) error // called with the hold of the last attempt that held the lease
 }

@@ -26,10 +26,10 @@ func New(store Store, now func() time.Time, newID func() string) *Ledger {
 // Rules holds the two tables that a Ledger follows.
 type Rules struct {
 	Edges    []Edge    // what may happen to a payment
-	Meanings []Meaning // what the situation of a payment means to each party; indexed by Standing
+	Meanings []Meaning // what a payment's situation means to each party; indexed by Standing
 }
 
-// NewRules returns the rules that every Ledger uses. Tests change single rows to show that
+// NewRules returns the rules that every Ledger uses. Tests change single rows to check that
 // each row matters.
 func NewRules() Rules {
 	r := Rules{Edges: edges(), Meanings: make([]Meaning, standings)}
@@ -39,7 +39,7 @@ func NewRules() Rules {
 	return r
 }
 
-// Under returns a Ledger over the same store that follows the rules r.
+// Under returns a Ledger that uses the same store and the rules r.
 func (l *Ledger) Under(r Rules) *Ledger {
 	other := *l
 	other.rules = r
@@ -269,7 +269,7 @@ func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *
 	return made, other, err
 }
 
-// newRow returns the row of a new record with the given key.
+// newRow returns the row of a new record under a key.
 func (l *Ledger) newRow(key string) Row {
 	now := l.now()
 	return Row{
@@ -358,7 +358,8 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 }
 
 // inFlight returns a Claim that tells the client to come back when the lease of the other
-// attempt ends. The wait is at most 5 s, because most attempts end long before their lease.
+// attempt ends, but after 5 s at the latest, because most attempts end long before their
+// lease.
 func (l *Ledger) inFlight(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// testLedger is a ledger whose clock the test moves, and whose store fails when the test
-// demands it.
+// testLedger is a ledger with a clock that the test moves, and a store that fails when the
+// test says so.
 type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory
@@ -85,7 +85,7 @@ func (d *testLedger) settled(t *testing.T) *ledger.Hold {
 	return h
 }
 
-// overtaken returns a hold whose lease has ended, and the hold of the next claim.
+// overtaken returns a hold whose lease ran out, and the hold of the next claim.
 func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	t.Helper()
 	old = d.hold(t)

@@ -12,8 +12,8 @@ const (
 	// MostUnkept is how many lookups are run for one payment if its answer is too large to be
 	// kept.
 	MostUnkept = 5
-	// MostSilent is how many lookups must have ended with a silent target before the silence
-	// becomes the answer.
+	// MostSilent is how many lookups must have ended with a silent target before that silence
+	// is the answer.
 	MostSilent = 5
 	// OwedFor is how long an answer may be owed before a refund is due. KeptFor is how long an
 	// answer is replayed after it was first given.
@@ -46,7 +46,7 @@ func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
-// NextLookup returns the pause between the end of the last lookup and the next lookup.
+// NextLookup returns the pause between the last lookup, which has failed, and the next lookup.
 func NextLookup(r Payment) time.Duration {
 	if r.LastFault != nil && r.LastFault.Pause > 0 {
 		return r.LastFault.Pause
@@ -61,13 +61,13 @@ func lookupIn(r Payment, now time.Time) time.Duration {
 
 // SilenceDecides reports whether silence becomes the answer if the current lookup also ends
 // with a silent target. Silence becomes the answer after MostSilent such lookups, or if the
-// answer has been owed for a day and every lookup for it ended that way.
+// answer has been owed for a day and all its lookups ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
 	return r.State == Settled && silentEnough(r, now)
 }
 
-// silentEnough reports whether silence becomes the answer after the lookups so far.
+// silentEnough reports whether the lookups so far make silence the answer.
 func silentEnough(r Payment, now time.Time) bool {
 	return r.Silent >= MostSilent || r.Silent == r.Lookups && r.Silent > 0 && now.Sub(r.SettledAt) > OwedFor
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// runsInADay returns when the lookups for an owed answer begin if the client asks every ten
-// seconds for a day, every lookup fails, and a lookup takes no time.
+// runsInADay returns the times at which the lookups for an owed answer begin if none of them
+// succeeds and the client asks every ten seconds for a day. A lookup takes no time.
 func runsInADay() []time.Duration {
 	const every = 10 * time.Second
 	runs := []time.Duration{0}

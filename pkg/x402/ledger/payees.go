@@ -20,7 +20,7 @@ type Sold struct {
 	Payees []Payee `json:"payees"`
 }
 
-// Payee is an account that receives payments or has received some.
+// Payee is an account that receives payments, or did.
 type Payee struct {
 	Address string `json:"address"` // in lower case
 	// Until is later than the last payment to this account, by at most NotedFor.
@@ -161,7 +161,8 @@ func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	return append(all, p)
 }
 
-// lower returns the lower of two amounts. Text that is not a number is higher than any number.
+// lower returns the lower of two amounts. Text that is not a number counts as higher than any
+// number.
 func lower(a, b string) string {
 	x, okA := new(big.Int).SetString(a, 10)
 	y, okB := new(big.Int).SetString(b, 10)

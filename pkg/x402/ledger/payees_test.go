@@ -30,8 +30,8 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// TestPayees checks that a process records a payee once an hour, and again when the price is
-// lower. The payees who were paid longest ago come first.
+// TestPayees checks that each process records a payee once an hour, and again if the price is
+// lower. The payees that were paid longest ago come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
@@ -83,7 +83,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestManyPayees checks that, if there are too many payees, those who were paid longest ago
+// TestManyPayees checks that, if there are too many payees, those that were paid longest ago
 // are dropped.
 func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)

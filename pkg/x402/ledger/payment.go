@@ -95,7 +95,7 @@ type Payment struct {
 	// BadSignature says that the payment was last refused because of its signature.
 	BadSignature bool `json:"bad_signature,omitempty"`
 	// Refusals is how often a facilitator refused the payment for a reason about the payer.
-	// RefusedAt is the time of the last refusal; it is zero once another attempt has begun.
+	// RefusedAt is the time of the last refusal, and zero once another attempt has begun.
 	Refusals  int       `json:"refusals,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
 	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
@@ -118,7 +118,7 @@ type Payment struct {
 	MostLookups int     `json:"most_lookups,omitempty"`
 	Answer      *Answer `json:"answer,omitempty"` // set once redeemed
 
-	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on the chain
+	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
 	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
 	// AnswerValidUntil is when the answer stops being valid for a purchase without a key.
@@ -144,7 +144,7 @@ func (r Payment) withRow(row Row) Payment {
 // InDoubt reports whether the outcome of a payment is unknown.
 func (r Payment) InDoubt() bool { return r.State == Settling || r.State == Uncertain }
 
-// Owed reports whether a payment is paid but not answered.
+// Owed reports whether a payment is paid and not answered.
 func (r Payment) Owed() bool { return r.State == Settled }
 
 // Paid reports whether money is known to have moved for a payment.
@@ -209,7 +209,7 @@ const (
 	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
 	// no reason, and a debt from such a release may get this one (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
-	// DueLate: the transfer was found after the payer had been told that the payment was
+	// DueLate: the transfer was found after its payer had been told that the payment was
 	// finally refused, or the transfer is too old to be meant for the request.
 	DueLate DueBack = "late"
 )
@@ -228,15 +228,15 @@ type Answer struct {
 	Header map[string][]string `json:"header,omitempty"`
 	// Encoding is the encoding of Body: "gzip", or empty if it is not compressed.
 	Encoding string `json:"encoding,omitempty"`
-	// Stored is false if the body was larger than Ledger.MostKept. A repeat of the request
-	// then runs the lookup again.
+	// Stored is false when the body was larger than Ledger.MostKept; a repeat then runs the
+	// lookup again.
 	Stored bool `json:"stored"`
 	// Owed names the parts of a bundle's answer that failed for a reason on the seller's side.
 	// As long as there are such parts, a repeat of the request runs the lookup again.
 	Owed []string `json:"owed,omitempty"`
 	// Receipt is the signed receipt that was sent with the answer, if any.
 	Receipt string `json:"receipt,omitempty"`
-	// Body is stored separately from the JSON form of the record.
+	// Body is stored beside the JSON form of the record.
 	Body []byte `json:"-"`
 }
 
@@ -248,8 +248,7 @@ const (
 	LeastKept   = 32 << 10
 )
 
-// maxAnswer bounds the body of an answer that is read from the ledger, in bytes before
-// compression.
+// maxAnswer is the longest answer that is read from the ledger, in bytes before compression.
 const maxAnswer = 8 << 20
 
 // compressors is a pool because a compressor takes 800 KB. A new compressor for each paid

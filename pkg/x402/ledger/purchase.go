@@ -37,8 +37,7 @@ func (p Purchase) OwnedBy(h *Hold) bool {
 	return p.Owner == h.record.Key && p.AuthDigest == h.record.AuthDigest
 }
 
-// Purchase returns the purchase under a key. It returns nil if the purchase is missing or
-// expired.
+// Purchase reads a purchase. It returns nil if the purchase is missing or expired.
 func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
 	return fetch[Purchase](ctx, l, key)
 }

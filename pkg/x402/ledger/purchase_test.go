@@ -100,13 +100,13 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // from now on, the purchase is kept for another 70 days
-	d.pass(15*day + time.Hour) // the record expires before the purchase does
+	d.opens(t, third, third)   // the purchase is kept longer
+	d.pass(15*day + time.Hour) // the record ends before the purchase does
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
-	// Another authorization with the same nonce is a different payment.
+	// The same nonce in another authorization is a different payment.
 	another := d.offer("third")
 	another.AuthDigest = "another"
 	h := d.claims(t, another, ledger.Held).Hold
@@ -274,7 +274,7 @@ func TestOpenPurchase(t *testing.T) {
 	first, second := d.opened(t)
 	p := d.opens(t, second, first)
 	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase since p was read
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
 	d.opens(t, second, first)
 	// A purchase that was not opened again before it expired counts as absent.
 	d.pass(70*day + time.Minute)

@@ -27,8 +27,8 @@ type Record interface {
 	// Head returns the record's Row: the fields that every record has.
 	Head() Row
 	Kind() Kind
-	// Status returns the state of a payment, and a fixed name for every other kind of record.
-	// A store shows it to operators.
+	// Status returns the state of a payment, and for every other kind a fixed name. A store
+	// shows it to operators.
 	Status() string
 	// Listed returns the name of the Index list that contains the record, and the time by
 	// which that list is sorted. The name is empty if no list contains the record.
@@ -76,9 +76,9 @@ func (p Purchase) withRow(row Row) Purchase {
 	return p
 }
 
-// Cursor says how far the chain has been read for transfers of one token to one payee. A
-// transfer in block DebtsFrom or a later block is a debt if it has no record. An older
-// transfer may have been answered before the cursor was created.
+// Cursor says how far the chain was read for transfers of one token to one payee. A transfer
+// without a record is a debt if it is in block DebtsFrom or a later one. An older transfer may
+// have been answered before the cursor was made.
 type Cursor struct {
 	Row
 
@@ -124,8 +124,8 @@ const (
 	statusSold      = "sold"
 )
 
-// These are the largest sizes, in bytes, that a store accepts: of a key, of a record without
-// the body of its answer, and of that body.
+// The largest sizes that a store accepts, in bytes: of a key, of a record without the body of
+// its answer, and of that body.
 const (
 	maxKey      = 2048
 	maxDocument = 399<<10 - maxKey
@@ -185,7 +185,7 @@ func WithoutBody(r Record) Record {
 	return p
 }
 
-// stored holds the members of the JSON form that are not fields of the record.
+// stored holds the members of the stored form that are not fields of a record.
 type stored struct {
 	Kind   Kind   `json:"kind"`
 	Status string `json:"state"`
@@ -303,8 +303,8 @@ func unmarshal(doc, body []byte) (Record, error) {
 	return nil, fmt.Errorf("unknown kind %q", p.Kind)
 }
 
-// kind returns the kind of a stored record. Records of earlier releases have no kind; the
-// state shows it.
+// kind returns the kind of a stored record. Earlier releases stored no kind, and told the
+// kinds apart by the state alone.
 func (p storedPayment) kind() Kind {
 	if p.Kind != "" {
 		return p.Kind

@@ -84,8 +84,8 @@ type View struct {
 	Endpoint string
 }
 
-// Stand returns the standing of a payment, given its record, or nil if it has none. It does no
-// I/O.
+// Stand returns the standing of a payment. r is the payment's record, or nil if it has none.
+// It does no I/O.
 func Stand(r *Payment, v View) Standing {
 	if r == nil {
 		return StandingMissing
@@ -210,8 +210,8 @@ const (
 	// never will. Another payment can be used for the purchase.
 	OwnerDead
 	OwnerAnswers // the owner is paid, and its answer is stored or owed
-	// OwnerOver: the owner is paid, but its answer is no longer valid for the purchase, or is
-	// given only at another endpoint.
+	// OwnerOver: it is paid, and its answer is no longer valid for the purchase, or is given
+	// only at another endpoint.
 	OwnerOver
 )
 
@@ -243,8 +243,7 @@ func (v View) arrived() time.Time {
 	return v.Arrived
 }
 
-// answerValidAt reports whether the answer of a payment is valid for its purchase at the time
-// at.
+// answerValidAt reports whether the answer of a payment is valid for its purchase at a time.
 func (r Payment) answerValidAt(at time.Time) bool {
 	if Named(r.Purchase) {
 		return at.Before(r.AnsweredAt.Add(KeptFor))

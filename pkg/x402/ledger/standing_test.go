@@ -6,7 +6,7 @@ import (
 )
 
 // TestStandings checks the standing of a record in each situation, at different times, with
-// and without a node. Every standing must occur, and every standing must have a meaning.
+// and without a node. Each standing occurs, and each has a meaning.
 func TestStandings(t *testing.T) {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
 	timedOut := func(silent bool) *Failure { return &Failure{Code: "ssl_timeout", Silence: silent} }
@@ -122,8 +122,8 @@ func TestOwnershipOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestRefundBegun checks that a payment is not answered from the beginning of a refund until
-// the refund is withdrawn. If two operators begin the refund, the record names the first.
+// TestRefundBegun checks that the beginning of a refund ends the right to an answer until the
+// refund is withdrawn. The first operator who began it stays on record.
 func TestRefundBegun(t *testing.T) {
 	rules := NewRules()
 	r := Payment{State: Settled, SettledAt: epoch, Lookups: 1, LastFault: &Failure{}, LookupAt: epoch}

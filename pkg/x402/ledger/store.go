@@ -32,7 +32,7 @@ type Store interface {
 	MostKept() int
 }
 
-// ErrConflict means that somebody else has written the record first.
+// ErrConflict means that another writer came first.
 var ErrConflict = errors.New("ledger: the stored version has changed")
 
 // ErrCorrupt means that the stored data cannot be read as a record. Such data is never used to
@@ -67,8 +67,8 @@ const (
 // Lists returns every list.
 func Lists() []string { return []string{ListOpen, ListOwed, ListUnproven} }
 
-// Place is the position of a record in a list of an Index. The records that have been
-// unchanged for the longest time come first. The zero Place is before all records.
+// Place is the position of a record in a list of an Index. The records that have not changed
+// for the longest time come first. The zero Place is before all records.
 type Place struct {
 	At  time.Time // the time from Record.Listed; an index may round it up to milliseconds
 	Key string
@@ -91,8 +91,8 @@ func FirstPlaces(all []Place, after Place, limit int) []Place {
 // needs no Sweep.
 type Sweeper interface {
 	// Sweep deletes expired records and returns how many it has deleted. One call does a
-	// limited amount of work, and may leave some expired records to later calls. Payments that
-	// are in doubt or owed do not expire.
+	// limited amount of work, and may leave some records to the next calls. Payments that are
+	// in doubt or owed do not expire.
 	Sweep(ctx context.Context, now time.Time) (int, error)
 }
 

@@ -27,7 +27,7 @@ const (
 	EventRelease      Event = "release"   // the lookup failed on the seller's side; the answer stays owed
 	EventRefund       Event = "refund"    // the operator has sent the amount back
 	EventSupersede    Event = "supersede" // another payment is used for the purchase
-	EventAsk          Event = "ask"       // an attempt is about to send the payment to one more facilitator
+	EventAsk          Event = "ask"       // one more facilitator is about to be asked
 	EventSendBack     Event = "send_back" // an operator is about to send the amount back
 	EventWithdraw     Event = "withdraw"  // an operator cancels a refund that was begun
 	EventAttest       Event = "attest"    // an operator has shown that the payer got the answer
@@ -94,8 +94,8 @@ func edges() []Edge {
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		// A refund can begin whenever no lookup is running. From then on, the payment is not
-		// answered.
+		// A refund can begin whenever no lookup is running. Once it has begun, the payment is
+		// not answered.
 		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
 		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
@@ -319,8 +319,8 @@ func setValidity(r *Payment, c Change) {
 	}
 }
 
-// release gives the lease back after a lookup that gave no answer. If c.unused is set, the
-// lookup does not count.
+// release gives the lease back after a lookup that gave no answer. An unused lookup does not
+// count.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

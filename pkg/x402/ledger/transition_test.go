@@ -9,7 +9,7 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// moves maps each event that may happen in a situation to the next state.
+// moves maps each event that may happen to the state that it leads to.
 type moves = map[Event]State
 
 func and(m moves, event Event, to State) moves {
@@ -120,7 +120,7 @@ func checkRecord(t *testing.T, r situation) {
 	}
 }
 
-// checkStep checks the rules that hold for every transition.
+// checkStep checks what must hold for every transition.
 func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain

@@ -20,7 +20,7 @@ func witness(key string) ledger.Witness {
 // These are the results that testify returns.
 const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
 
-// testify calls Testify, and returns the result as text.
+// testify calls Testify with a witness, and returns the result.
 func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
 	r, written, err := d.Testify(t.Context(), w)
 	switch {

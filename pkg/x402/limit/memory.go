@@ -81,7 +81,7 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 }
 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
-// times. So the limit holds even if the clock goes wrong by hours and is corrected within the
+// times. So the limit still holds if the clock is wrong by hours and is corrected within the
 // minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
 	m.mu.Lock()

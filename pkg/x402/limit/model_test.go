@@ -45,7 +45,7 @@ type rateModel struct {
 	perMinute int
 	rate      *limit.Rate
 	window    time.Time
-	used      limit.Units // the units that the client has used in the window
+	used      limit.Units // the units that were used in the window
 	working   []*limit.Request
 	began     map[*limit.Request]time.Time // for each undecided request, when its window began
 }
@@ -93,7 +93,7 @@ func (m *rateModel) passTime(step int) {
 	}
 }
 
-// send sends a request of a random kind, or decides one.
+// send sends a request of any kind, or decides one.
 func (m *rateModel) send(t *testing.T) {
 	t.Helper()
 	undecided, _ := limit.Weights(m.perMinute)

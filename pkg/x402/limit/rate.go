@@ -125,13 +125,13 @@ type tally struct {
 	window time.Time     // when the current window began
 	count  int           // how many units without a payment this environment has let pass or reported
 	sent   int           // how many units of count were reported, or may have been
-	total  Units         // the total that the store last returned
+	total  Units         // the store's last answer
 	heard  time.Time     // when the store returned that total
-	firm   int           // the most units that the store has shown to be final (All minus Open)
+	firm   int           // the largest number of units that an answer of the store has shown as final (All minus Open)
 	report chan struct{} // closed when the current report ends; nil if no report is running
 }
 
-// unsent returns how many units have not been reported to the store.
+// unsent returns how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
 // used returns how many units the client has used so far, at least.
@@ -196,13 +196,13 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		r.mu.Unlock()
 		select {
 		case <-reporting:
-		case <-ctx.Done(): // the client has hung up
+		case <-ctx.Done(): // the client has gone
 			return Decision{OK: true}, ctx.Err()
 		}
 	}
 }
 
-// report reports all units that have not been reported yet, including the current request. The
+// report reports all units that were not reported yet, including the current request. The
 // caller holds the lock, and report releases it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
@@ -238,8 +238,7 @@ func (r *Rate) count(ctx context.Context, client string, window time.Time, n Uni
 	return total, err
 }
 
-// tally returns the tally of a client in the window that contains the time now. The caller
-// holds the lock.
+// tally returns the tally of a client in the window of now. The caller holds the lock.
 func (r *Rate) tally(client string, now time.Time) *tally {
 	// If the clock is set back a little at the turn of a minute, stay in the new window and
 	// keep its counts.
@@ -261,8 +260,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne looks at a few clients and drops the client that has used the fewest units,
-// because that loses the least.
+// forgetOne looks at a few clients and drops the client with the fewest units, because that
+// loses the least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""

@@ -132,7 +132,7 @@ func TestRateCeiling(t *testing.T) {
 		ok, streak := 0, 0
 		i := 0
 		for range 20 * perMinute {
-			if streak == 0 { // choose the environment of the next few requests
+			if streak == 0 { // choose an environment for the next few requests
 				i, streak = random.IntN(len(environments)), 1+random.IntN(30)
 			}
 			streak--

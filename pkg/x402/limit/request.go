@@ -19,7 +19,7 @@ import (
 type Request struct {
 	Rate *Rate
 	// Client is the key of the request's sender, a ClientKey or a DocumentsKey. Site is the
-	// SiteKey under which a payment is counted.
+	// SiteKey under which its payment is counted.
 	Client, Site string
 	Paid         bool // the request carries a payment, valid or not
 	// Warn is called if the store failed and the client gets the same answer nevertheless.
@@ -27,7 +27,7 @@ type Request struct {
 
 	Decision // the latest decision about the client
 	opened   bool
-	window   time.Time // the beginning of the window in which the request was opened
+	window   time.Time // the window in which the request was opened
 }
 
 // Admit returns rate_limited if the client is over its limit, and nil if the request may
@@ -79,7 +79,7 @@ func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	}
 }
 
-// weighs counts more units for a request that was opened and closed. It reports them to the
+// weighs counts further units of a request that was opened and closed. It reports them to the
 // store at once, because no later report includes the units of a site.
 func (q *Request) weighs(ctx context.Context, more int) {
 	r := q.Rate
@@ -195,8 +195,8 @@ func (r *Rate) carry(ctx context.Context, client string, window time.Time, total
 // Decision says whether a request may continue, and how much of its limit the client has left.
 type Decision struct {
 	OK bool
-	// RetryAfter is how long a refused client has to wait. It is two seconds if undecided
-	// requests may give back enough units, and otherwise the time until the window ends.
+	// RetryAfter is how long a refused client has to wait: two seconds if its undecided
+	// requests may give back enough units, and otherwise until its window ends.
 	RetryAfter time.Duration
 	// Limit is the number of units in a window; 0 means that there is no limit. Remaining is
 	// how many more units this environment would let pass, as far as it knows.
@@ -232,8 +232,8 @@ func (d Decision) fault() *fault.Error {
 	return fault.New(fault.RateLimited, nil).After(d.RetryAfter)
 }
 
-// wholeSeconds returns a duration in seconds, rounded up, so that a client which waits that
-// long does not return too early.
+// wholeSeconds rounds a duration up to seconds, so a client that waits that long does not
+// return too early.
 func wholeSeconds(d time.Duration) int { return int((d + time.Second - 1) / time.Second) }
 
 // Unknown is the key for every text that cannot be parsed as an address.
@@ -259,9 +259,9 @@ func DocumentsKey(remoteAddr string) string { return "documents|" + ClientKey(re
 // one customer then has 256 or 65,536 networks that would each count as a client.
 func SiteKey(remoteAddr string) string { return keyOf(remoteAddr, 48) }
 
-// NameKey returns the key of a client that is known by a name, such as the name of an account,
-// instead of an address. The key has 23 bytes however long the name is, and never equals the
-// key of an address.
+// NameKey returns the key of a client that is identified by a name, such as the name of an
+// account, and not by an address. The key has 23 bytes for a name of any length, and never
+// equals an address.
 func NameKey(name string) string {
 	sum := sha256.Sum256([]byte(name))
 	return "@" + base64.RawURLEncoding.EncodeToString(sum[:])[:22]
@@ -272,14 +272,14 @@ func keyOf(remoteAddr string, bits int) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	prefix, _ := addr.Prefix(bits) // without the zone; invalid if addr is invalid
+	prefix, _ := addr.Prefix(bits) // drops the zone; invalid if addr is invalid
 	if !prefix.IsValid() {
 		return Unknown
 	}
 	return prefix.String()
 }
 
-// parseRemote parses an address, and returns the zero Addr if the text is not one.
+// parseRemote parses an address, and returns the zero Addr if it cannot.
 func parseRemote(s string) netip.Addr {
 	if len(s) > maxRemote {
 		return netip.Addr{}

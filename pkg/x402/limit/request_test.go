@@ -21,7 +21,7 @@ var (
 	errDown = errors.New("the store is down")
 )
 
-// same fails the test unless two values are equal.
+// same fails the test if two values differ.
 func same[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -40,7 +40,7 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// added returns the units that each call has added since the last call of added.
+// added returns the units that were added by each call since the last call of added.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -219,8 +219,8 @@ func TestWeighIsExact(t *testing.T) {
 // window, however many requests it begins at once. Units that may be given back are no debt.
 func TestDebts(t *testing.T) {
 	for what, c := range map[string]struct {
-		begin  []int // how many payments begin together; each group is decided before the next one begins
-		faults int   // how many payments of each group are at fault; the others are paid
+		begin  []int // how many payments begin together; each group is decided before the next begins
+		faults int   // how many of each group are at fault; the others are paid
 		then   []int // how many requests at fault pass in each of the next windows, if sent one after another
 	}{
 		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
@@ -278,7 +278,7 @@ func TestWeighAsksAgain(t *testing.T) {
 	decide(t, false, on...)
 	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
 	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
-	// Now the limit is used up and nothing can be given back, so there are no more calls.
+	// The limit is used up, and nothing can be given back: no more calls.
 	for range 20 {
 		decide(t, true, weigh(t, other, client, 1)...)
 	}

@@ -14,7 +14,7 @@ import (
 
 // Lease is the right to run one call of an operation.
 type Lease struct {
-	// ID is unique and not empty. It begins with the tag of the client.
+	// ID is unique and not empty. It begins with its client's tag.
 	ID string
 	// Until is when the lease expires, in whole seconds.
 	Until time.Time
@@ -147,7 +147,7 @@ func (s *Slots) shareHeld(cause error) *fault.Error {
 			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
 }
 
-// tagOf returns the tag of a client. The ids of all leases of the client begin with it.
+// tagOf returns the tag of a client. The ids of all its leases begin with it.
 func tagOf(client string) string {
 	hash := sha256.Sum256([]byte(client))
 	return base64.RawURLEncoding.EncodeToString(hash[:])[:tagLength]
@@ -187,7 +187,7 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	return u
 }
 
-// wait waits for the time d, and returns false if the context ends first.
+// wait waits for d, and returns false if the context ends first.
 func wait(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):

@@ -105,7 +105,7 @@ func TestSlots(t *testing.T) {
 		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
 		var held []taken // including slots that have expired
 		for range 100 {
-			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes the cap
+			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes it
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
 			all, mine := busy(held, client, now)
 			want := fault.Code("")
@@ -131,7 +131,7 @@ type taken struct {
 	until  time.Time
 }
 
-// busy returns how many slots have not expired, and how many of these a client holds.
+// busy counts the slots that have not expired, and how many of them a client holds.
 func busy(held []taken, client string, now time.Time) (all, mine int) {
 	for _, h := range held {
 		if !h.until.After(now) {
@@ -228,7 +228,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	}
 }
 
-// sharesSlots makes three clients ask for more than their share, and others for one slot each.
+// sharesSlots lets three clients ask for more than their share, and others for one slot each.
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {

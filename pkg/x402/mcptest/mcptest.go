@@ -15,10 +15,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ToolResult is the result of a tool call over the Model Context Protocol.
+// ToolResult is the result of a call of a tool over the Model Context Protocol.
 type ToolResult struct {
 	Status     int             `json:"-"` // HTTP status
-	Raw        []byte          `json:"-"` // the whole message as it was received
+	Raw        []byte          `json:"-"` // the whole message
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
 	Content    []struct {
@@ -28,8 +28,8 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta has the information that a response over HTTP has in headers. x402 defines Receipt;
-// the other members are specific to one service.
+// ToolMeta has the data that HTTP has in headers. x402 defines Receipt; the other members are
+// specific to one service.
 type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`

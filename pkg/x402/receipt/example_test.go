@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// A seller signs a receipt for an answer and publishes the key. Even years later, anybody who
-// has the answer and the receipt can check that the seller gave this answer.
+// A seller signs a receipt for an answer and publishes the key. Even years later, everybody
+// who has the answer and the receipt can check that the seller gave the answer.
 func Example() {
 	// The seller signs.
 	public, private, err := ed25519.GenerateKey(rand.Reader)

@@ -29,13 +29,14 @@ type Statement struct {
 	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
 	Payer    string `json:"payer" doc:"Whose payment it was"`
-	// Request is the request as the seller understood it, or empty.
+	// Request is the request as the seller understood it. It is empty if the receipt does not
+	// name the request.
 	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
 	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
-	// Transaction is empty if it is known that the payment was made, but not in which
+	// Transaction is empty if the payment is known to have been made, but not by which
 	// transaction.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
 	Version     int    `json:"version" doc:"1"`
@@ -55,7 +56,7 @@ func HashOf(body []byte) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers reports whether a body is the one that the receipt is for.
+// Covers reports whether the receipt is for this body.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)
@@ -112,7 +113,7 @@ func (s *Signer) Sign(statement Statement) (string, error) {
 	return s.sign(statement.ResourceURL, statement)
 }
 
-// SignOffer returns a signed offer as a compact JWS. It fails for the same reasons as Sign.
+// SignOffer returns a signed offer as a compact JWS. It fails in the same cases as Sign.
 func (s *Signer) SignOffer(o Offer) (string, error) {
 	o.Version = version
 	return s.sign(o.ResourceURL, o)
@@ -140,7 +141,7 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned returns the part of a compact JWS that the signature covers. name is the thumbprint
+// unsigned returns the text that the signature of a compact JWS covers. name is the thumbprint
 // of the key.
 func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
@@ -169,7 +170,7 @@ func canonical(v any) ([]byte, error) {
 	}
 	doc := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	for _, c := range doc {
-		if c > '~' || c == '\\' { // the encoder has escaped the characters below ' '
+		if c > '~' || c == '\\' { // characters below ' ' are always escaped
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
 		}
 	}
@@ -225,7 +226,7 @@ func Authorizes(kid string, s Statement) bool {
 	return err == nil && u.Host != "" && strings.HasPrefix(kid, DID(u.Host)+"#")
 }
 
-// Path is the path at which a host publishes its keys (the did:web method, section 3.2).
+// Path is where a host publishes its keys (the did:web method, section 3.2).
 const Path = "/.well-known/did.json"
 
 // MaxKeys is how many keys may be published.
@@ -253,7 +254,7 @@ func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
 func parse(text string) ([]byte, error) {
 	key, err := decode(text)
-	if err != nil || len(key) != ed25519.PublicKeySize { // a seed has the same size
+	if err != nil || len(key) != ed25519.PublicKeySize { // the seed of a private key has the same size
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")
 	}
 	return key, nil

@@ -238,7 +238,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzVerify checks that, for any input, Verify returns either a statement or ErrInvalid.
+// FuzzVerify checks that any input is either a receipt of the key or ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	f.Add(vector, []byte(`{}`))
 	doc := must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))}))
@@ -255,7 +255,7 @@ func FuzzVerify(f *testing.F) {
 // For example, a key of example.com does not speak for example.community.
 func TestAuthorizesWholeHosts(t *testing.T) {
 	t.Parallel()
-	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // includes the port
+	if got := receipt.DID("127.0.0.1:8402"); got != "did:web:127.0.0.1%3A8402" { // the port is a part of the name
 		t.Error(got)
 	}
 	s := receipt.Statement{ResourceURL: "https://api.example.com/v1/tools/ping"}

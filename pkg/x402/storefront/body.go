@@ -10,8 +10,8 @@ import (
 // on.
 const BodyTime = 10 * time.Second
 
-// timedBody is the body of a request. It must arrive within BodyTime of the first read. Later
-// requests on the same connection have the usual time-outs of the server.
+// timedBody is the body of a request. It must arrive within BodyTime of the first read. The
+// requests that follow on the connection have the usual time-outs of the server.
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// toolCall is a tool call on its way through the router to the tool's endpoint.
+// toolCall is the call of a tool on its way through the router to the endpoint.
 type toolCall struct {
 	box     *Toolbox
 	tool    *Tool
@@ -42,12 +42,12 @@ func takeCall(ctx context.Context) *toolCall {
 	return c
 }
 
-// errOtherEndpoint is the error if the router leads the path of a tool to the endpoint of
-// another product.
+// errOtherEndpoint is the error for a router that leads the path of a tool to another
+// endpoint.
 var errOtherEndpoint = errors.New("the router leads the path of the tool to another endpoint: correct the Path or the Endpoint of the tool")
 
 // serve answers the call through the endpoint e, as if it were a request over HTTP. It returns
-// once all work for the call has ended.
+// when all work for the call has ended.
 func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	front := &e.shop.Front
 	x := c.exchange(e, r)
@@ -161,7 +161,7 @@ func (b *Toolbox) logPanic(request *http.Request, id string, err error) {
 	}
 }
 
-// route passes a request to a router. If the router panics, route returns an error.
+// route passes a request to a router. It returns an error if the router panics.
 func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -23,7 +23,7 @@ import (
 
 var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 
-// documented returns the URL at which an error code is documented.
+// documented returns the address at which an error is documented.
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
 // aCall returns a tool call, with or without a payment, by a client of the old or the modern
@@ -100,7 +100,7 @@ func TestRefusalSaysWhetherCharged(t *testing.T) {
 	}
 }
 
-// busy returns the fault of an owed answer, with a text that the handler wrote.
+// busy returns the fault of an answer that is owed, with the text that the handler wrote.
 func busy() *fault.Error {
 	owed := fault.Info{Code: "answer_owed", Status: 503, Class: fault.Owed, Retry: true, After: time.Second}
 	return owed.New(&HandlerAnswer{map[string][]string{"Retry-After": {"7"}}, []byte("busy")})
@@ -223,7 +223,7 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
-	for i := range 6 * mostPlaces { // each quote is asked for twice, and its offer can be signed the second time
+	for i := range 6 * mostPlaces { // each quote is asked for twice, and can be signed the second time
 		at := fmt.Sprint("https://c.example/", i/2)
 		key.jws = []string{"", "signed"}[i%2]
 		if _, err := e.quote(at); err != nil || e.quotes.kept[at] == nil || len(e.quotes.kept) != min(i/2+3, mostPlaces) {

@@ -21,10 +21,10 @@ type Product struct {
 	// Name identifies the product among those that share Shop.Limits. Logs use it unless Route
 	// is set.
 	Name string
-	// Route returns the name under which a request is logged; nil means Name.
+	// Route returns the name of a request for logs; nil means Name.
 	Route func(*http.Request) string
-	// Method is the method that the endpoint takes. If Method is empty, the endpoint takes GET
-	// and HEAD.
+	// Method is the method that the endpoint takes. If it is empty, the endpoint takes GET and
+	// HEAD.
 	Method string
 	// MaxBody is the largest body that a request may have, in bytes; 0 means that no body is
 	// read.
@@ -33,7 +33,7 @@ type Product struct {
 	// offer at a place; the endpoint keeps that offer and uses it again.
 	At    func(*http.Request) string
 	Offer func(at string) (*x402.Offer, error)
-	// ChallengeBody returns the body of a 402; nil means that the body is the offer itself.
+	// ChallengeBody returns the body of a 402; nil means that the offer itself is the body.
 	ChallengeBody func(x402.PaymentRequired, *fault.Error) any
 	// Ready returns an error if a request cannot be sold, whether or not it has a payment. If
 	// the error is a *fault.Error, the client gets it; otherwise the client gets
@@ -90,10 +90,10 @@ func (s *Shop) Endpoint(p Product) *Endpoint {
 	return &Endpoint{shop: s, product: p, gate: gate}
 }
 
-// Method returns the HTTP method of the requests that are sold.
+// Method returns the HTTP method that the endpoint takes.
 func (e *Endpoint) Method() string { return e.product.Method }
 
-// methods returns the methods that are answered. HEAD gets the same offer as GET, and never
+// methods returns the methods that are answered. HEAD gets the same offer as GET and never
 // settles a payment, because its answer has no body.
 func (e *Endpoint) methods(r *http.Request) []string {
 	if e.product.Method == http.MethodGet {
@@ -116,7 +116,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.shop.Front.serve(w, r, e.product.Route(r), e.methods, e.answer)
 }
 
-// answer returns the response to a request that came over HTTP.
+// answer returns the response to a request over HTTP.
 func (e *Endpoint) answer(r *http.Request, id string) Response {
 	paid := r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0
 	x := e.exchange(r, id, paid)
@@ -134,7 +134,7 @@ type exchange struct {
 	arrived time.Time
 	meter   *limit.Request
 	call    *mcp.Call // nil over HTTP
-	bad     error     // what is wrong with the call's arguments; nil if they are right
+	bad     error     // the error of wrong arguments of the call; nil if the arguments are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
@@ -201,8 +201,8 @@ func (x *exchange) settle(offer *x402.Offer) x402.Outcome {
 	}
 }
 
-// payment returns the payment and its purchase key in the form that the Gate takes. It returns
-// an error if the payment was sent in the wrong form.
+// payment returns the payment, with its purchase key, in the form that the Gate takes. It
+// returns an error if the payment was sent in a wrong form.
 func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	window := x.product.Window
 	if x.call != nil {
@@ -245,8 +245,8 @@ func (x *exchange) job() (x402.Job, error) {
 	return x.product.Job(x.r)
 }
 
-// refusal returns the error that the request would get now if it were paid for, or nil if it
-// would be answered.
+// refusal returns the error that the request would get if it were paid now, or nil if it could
+// be answered.
 func (x *exchange) refusal() error {
 	job, err := x.job()
 	if err != nil || job.Check == nil {
@@ -255,15 +255,14 @@ func (x *exchange) refusal() error {
 	return job.Check(x.r.Context())
 }
 
-// challenge answers a request without a payment with a 402, which has the offer and a retry
-// token.
+// challenge answers a request without a payment: 402, with the offer and a retry token.
 func (x *exchange) challenge(q *quote) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
 		return Response{}, err
 	}
 	res := newChallenge(q.unpaid)
-	if x.call != nil { // a model needs no signatures, which repeat the contents of the offer
+	if x.call != nil { // a model has no use for signatures, which repeat the contents of the offer
 		res.Reason = "the call has no payment"
 		res.Body = q.unsigned.JSON(token)
 		return res, nil
@@ -283,7 +282,7 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 	return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
 }
 
-// refuse answers a refused payment with a 402, which has the reason, the offer and a retry
+// refuse answers a payment that was refused: 402, with the reason, the offer and a retry
 // token.
 func (x *exchange) refuse(q *quote, out x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
@@ -320,8 +319,8 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment, for every outcome except those that refuse
-// answers.
+// render returns the response to a payment for every outcome that is not a refusal (see
+// refuse).
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header
@@ -361,15 +360,15 @@ func (x *exchange) render(out x402.Outcome) Response {
 	return res
 }
 
-// age returns how old an answer is, in whole seconds (RFC 9111 §5.1). The age is never
-// negative, even if the clocks of two machines differ.
+// age returns the age of an answer in whole seconds (RFC 9111 §5.1). It is never negative,
+// even if the clocks of two machines differ.
 func (x *exchange) age(answered time.Time) string {
 	seconds := x.shop.Front.Now().Sub(answered) / time.Second
 	return strconv.Itoa(max(int(seconds), 0))
 }
 
-// errorBody returns the body of an error. That is the body that the handler wrote or, if it
-// wrote none, the JSON of this package.
+// errorBody returns the body of an error: the body that the handler wrote or, if it wrote
+// none, the JSON of this package.
 func (x *exchange) errorBody(f *fault.Error, s x402.PaymentStatus) []byte {
 	overHTTP := x.call == nil
 	if answer := handlerAnswer(f, s); answer != nil && overHTTP {

@@ -33,8 +33,7 @@ type Front struct {
 	Docs func(*http.Request, fault.Code) string
 	// RequestID returns the id of a request; nil means a random id.
 	RequestID func(*http.Request) string
-	// Options returns the headers of the response to OPTIONS; nil means that OPTIONS is
-	// refused.
+	// Options returns the headers of the response to OPTIONS; nil refuses the method.
 	Options func(methods []string) http.Header
 	// Header may add headers to a response before it is written; nil adds none.
 	Header func(*http.Request, http.Header)
@@ -142,7 +141,7 @@ func (f *Front) dispatch(r *http.Request, id string, methods []string, answer an
 	return res
 }
 
-// write sends a response, and adds the headers that every response has.
+// write sends a response, with the headers that every response has.
 func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Response) {
 	h := w.Header()
 	maps.Copy(h, res.Header)
@@ -167,7 +166,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 }
 
 // stackTrace is the text of a stack. It is a separate type because untrusted.Attr shortens
-// strings.
+// values of type string.
 type stackTrace string
 
 // recovered calls answer and returns its result. If answer panics, recovered returns

@@ -19,12 +19,11 @@ import (
 // memory until it is sent.
 const MaxAnswer = 32 << 20
 
-// maxHeader bounds the headers that are stored with an answer, in bytes.
+// maxHeader is the largest size of the headers that are stored with an answer, in bytes.
 const maxHeader = 4 << 10
 
-// Kept returns those headers of an answer that are stored and replayed with the answer: all
-// headers that the handler has set, except those that apply only to one connection or one
-// client.
+// Kept returns the headers of an answer that are stored and replayed with it: all headers that
+// the handler has set, except those that apply only to one connection or one client.
 func Kept(h http.Header, body []byte) map[string][]string {
 	kept := map[string][]string{}
 	size := 0
@@ -41,12 +40,12 @@ func Kept(h http.Header, body []byte) map[string][]string {
 		kept["Content-Type"] = []string{http.DetectContentType(body)}
 	}
 	if len(kept) == 1 && kept["Content-Type"][0] == TypeJSON {
-		return nil // every answer has this header by default
+		return nil // this is the default of every answer
 	}
 	return kept
 }
 
-// isKept reports whether a header is stored with an answer.
+// isKept reports whether a header is kept with an answer.
 func isKept(name string) bool {
 	switch http.CanonicalHeaderKey(name) {
 	case "Connection",
@@ -95,19 +94,19 @@ func (o *HandlerAnswer) Error() string { return "the handler's own answer" }
 // the answer is complete. Only then is the answer sent, after the header with the receipt of
 // the payment. Until the handler returns, only the handler may use the Recorder.
 type Recorder struct {
-	Status  int // 0 if no status has been written yet
+	Status  int // 0 if no status was written yet
 	Body    bytes.Buffer
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
 	Fault   *fault.Error // the fault that was given to Fail; nil if Fail was not called
-	// Prevented and Silent are set by Mark. They have the same meaning as in x402.Reply.
+	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
 	Prevented, Silent bool
 
 	ctx    context.Context
 	header http.Header
 }
 
-// NewRecorder returns a Recorder for a handler whose time ends when ctx ends.
+// NewRecorder returns the writer for a handler whose time ends when ctx ends.
 func NewRecorder(ctx context.Context) *Recorder { return &Recorder{ctx: ctx, header: http.Header{}} }
 
 // Respond calls a handler and returns its response to a request.
@@ -129,8 +128,8 @@ func (w *Recorder) Answer() *HandlerAnswer {
 // Header implements http.ResponseWriter.
 func (w *Recorder) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter. Only the first final status counts. As net/http
-// does, WriteHeader panics if a status is invalid.
+// WriteHeader implements http.ResponseWriter. Only the first final status counts. If a status
+// is invalid, WriteHeader panics, as net/http does.
 func (w *Recorder) WriteHeader(status int) {
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %d", status))
@@ -159,13 +158,13 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return w.Body.Write(b)
 }
 
-// Fail makes a fault the result of the handler that writes to w, which must be a Recorder.
-// Everything that the handler has written is dropped.
+// Fail makes a fault the result of the handler that writes to w. Everything that the handler
+// has written is dropped. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark says something about the owed parts of an answer: prevented means that none of them was
-// tried, and silent means that at least one is owed because its target did not respond. w must
-// be a Recorder.
+// Mark describes the owed parts of an answer: prevented means that none of them was tried, and
+// silent means that at least one is owed because its target did not respond. w must be a
+// Recorder.
 func Mark(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented

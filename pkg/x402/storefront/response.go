@@ -12,9 +12,9 @@ import (
 // TypeJSON is the Content-Type of JSON answers.
 const TypeJSON = "application/json; charset=utf-8"
 
-// Response is the response to a request, with details for the log and the metrics.
+// Response is the response to a request, with details for logs and metrics.
 type Response struct {
-	// Status is the HTTP status. If Status is 0, the status and the body are made from Fault.
+	// Status is the HTTP status. 0 means that status and body are made from Fault.
 	Status int
 	Header http.Header // never nil
 	Body   []byte
@@ -34,12 +34,12 @@ type Response struct {
 	Product, Tool string
 
 	isOffer bool  // whether this response is a 402 with an offer
-	charged *bool // whether a refused payment has moved money; nil means unknown
-	// finish is called after the response has been sent, and waits for work that still runs.
-	// It is nil if there is no such work.
+	charged *bool // whether a payment that was refused has moved money; nil means unknown
+	// finish is called after the response has been sent, and waits for work that continues. It
+	// is nil if there is no such work.
 	finish func()
-	// offers are the possible values of PAYMENT-REQUIRED, the longest first. The first value
-	// that fits into the head is sent.
+	// offers are the possible values of PAYMENT-REQUIRED, the longest first. The first one that
+	// fits into the head is sent.
 	offers []string
 }
 
@@ -58,8 +58,8 @@ func retryAfter(f *fault.Error) int {
 	return int((f.Wait() + time.Second - 1) / time.Second)
 }
 
-// WireStatus returns the HTTP status that is sent. For the result of a tool call, that is
-// always 200.
+// WireStatus returns the HTTP status that is sent. It is always 200 for the result of a tool's
+// call.
 func (r Response) WireStatus() int {
 	if r.Tool != "" {
 		return http.StatusOK

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Shop has the settings that all products of one program share. Rate, Evidence, Receipts and
-// Running may be nil.
+// Shop has the settings that are common to everything that one program sells. Rate, Evidence,
+// Receipts and Running may be nil.
 type Shop struct {
 	Front    Front // Fill has been called on it
 	Ledger   *ledger.Ledger
@@ -31,8 +31,8 @@ type Shop struct {
 	Random   io.Reader // the source of retry tokens
 	// Origin returns the public origin of a request.
 	Origin func(*http.Request) string
-	// Running is a semaphore. Its capacity is how many handlers may run at once in this
-	// process; nil means no limit.
+	// Running is a semaphore. Its capacity is the number of handlers that may run in this
+	// process at once; nil means no limit.
 	Running chan struct{}
 }
 

@@ -24,15 +24,16 @@ type ToolServer struct {
 	mcp.Server
 	// Router gets the HTTP request of a call, and passes it on to the endpoint of the tool.
 	Router http.Handler
-	// Describe returns the description of the tools for an origin. The Toolbox keeps the
-	// description and uses it again.
+	// Describe returns the description of the tools for an origin. The result is kept and used
+	// again.
 	Describe func(origin string) mcp.Description
 	// Compress compresses a response that is not the result of a call; nil means that none is
 	// compressed.
 	Compress func(*http.Request, Response) Response
 }
 
-// Tools returns a Toolbox that sells tools. The keys of the map are their names.
+// Tools returns a Toolbox that sells these tools. The keys of the map are the names of the
+// tools.
 func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 	return &Toolbox{shop: s, server: server, tools: tools}
 }

@@ -36,7 +36,7 @@ func (x *sale) tooLarge() *fault.Error {
 	return info.Newf(nil, "The body is too long: it may have %d bytes.", x.maxBody)
 }
 
-// readBody reads the body of a request that carries a payment. The error is a *fault.Error.
+// readBody reads the body of a request that carries a payment. Its error is a *fault.Error.
 func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	switch {
 	case r.PostForm != nil || r.MultipartForm != nil:
@@ -112,13 +112,13 @@ func formSum(body []byte, boundary string) (sum [sha256.Size]byte, err error) {
 				addText(digest, []byte(value))
 			}
 		}
-		addText(digest, nil) // marks the end of the headers: no header has an empty name
+		addText(digest, nil) // ends the headers: no header has an empty name
 		addText(digest, content)
 	}
 }
 
-// addText adds a text to a digest, preceded by its length. Therefore two different sequences
-// of texts never add the same bytes.
+// addText adds a text to a digest, preceded by its length. Two different sequences of texts
+// therefore never add the same bytes.
 func addText(digest hash.Hash, text []byte) {
 	digest.Write(binary.BigEndian.AppendUint64(nil, uint64(len(text))))
 	digest.Write(text)

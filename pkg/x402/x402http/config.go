@@ -33,7 +33,7 @@ type Config struct {
 	// Facilitator is the https URL of the service that settles payments; http is allowed only
 	// for a service on this machine. On x402.BaseSepolia the default is a public service.
 	Facilitator string
-	// Credentials are sent to Facilitator. The zero value means that none are sent.
+	// Credentials are sent to Facilitator. If they are the zero value, none are sent.
 	Credentials facilitator.Credentials
 	// Ledger records every payment. It comes from file.Open or dynamo.Open, or is a
 	// ledgertest.Memory in tests. If a record is lost, the payer may lose the answer or be
@@ -50,7 +50,7 @@ type Config struct {
 	// the token's EIP-712 domain. On a network that x402.Networks does not list, all three are
 	// required.
 	Asset, AssetName, AssetVersion string
-	// Decimals is the number of decimal places of the token; 0 means 6, as for USDC.
+	// Decimals is the number of decimal places of the asset; 0 means 6, as for USDC.
 	Decimals int
 
 	// Origin is the public origin of the program, such as https://shop.example, or
@@ -61,7 +61,7 @@ type Config struct {
 	// because a client can write any Host.
 	OtherOrigins []string
 	// OriginOf replaces Origin and OtherOrigins on a platform that knows the origin of each
-	// request. OriginOf must not rely on the Host header alone.
+	// request. It must not rely on the Host header alone.
 	OriginOf func(*http.Request) string
 	// Name and Description appear in offers, and tell clients what is sold.
 	Name, Description string
@@ -91,8 +91,8 @@ type Config struct {
 	// means 50, the maximum is 100, and a negative value means no limit. A handler that still
 	// runs after its Budget counts as well.
 	Concurrent int
-	// Limits stores the counts for PerMinute and Concurrent, so that several processes can
-	// share them. Nil keeps the counts in this process.
+	// Limits stores the counts for PerMinute and Concurrent, so several processes can share
+	// them. Nil keeps them in this process.
 	Limits limit.Store
 
 	// Evidence reads the chain. Nil means the public node of the network, if one is known;
@@ -120,8 +120,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-	// RequestID returns the id of a request, which its response and the log contain; nil means
-	// a random id.
+	// RequestID returns the name of a request for its response and the log; nil draws a random
+	// name.
 	RequestID func(*http.Request) string
 	// Header may add headers to a response before it is written; nil adds none.
 	Header func(http.Header)
@@ -147,7 +147,7 @@ func (c *Config) front() storefront.Front {
 	return front
 }
 
-// isService reports whether the seller is one of the programs of this module.
+// isService reports whether the seller is a program of this module.
 func (c *Config) isService() bool { return c.Service.Describe != nil }
 
 // rate returns the limit on the requests of each client; nil means no limit.
@@ -179,8 +179,8 @@ func (c *Config) fill() {
 	}
 }
 
-// check returns an error for each wrong setting. It also sets Settler and OriginOf if they are
-// not set.
+// check sets Settler and OriginOf if they are not set, and returns an error for each wrong
+// setting.
 func (c *Config) check(t x402.Terms) error {
 	var wrong problems
 	err := x402.CheckAddress(c.PayTo, t.Asset)
@@ -204,7 +204,7 @@ func (c *Config) check(t x402.Terms) error {
 	return errors.Join(wrong...)
 }
 
-// problems are the errors for wrong settings.
+// problems are the errors of wrong settings.
 type problems []error
 
 // unless adds an error for a setting if ok is false. is says what the setting is, and must
@@ -215,7 +215,7 @@ func (p *problems) unless(ok bool, setting string, is any, must string) {
 	}
 }
 
-// fillSettler sets Settler to a client of Facilitator. It reports whether the URL can be used.
+// fillSettler sets Settler to a client of Facilitator. ok is false if the URL cannot be used.
 func (c *Config) fillSettler(t x402.Terms) (ok bool) {
 	c.Facilitator = cmp.Or(c.Facilitator, x402.Network(t.Network).Facilitator)
 	client, err := facilitator.New(facilitator.Config{

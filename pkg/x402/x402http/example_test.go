@@ -246,8 +246,8 @@ func ExampleSeller_MCP() {
 	// fair in Oslo
 }
 
-// Reconcile finds the payments that requests left undecided or unanswered. In this example it
-// finds an answer that is still owed.
+// Reconcile finds the payments that requests left undecided or unanswered. Here an answer is
+// still owed.
 func ExampleSeller_Reconcile() {
 	seller := newSeller()
 	shop := httptest.NewServer(seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -264,7 +264,7 @@ func ExampleSeller_Reconcile() {
 	// owed: 1 in doubt: 0 <nil>
 }
 
-// The test of a handler can pay with play money.
+// A test of a handler can pay with play money.
 func Example_testOfYourHandler() {
 	// In a real test this is the program's own handler, sold by a seller like this one.
 	handler := newSeller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

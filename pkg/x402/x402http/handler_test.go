@@ -170,7 +170,7 @@ func (c sale) check(t *testing.T) {
 	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
 		t.Errorf("the answer says paid: %v", paid)
 	}
-	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // this is the same purchase
+	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
 	again := s.get(signature)
 	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
 	if again.Status != c.status || replayed != c.answer {

@@ -24,7 +24,7 @@ import (
 // description of the body.
 const maxRequest = 4 << 10
 
-// job returns the work for a request: one run of the handler.
+// job returns the work for a request: one call of the handler.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
 	sold := soldRequest{r: r}
 	if x.maxBody > 0 {
@@ -190,7 +190,7 @@ func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	}
 }
 
-// callHandler calls the handler. If the handler panics, callHandler returns an error.
+// callHandler calls the handler. It returns an error if the handler panics.
 func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -261,7 +261,8 @@ const longestPause = time.Hour
 
 // failure returns the fault for an answer that the handler owes. If the handler set
 // Retry-After to a number of seconds, the next run begins after that time. The client gets the
-// handler's status if that means failure. A 402 is replaced, because clients would pay again.
+// handler's status if clients take that status for a failure. A 402 is replaced, because
+// clients would pay again.
 func failure(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {

@@ -30,8 +30,8 @@ type market struct {
 	store  ledgertest.Memory
 	books  *x402test.Facilitator
 	client *x402test.Client
-	shop   http.Handler // answers the requests for every host
-	key    string       // the Idempotency-Key of the requests; "" means none
+	shop   http.Handler // answers every host
+	key    string       // Idempotency-Key of the requests; "" means none
 	log    bytes.Buffer
 
 	mu     sync.Mutex
@@ -56,7 +56,7 @@ func trade(t *testing.T, test func(m *market)) {
 	})
 }
 
-// payer returns a client of this market that has a separate wallet.
+// payer returns a client of this market with its own wallet.
 func (m *market) payer() *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: m}, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 }
@@ -131,7 +131,7 @@ func (m *market) buy(url string) (x402test.Reply, string) {
 	return m.get(url, signature), signature
 }
 
-// moved checks that exactly these amounts were transferred, in any order.
+// moved checks that transfers of exactly these amounts were made, in any order.
 func (m *market) moved(amounts ...string) {
 	m.Helper()
 	var all []string
@@ -180,7 +180,7 @@ type stock struct {
 	empty  bool
 	status int             // the status while it is empty; 0 means 503
 	pause  string          // the Retry-After while it is empty
-	runs   []time.Duration // when it ran, counted from begun
+	runs   []time.Duration // the times of its runs since begun
 	begun  time.Time
 }
 

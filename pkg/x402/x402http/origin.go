@@ -14,7 +14,7 @@ type origins struct {
 	byHost map[string]string
 }
 
-// newOrigins returns the origins of a program. The error names every origin that is wrong.
+// newOrigins returns the origins of a program. The error lists all origins that are wrong.
 func newOrigins(first string, others []string) (origins, error) {
 	if first == "" {
 		return origins{}, errors.New("x402http: Origin is missing, and must be where clients reach this program, such as https://shop.example, or http://127.0.0.1:8080 for a trial")
@@ -65,8 +65,7 @@ func hostsOf(origin string) ([]string, error) {
 	return []string{u.Host, u.Host + port}, nil
 }
 
-// of returns the origin that a request belongs to: the one that its Host names, or else the
-// first.
+// of returns the origin that the Host of a request names, or else the first origin.
 func (o origins) of(r *http.Request) string {
 	origin, named := o.byHost[strings.ToLower(r.Host)]
 	if !named {

@@ -42,9 +42,9 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with and without a
-// key. Two shops of one program can both have an order 1, and a purchase at one shop does not
-// count at the other.
+// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with a key and
+// without: two shops of one program can both have an order 1, and a purchase at one shop does
+// not count at the other.
 func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -152,8 +152,8 @@ func TestClientsBehindAProxy(t *testing.T) {
 	}
 }
 
-// TestRouteInTheLog checks that the log line of a request names the route by its pattern or
-// its name.
+// TestRouteInTheLog checks that the log names the route of a request by its pattern or its
+// name.
 func TestRouteInTheLog(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -32,7 +32,7 @@ type overdue struct {
 	next time.Time // when the next check may begin
 }
 
-// watchDoubts makes a seller check for overdue payments after it has answered requests.
+// watchDoubts makes a seller check for overdue payments after its responses.
 func watchDoubts(s *Seller) *overdue {
 	o := &overdue{seller: s}
 	o.index, _ = s.config.Ledger.(ledger.Index)

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// blind is a node that knows nothing about any payment.
+// blind is a node that can tell nothing about any payment.
 type blind struct{}
 
 // Find implements x402.Evidence.

@@ -15,7 +15,7 @@ import (
 
 const oslo = "http://shop.example/weather?city=oslo"
 
-// sells opens a shop that sells one handler.
+// sells opens a shop with one handler.
 func (m *market) sells(h http.Handler, options ...x402http.Option) {
 	m.Helper()
 	mux := http.NewServeMux()

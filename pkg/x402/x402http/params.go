@@ -48,7 +48,7 @@ func (t Tool) checkParams() error {
 	return nil
 }
 
-// checkParam returns an error if a parameter is wrong, whatever the other parameters are.
+// checkParam returns an error if a parameter is wrong by itself, whatever the others are.
 func (t Tool) checkParam(p Param) error {
 	kinds := []string{"string", "integer", "number", "boolean", "array", "object"}
 	switch {
@@ -193,7 +193,7 @@ func (p Param) kind() string {
 	return p.Type
 }
 
-// article returns the parameter's type after an article, as in "an integer".
+// article returns the parameter's type with an article, for use in a sentence.
 func (p Param) article() string {
 	switch kind := p.kind(); kind {
 	case "integer", "array", "object":

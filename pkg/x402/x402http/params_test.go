@@ -44,7 +44,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// anySeller returns a seller for tests in which no payment is made.
+// anySeller returns a seller for tests in which nobody pays.
 func anySeller(t *testing.T) *Seller {
 	t.Helper()
 	seller, err := New(Config{

@@ -126,7 +126,7 @@ func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return c.RoundTripper.RoundTrip(r)
 }
 
-// TestPostEncoding checks that the content encoding of a body is part of the purchase.
+// TestPostEncoding checks that the content encoding of a body belongs to the purchase.
 func TestPostEncoding(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -371,7 +371,7 @@ func TestRestOfALongBody(t *testing.T) {
 			t.Errorf("%s: %s", name, r.Status)
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = io.WriteString(connection, c.before+next) // fails if the connection has been closed
+		_, _ = io.WriteString(connection, c.before+next) // fails if the connection is closed already
 		rest, _ := io.ReadAll(answer)
 		if len(rest) > 0 || hidden.Load() > 0 {
 			t.Errorf("%s: a part of the body was taken for a request: %q", name, rest)

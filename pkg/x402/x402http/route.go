@@ -32,7 +32,7 @@ func (x *sale) route(r *http.Request) string {
 	return r.Pattern[strings.LastIndexAny(r.Pattern, " \t")+1:]
 }
 
-// logName returns the name of the handler in logs.
+// logName returns the name of the handler for logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
 // ready returns an error if the handler cannot be told apart from another handler that is
@@ -63,8 +63,7 @@ type routes struct {
 	sales map[string]*sale
 }
 
-// mostRoutes is how many entries routes keeps. Once there are so many, no more handlers are
-// compared.
+// mostRoutes limits the memory of routes. Once it is reached, no more handlers are compared.
 const mostRoutes = 4096
 
 // take records that an endpoint belongs to a handler. It returns an error if the endpoint

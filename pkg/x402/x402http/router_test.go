@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// goesOn is a router that keeps the route of a request in the request's context, as chi does.
-// If the context already has a route, the router uses that one.
+// goesOn is a router that keeps the route of a request in its context, as chi does. If the
+// context has a route already, the router uses that route.
 type goesOn struct{ http.Handler }
 
 // kept is the route in the context. It has the methods of chi's route context.

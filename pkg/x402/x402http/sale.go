@@ -29,7 +29,7 @@ type sale struct {
 	mostRuns int   // 0 means no limit
 	maxBody  int64 // the argument of Post; 0 means that the endpoint takes GET
 	name     string
-	normal   func(http.ResponseWriter, *http.Request) string // the argument of Normalized, or nil
+	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
 	special  storefront.Overrides
 	unnamed  sync.Once // for the log line about a handler that has neither a name nor a pattern
 	resource x402.Resource

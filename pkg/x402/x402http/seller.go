@@ -21,12 +21,12 @@ type Seller struct {
 	terms    x402.Terms
 	shop     *storefront.Shop
 	cheapest *big.Int // the lowest price, in atomic units; nil before anything is sold
-	routes   routes   // the handlers with a pattern or a name
-	unnamed  routes   // the handlers with neither a pattern nor a name
+	routes   routes   // the handlers that have a pattern or a name
+	unnamed  routes   // the handlers that have neither
 	overdue  *overdue
 }
 
-// New returns a Seller. The error names every setting that is wrong.
+// New returns a Seller. The error lists all settings that are wrong.
 func New(c Config) (*Seller, error) {
 	c.fill()
 	terms, incomplete := c.terms()
@@ -103,7 +103,7 @@ func (s *Seller) ReconcileEvery(ctx context.Context, d time.Duration) {
 	}
 }
 
-// atomicUnits returns a decimal price, such as "0.01", in the smallest units of an asset.
+// atomicUnits converts a decimal price, such as "0.01", to the smallest units of an asset.
 func atomicUnits(price string, decimals int) (*big.Int, error) {
 	whole, fraction, _ := strings.Cut(price, ".")
 	digits := whole + fraction

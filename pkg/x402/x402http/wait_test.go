@@ -202,8 +202,8 @@ func TestSlowHandlersCount(t *testing.T) {
 type slowShop struct {
 	*httptest.Server
 	client *x402test.Client
-	begun  chan struct{} // receives a value when the handler begins to run
-	end    chan struct{} // closed to end the handler
+	begun  chan struct{} // receives a value when the handler begins
+	end    chan struct{} // closing it ends the handler
 }
 
 func openSlow(t *testing.T, http2 bool) *slowShop {
@@ -235,7 +235,7 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, false)
 	signature := must(s.client.Sign(t.Context(), s.URL+"/weather"))
-	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // gets the whole reply while the handler runs
+	r := must(s.client.Get(t.Context(), s.URL+"/weather", signature)) // the whole reply, while the handler runs
 	if r.Status != http.StatusGatewayTimeout || r.Header.Get("Content-Length") != fmt.Sprint(len(r.Body)) {
 		t.Errorf("%d %v %s", r.Status, r.Header, r.Body)
 	}
@@ -310,5 +310,5 @@ func TestConnectionEnds(t *testing.T) {
 	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
-	t.Cleanup(shop.Close) // the handler has ended by then
+	t.Cleanup(shop.Close) // called once the handler has ended
 }

@@ -64,7 +64,7 @@ func TestWrongOptions(t *testing.T) {
 	})
 }
 
-// panics fails the test unless do panics with a message that contains want.
+// panics fails the test unless the function do panics, with a message that contains want.
 func panics(t *testing.T, want string, do func()) {
 	t.Helper()
 	defer func() {

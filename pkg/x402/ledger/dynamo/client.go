@@ -212,7 +212,7 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-// isUnknown reports whether an error says that the server does not support an operation.
+// isUnknown reports whether the error says that the server does not support the operation.
 func isUnknown(err error) bool {
 	apiError, ok := errors.AsType[smithy.APIError](err)
 	return ok && apiError.ErrorCode() == "UnknownOperationException"

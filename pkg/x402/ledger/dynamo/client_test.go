@@ -146,7 +146,7 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 		defer func() { _ = theirs.Close() }()
 		for in := bufio.NewReader(theirs); ; {
 			req, err := http.ReadRequest(in)
-			if err != nil { // the client has hung up
+			if err != nil { // the client hangs up
 				return
 			}
 			_, _ = io.Copy(io.Discard, req.Body)

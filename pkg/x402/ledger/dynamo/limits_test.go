@@ -79,7 +79,7 @@ func checkCosts(t *testing.T, w *world) {
 	}
 }
 
-// differ returns an error if two values are not equal.
+// differ returns an error if two values differ.
 func differ[T any](want, got T) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)

@@ -93,8 +93,8 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 	}
 }
 
-// isEnough reports whether there are as many places as wanted, and also all others with the
-// same time as the last of these.
+// isEnough reports whether there are as many places as wanted, and all others with the same
+// time as the last one wanted.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false
@@ -123,7 +123,7 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	in := &dynamodb.ScanInput{
 		TableName: &t.name,
 		Limit:     aws.Int32(int32(min(limit, t.pageSize))),
-		// Read all attributes except the answer. "state" and "record" are reserved words.
+		// All attributes but the answer. "state" and "record" are reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},
 	}

@@ -34,7 +34,7 @@ func encoded(t testing.TB, r ledger.Record) item {
 	return it
 }
 
-// packed returns a record in its stored form and as JSON.
+// packed returns the stored form of a record, and its JSON form.
 func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	t.Helper()
 	doc, _, err := ledger.Marshal(r)
@@ -105,7 +105,7 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// Packed packs the JSON form of a record as a table stores it.
+// Packed returns a record's JSON form in its stored form.
 func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
@@ -118,8 +118,7 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and reports every other item as
-// corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and calls every other item corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packed(f, r)

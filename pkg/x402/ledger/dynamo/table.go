@@ -173,8 +173,8 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// decodeItem decodes the attributes of an item into a struct. A field does not change if the
-// item lacks its attribute. An attribute of the wrong type is an error.
+// decodeItem decodes attributes of an item into the fields of a struct. If the item lacks an
+// attribute, its field does not change. An attribute of another type is an error.
 func decodeItem(it item, into any) error {
 	if err := attributevalue.UnmarshalMap(it, into); err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
@@ -187,7 +187,7 @@ func decodeItem(it item, into any) error {
 // other attributes.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
-	Version int64  `dynamodbav:"version"` // compared by the condition of PutItem
+	Version int64  `dynamodbav:"version"` // compared by the condition of a Put
 	WriteID string `dynamodbav:"write_id"`
 	Status  string `dynamodbav:"state"`
 	Record  []byte `dynamodbav:"record"`           // the JSON form, packed
@@ -238,7 +238,7 @@ func (t *Table) encode(r ledger.Record) (item, error) {
 	return it, nil
 }
 
-// partition returns the index's partition key for a shard of a list.
+// partition returns the partition key of the index for a shard of a list.
 func partition(list string, shard int) string { return list + "#" + strconv.Itoa(shard) }
 
 // shardOf returns the shard of a record's key. The function must never change, because it has
@@ -308,7 +308,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// pack packs the JSON form of a record.
+// pack returns the packed form of the JSON form of a record.
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
 	defer t.compressors.Put(w)

@@ -109,7 +109,7 @@ func planted(key, doc string) item {
 	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
-// took returns the calls since took was last called.
+// took returns the calls since the last call of took.
 func (w *world) took() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -38,7 +38,7 @@ func (s *Store) Backup(ctx context.Context, to string) (records int, err error) 
 	return records, wrap("backup", err)
 }
 
-// copyTo copies the ledger into an empty file. At the end it marks the copy as whole.
+// copyTo copies the ledger into an empty file, and marks the copy as whole at the end.
 func (s *Store) copyTo(ctx context.Context, to location) (records int, err error) {
 	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to.path); err != nil {
 		return 0, err

@@ -15,12 +15,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// create creates an empty file if none exists at the path.
+// create creates an empty file unless the file exists.
 func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// Do not open an existing file: closing it would release this process's locks on the file.
+	// Do not open an existing file: closing it would end the locks that this process has on
+	// it.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -36,8 +37,7 @@ func create(path string) error {
 // noticed only when the page is read, by SQLite or by the checksum of a record.
 const mostChecked = 1 << 16
 
-// tables is the query for the statements of schema in the form in which SQLite has stored
-// them.
+// tables is the query for the statements of schema as SQLite has stored them.
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 

@@ -103,7 +103,7 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, nil
 }
 
-// keepWAL sets whether SQLite keeps the -wal after the last connection is closed.
+// keepWAL sets whether SQLite keeps the -wal when the last connection is closed.
 func keepWAL(conn any, stays bool) error {
 	control, ok := conn.(sqlite.FileControl)
 	if !ok {
@@ -187,7 +187,7 @@ func (l location) check(ctx context.Context, accepted string) error {
 	return nil
 }
 
-// patienceToBegin is how long begin waits for other programs that read the file.
+// patienceToBegin is how long begin waits for programs that read the file.
 const patienceToBegin = 30 * time.Second
 
 // begin sets whole to 0 in the main file. It also sets a new word if whole was not 0 or the
@@ -242,7 +242,7 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 	defer c.Close() //nolint:errcheck // the end of db says it
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
-		// From the next transaction on, this connection locks out all others until it is
+		// From the next transaction on, this connection locks all others out until it is
 		// closed.
 		"PRAGMA locking_mode = EXCLUSIVE", "BEGIN IMMEDIATE", "COMMIT",
 		"PRAGMA wal_checkpoint(FULL)", // moves everything into the main file

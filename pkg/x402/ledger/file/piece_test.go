@@ -135,7 +135,7 @@ func TestOnePiece(t *testing.T) {
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
-	empty := copied(t, running.at.path) // a copy made before anything was written
+	empty := copied(t, running.at.path) // a copy from before anything was written
 	word := refused(t, empty)
 	keys := put(t, running, 300) // SQLite moves some of these into the main file
 	alone := copied(t, running.at.path)

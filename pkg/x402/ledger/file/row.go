@@ -33,7 +33,7 @@ func (s *Store) List(ctx context.Context, list string, before time.Time, after l
 	return places, err
 }
 
-// Page implements ledger.Rows. Its records are in the order of their keys.
+// Page implements ledger.Rows, in the order of the keys.
 func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	const end = "\xff" // sorts after every byte of UTF-8
 	last := ""
@@ -57,7 +57,7 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, err
 }
 
-// each calls f with every row of a query, in order, until f returns an error.
+// each calls f with every row of a query, until f fails.
 func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 	return wrap("list", errors.Join(err, rows.Err()))
 }
 
-// MostKept implements ledger.Store. A file keeps an answer of up to 1 MB, compressed.
+// MostKept implements ledger.Store: an answer of up to 1 MB, compressed, is kept.
 func (s *Store) MostKept() int { return ledger.LargestKept }
 
 // encode returns the values of a record's row, in the order in which Store.insert takes them.

@@ -74,10 +74,10 @@ type Store struct {
 	db      *sql.DB
 	fetches *sql.Stmt
 
-	writer                     *sql.Conn     // the only connection that writes
+	writer                     *sql.Conn     // the one connection that writes
 	begin, insert, update, end *sql.Stmt     // prepared on writer
 	turn                       chan struct{} // full while a goroutine has the turn, that is, may write
-	waiting                    chan *change  // only the goroutine that has the turn receives from it
+	waiting                    chan *change  // only the goroutine that has the turn receives
 }
 
 // Option is a setting of Open.
@@ -128,14 +128,14 @@ func Open(path string, options ...Option) (*Store, error) {
 	return s, nil
 }
 
-// patience is how long a connection waits while another process writes.
+// patience is how long a connection waits for another process that writes.
 const patience = 5 * time.Second
 
 // maxOpen is the number of connections. One of them writes, and the others read. They are kept
 // open because each caches its statements and its pages.
 const maxOpen = 5
 
-// open checks the file, and prepares the writing connection and the statements.
+// open checks the file and prepares the connection and the statements for writing.
 func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	if err = prepare(ctx, s.db, mostChecked); err != nil {
 		return err
@@ -165,9 +165,9 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	return err
 }
 
-// Close waits for the current transaction and closes the file. The last process that closes
-// the file leaves it as a single file without a -wal. Calls after Close fail. Close must be
-// called only once.
+// Close waits for the transaction under way and closes the file. The last process that closes
+// it leaves a single file without a -wal. Calls after Close fail. Close must be called only
+// once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -233,9 +233,9 @@ func (s *Store) lead() {
 
 // commit makes changes in one transaction, in their order. If the transaction fails, all
 // changes fail. Even a change that wrote nothing fails, because the record that it found may
-// have been written by the same transaction.
+// be one that this transaction wrote and did not store.
 func (s *Store) commit(changes []*change) {
-	ctx := context.Background() // no deadline: SQLite waits only for locks, for 5 s
+	ctx := context.Background() // SQLite needs no deadline: it waits only for locks, for 5 s
 	results := make([]result, len(changes))
 	err := errors.New("the transaction was not finished")
 	defer func() { // even after a panic, so that no writer waits for ever

@@ -210,7 +210,7 @@ func soundLedger(t *testing.T) (records map[string]ledger.Payment, contents []by
 	return records, contents
 }
 
-// otherFiles returns files, by name, that are not a ledger of this version.
+// otherFiles returns files that are not a ledger of this version, by name.
 func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 	t.Helper()
 	return map[string][]byte{
@@ -340,8 +340,7 @@ func TestSharedCommit(t *testing.T) {
 	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and reports every other row as
-// corrupt.
+// FuzzDecode checks that decode reads what encode wrote, and calls every other row corrupt.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		doc, body, err := ledger.Marshal(r)

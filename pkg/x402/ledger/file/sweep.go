@@ -35,9 +35,9 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	return deleted, wrap("sweep", err)
 }
 
-// sweepBatch looks at the next rows, those whose ids are above after, and deletes the expired
-// ones. last is the id of the last row that it looked at, or 0 if that was the last row of the
-// table.
+// sweepBatch looks at some of the rows whose ids are above the id after, and deletes the
+// expired ones. last is the id of the last row that it looked at, or 0 if that row was the
+// last of the table.
 func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`

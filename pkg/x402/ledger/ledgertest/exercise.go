@@ -24,8 +24,8 @@ type Planter interface {
 	ledger.Store
 	ledger.Index
 	ledger.Rows
-	// Plant stores doc, even if it is not valid, as the JSON form of the record under key,
-	// with version 1.
+	// Plant stores doc as the JSON form of the record under key, with version 1, even if doc
+	// is not valid.
 	Plant(ctx context.Context, key string, doc []byte) error
 }
 
@@ -63,7 +63,7 @@ func roundTrip(t *testing.T, s Planter) {
 			r.Answer.Stored = false
 		},
 		"zone": func(r *ledger.Payment) { r.ExpiresAt = r.ExpiresAt.In(time.FixedZone("", 5*3600+1800)) },
-		"bare": func(r *ledger.Payment) { // it keeps its Terms, because absent terms would come back as null
+		"bare": func(r *ledger.Payment) { // with Terms, because absent terms would come back as null
 			*r = ledger.Payment{
 				Row:   ledger.Row{Key: r.Key, Version: 1, WriteID: "w"},
 				State: ledger.Settling,
@@ -287,7 +287,7 @@ func indexBefore(t *testing.T, s Planter) {
 // page size.
 func indexTies(t *testing.T, s Planter) {
 	model := &Memory{}
-	for i := range 90 { // enough for several records in each partition of a store
+	for i := range 90 { // enough for a few records in each partition of a store
 		r := First(fmt.Sprintf("exercise|%d", i))
 		r.State = []ledger.State{ledger.Settling, ledger.Settled}[i%2]
 		r.LeaseUntil = time.Time{}

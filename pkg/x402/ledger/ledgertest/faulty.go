@@ -54,7 +54,7 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 // caller replaces a version that nobody has read or written, or uses one write id for two
 // different writes.
 type Faulty struct {
-	// Decide may be changed between two calls. If Decide is nil, no call fails.
+	// Decide may be changed between two calls. If it is nil, no call fails.
 	Decide Decide
 
 	t     testing.TB
@@ -101,8 +101,8 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error
 	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
-// check fails the test if a write breaks the rules. The same write may be sent again, but no
-// other write may use its id.
+// check fails the test if a write breaks the rules. The same write may be sent again, but its
+// id must not be used for another write.
 func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -113,7 +113,7 @@ func (f *Faulty) check(r ledger.Record) {
 	}
 	doc, body, err := ledger.Marshal(r)
 	if err != nil {
-		return // the store returns the error
+		return // the store will return the error
 	}
 	write := string(doc) + "\n" + string(body)
 	if first, used := f.writes[head.WriteID]; used && first != write {

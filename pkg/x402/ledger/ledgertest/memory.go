@@ -63,7 +63,7 @@ func (m *Memory) MostKept() int { return cmp.Or(m.Keep, ledger.LargestKept) }
 // Len returns the number of records.
 func (m *Memory) Len() int { return len(m.Keys()) }
 
-// Delete removes a record, as other stores remove an expired record.
+// Delete removes a record, as stores remove an expired one.
 func (m *Memory) Delete(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

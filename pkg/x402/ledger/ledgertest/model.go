@@ -19,7 +19,7 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
 		var mine, theirs ledger.Place
-		for more := true; more; { // page by page, to the last page
+		for more := true; more; { // page by page to the end
 			want, failed := model.List(t.Context(), list, before, mine, limit)
 			got, err := s.List(t.Context(), list, before, theirs, limit)
 			if !slices.Equal(keysOf(want), keysOf(got)) || err != nil || failed != nil {
@@ -54,7 +54,7 @@ func keysOf(places []ledger.Place) (keys []string) {
 }
 
 // rows returns the records of all pages, and the keys of the records that cannot be read. It
-// fails the test if a record is in two pages, or comes with the body of its answer.
+// fails the test if a record is in two pages or has the body of its answer.
 func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
 	t.Helper()
 	all = map[string]ledger.Record{}
@@ -184,7 +184,7 @@ func (w *walker) step(step int) {
 	}
 }
 
-// compareAll compares all lists, pages and records of the store and the model.
+// compareAll compares all lists, pages and records.
 func (w *walker) compareAll() {
 	w.Helper()
 	agree(w.T, w.model, w.store, time.Time{}, 1000)
@@ -205,7 +205,7 @@ func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment 
 		r = Full(key)
 	}
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
-	if random.IntN(2) == 0 { // in half of the cases, a state that can be listed
+	if random.IntN(2) == 0 { // half the time a state that can be listed
 		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
 		r.NoNode = true
 		r.Sent = true

@@ -112,8 +112,7 @@ func Full(key string) ledger.Payment {
 	return r
 }
 
-// Others returns a record of version 1 of each kind except payments, with a value in every
-// field.
+// Others returns a record of version 1 of each kind but payments, with a value in every field.
 func Others(key string) []ledger.Record {
 	at := noon().Add(123456789)
 	row := func(kind string) ledger.Row {
@@ -165,7 +164,7 @@ func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	}
 }
 
-// Holds fails the test unless a store holds the record want, exactly as it was written.
+// Holds fails the test unless a store returns a record as it was written.
 func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	t.Helper()
 	key := want.Head().Key

@@ -11,7 +11,7 @@ import (
 // Call is one call of a store.
 type Call struct {
 	Verb  string // acquire, remove or count
-	Of    string // the operation or the client
+	Of    string // the operation, or the client
 	Units int    // how many units the call adds
 }
 
