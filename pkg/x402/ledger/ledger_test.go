@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// testLedger is a ledger with a clock that the test moves, and a store that fails when the
-// test says so.
+// testLedger is a ledger whose clock the test moves, and whose store fails when the test
+// demands it.
 type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory

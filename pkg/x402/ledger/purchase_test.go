@@ -101,7 +101,7 @@ func TestTakeOver(t *testing.T) {
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
 	d.opens(t, third, third)   // the purchase is kept longer
-	d.pass(15*day + time.Hour) // the record ends before the purchase does
+	d.pass(15*day + time.Hour) // the record expires before the purchase does
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)

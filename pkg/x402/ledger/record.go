@@ -27,8 +27,8 @@ type Record interface {
 	// Head returns the record's Row: the fields that every record has.
 	Head() Row
 	Kind() Kind
-	// Status returns the state of a payment, and for every other kind a fixed name. A store
-	// shows it to operators.
+	// Status returns the state of a payment, and a fixed name for every other kind of record.
+	// A store shows it to operators.
 	Status() string
 	// Listed returns the name of the Index list that contains the record, and the time by
 	// which that list is sorted. The name is empty if no list contains the record.

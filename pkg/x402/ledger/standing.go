@@ -210,8 +210,8 @@ const (
 	// never will. Another payment can be used for the purchase.
 	OwnerDead
 	OwnerAnswers // the owner is paid, and its answer is stored or owed
-	// OwnerOver: it is paid, and its answer is no longer valid for the purchase, or is given
-	// only at another endpoint.
+	// OwnerOver: the owner is paid, but its answer is no longer valid for the purchase, or is
+	// given only at another endpoint.
 	OwnerOver
 )
 

@@ -32,7 +32,7 @@ type Store interface {
 	MostKept() int
 }
 
-// ErrConflict means that another writer came first.
+// ErrConflict means that somebody else has written the record first.
 var ErrConflict = errors.New("ledger: the stored version has changed")
 
 // ErrCorrupt means that the stored data cannot be read as a record. Such data is never used to

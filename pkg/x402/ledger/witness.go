@@ -110,8 +110,8 @@ func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bo
 	return nil, false, ErrConflict
 }
 
-// prove writes that a record is paid, over the version that was read. A live attempt keeps its
-// lease.
+// prove records that a payment is paid, in place of the version r that was read. A live
+// attempt keeps its lease.
 func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt}
 	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {

@@ -196,7 +196,7 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		r.mu.Unlock()
 		select {
 		case <-reporting:
-		case <-ctx.Done(): // the client has gone
+		case <-ctx.Done(): // the client has hung up
 			return Decision{OK: true}, ctx.Err()
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ToolResult is the result of a call of a tool over the Model Context Protocol.
+// ToolResult is the result of a tool call over the Model Context Protocol.
 type ToolResult struct {
 	Status     int             `json:"-"` // HTTP status
 	Raw        []byte          `json:"-"` // the whole message

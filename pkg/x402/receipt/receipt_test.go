@@ -238,7 +238,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// FuzzVerify checks that any input is either a receipt of the key or ErrInvalid.
+// FuzzVerify checks that, for any input, Verify returns either a statement or ErrInvalid.
 func FuzzVerify(f *testing.F) {
 	f.Add(vector, []byte(`{}`))
 	doc := must(receipt.Document("api.example.com", []ed25519.PublicKey{public(key(1))}))

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// toolCall is the call of a tool on its way through the router to the endpoint.
+// toolCall is a tool call on its way through the router to the tool's endpoint.
 type toolCall struct {
 	box     *Toolbox
 	tool    *Tool

@@ -134,7 +134,7 @@ type exchange struct {
 	arrived time.Time
 	meter   *limit.Request
 	call    *mcp.Call // nil over HTTP
-	bad     error     // the error of wrong arguments of the call; nil if the arguments are right
+	bad     error     // what is wrong with the call's arguments; nil if they are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {

@@ -120,8 +120,8 @@ type Config struct {
 	Log *slog.Logger
 	// Now returns the time; nil means time.Now.
 	Now func() time.Time
-	// RequestID returns the name of a request for its response and the log; nil draws a random
-	// name.
+	// RequestID returns the id of a request, which its response and the log contain; nil means
+	// a random id.
 	RequestID func(*http.Request) string
 	// Header may add headers to a response before it is written; nil adds none.
 	Header func(http.Header)

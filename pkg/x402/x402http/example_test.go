@@ -25,7 +25,7 @@ func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // newSeller returns a seller that takes play money.
 func newSeller() *x402http.Seller { return newSellerAt(time.Now) }
 
-// newSellerAt returns a seller that takes play money and reads the time from now.
+// newSellerAt returns a seller that takes play money and whose clock is the function now.
 func newSellerAt(now func() time.Time) *x402http.Seller {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",

@@ -75,8 +75,8 @@ func TestPartsOwed(t *testing.T) {
 	})
 }
 
-// TestReconcileEvery checks that ReconcileEvery runs at once and at every interval, and ends
-// with its context.
+// TestReconcileEvery checks that ReconcileEvery reconciles at once and then at every interval,
+// and returns when its context ends.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

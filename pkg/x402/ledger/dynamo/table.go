@@ -322,8 +322,8 @@ func (t *Table) pack(doc []byte) []byte {
 // maxDocument bounds the JSON form of a record. It is far above the size of any record.
 const maxDocument = 400 << 10
 
-// unpack returns the JSON form of a packed record. It returns an error if that has more than
-// maxDocument bytes.
+// unpack returns the JSON form of a packed record. It returns an error if the JSON form has
+// more than maxDocument bytes.
 func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 || packed[0] != packing {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)

@@ -39,8 +39,8 @@ var ErrInjected = errors.New("ledgertest: injected fault")
 // Decide must be safe for concurrent use.
 type Decide func(op Op, n int, r ledger.Record) Fault
 
-// Failing returns a Decide that makes some calls of one kind fail. calls are their numbers,
-// counted from 1.
+// Failing returns a Decide that makes some calls of one kind fail. calls has the numbers of
+// these calls, counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
 	return func(o Op, n int, _ ledger.Record) Fault {
 		if o == op && slices.Contains(calls, n) {
