@@ -319,7 +319,7 @@ type alarm struct {
 	missing    string // missingGood when empty
 }
 
-// alarm creates an alarm that notifies a topic when it goes off, but not when it ends.
+// alarm creates an alarm that notifies a topic when it goes off, but not when all is well again.
 func (e *envelope) alarm(a alarm, topic *string) {
 	comparison := "GreaterThanThreshold"
 	actions := []*string{topic}

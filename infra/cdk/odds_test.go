@@ -33,7 +33,7 @@ type release struct {
 	payers int
 }
 
-// before is how many minutes only the old release serves. lasts is the length of the canary
+// before is how long the old release serves alone, in minutes. lasts is the length of the canary
 // after that, in minutes.
 const before, lasts = 10, 10
 

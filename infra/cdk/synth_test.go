@@ -53,7 +53,8 @@ type document = map[string]any
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()
 	text, err := deployed.Synthesize(t, must(os.Executable())(t), dir, context)
-	// The CDK writes some attributes as "Id.Name". The transform writes all of them as lists.
+	// The CDK writes some attributes as "Id.Name". Write them as lists, as CloudFormation's SAM
+	// transform does, so that the two templates can be compared.
 	return regexp.MustCompile(`("Fn::GetAtt": )"(\w+)\.(\w+)"`).ReplaceAll(text, []byte(`$1["$2","$3"]`)), err
 }
 

@@ -68,8 +68,8 @@ func TestByCDK(t *testing.T) {
 	o.cannot([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
 }
 
-// permitted checks that the runbook names the CloudFormation actions that the program itself
-// calls, and the version of the CDK's command line.
+// permitted checks that the runbook names the version of the CDK's command line, and the
+// CloudFormation actions that the program itself calls.
 func (o *operator) permitted() {
 	o.t.Helper()
 	o.account.mu.Lock()

@@ -55,7 +55,7 @@ func (j job) buildForSAM(ctx context.Context) error {
 	return j.record.into(filepath.Join(j.root, builtTemplate()))
 }
 
-// bySAM deploys with the SAM CLI, which reads the file itself.
+// bySAM deploys with the SAM CLI, which reads the stack's file itself.
 func (j job) bySAM(ctx context.Context) error {
 	return j.run(ctx, program{dir: j.root, name: "sam", arguments: []string{
 		"deploy", "--template-file", builtTemplate(), "--config-file", j.file.Path, "--no-confirm-changeset",

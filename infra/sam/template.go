@@ -160,9 +160,8 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	return all, errors.Join(faults...)
 }
 
-// Broken returns the descriptions of those assertions of rules that do not hold for the
-// parameters. It takes the same params as Functions. It does not report faults of single
-// parameters.
+// Broken returns the descriptions of the template's assertions that the parameters violate. Its
+// params are those of Functions. It does not check single parameters.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}

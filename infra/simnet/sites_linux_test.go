@@ -279,7 +279,8 @@ func registryPages() http.HandlerFunc {
 	return paths(pages)
 }
 
-// corpus returns the values in a file of testdata/corpora. Each line has one quoted value.
+// corpus returns the values in a file of testdata/corpora. Each line of the file is a quoted value,
+// or a comment that begins with #.
 func corpus(file string) (values []string) {
 	for line := range strings.Lines(string(testbed.Must(os.ReadFile("testdata/corpora/" + file)))) {
 		if line[0] != '#' {

@@ -301,8 +301,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 	}
 }
 
-// TestOrigin checks that the origin comes from the configuration or the platform, and never
-// from a client's Host header. On Lambda r.Host is the gateway's domain name.
+// TestOrigin checks that the origin comes from the configuration or the platform, and never from
+// a client's Host header. On Lambda, r.Host is not that header but the gateway's domain name.
 func TestOrigin(t *testing.T) {
 	r := httptest.NewRequest("GET", "https://Abc.execute-api.us-east-1.amazonaws.com/", nil)
 	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")

@@ -77,8 +77,8 @@ func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 type Local struct {
 	Config
 	LedgerFile string // the file of the embedded ledger
-	// LedgerAccept is the code that accepts a ledger file of which a part is missing. Without
-	// the code, such a file is refused.
+	// LedgerAccept is the confirmation code by which the operator accepts a ledger file that has
+	// a part missing. Without this code, such a file is refused.
 	LedgerAccept string
 	Addr         string // the address to listen on
 	OriginGiven  bool   // whether BASE_URL is set; otherwise the origin is derived from Addr

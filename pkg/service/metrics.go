@@ -43,14 +43,15 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer is the number of a payer whose payment was refused: by the service,
-	// by the facilitator, or because the facilitator gave an unclear reply. If the minimum and
+	// MetricRefusedPayer identifies a payer by a number. The payer's payment was refused by the
+	// service, by the facilitator, or because the facilitator's reply was unclear. If the minimum and
 	// the maximum of this metric differ, more than one payer was refused, however often each
 	// of them tried. A payment that cannot be read has no payer; its number stands for the
 	// network of the client.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer is the number of a payer whose payment is in doubt because the
-	// facilitator did not reply. A payer cannot cause such a case.
+	// MetricSilentPayer identifies, like MetricRefusedPayer, a payer by a number: here a payer
+	// whose payment is in doubt because the facilitator did not reply. A payer cannot cause
+	// such a case.
 	MetricSilentPayer = "SilentPayer"
 	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that the decision takes into account. Of these,

@@ -78,8 +78,8 @@ type FormerTerms struct {
 // Limits are the rate and concurrency limits of a deployment (spec §8). The zero value limits
 // nothing.
 type Limits struct {
-	// Rate limits the requests of each client to all paths except /health. If it is nil, they
-	// are not limited.
+	// Rate is the rate limit of each client, on all paths together except /health. If it is
+	// nil, there is no such limit.
 	Rate *limit.Rate
 	// Leases stores the leases of the paid lookups that are running. If it is nil, the leases
 	// are stored in this process.

@@ -131,8 +131,8 @@ func exploredWorlds() []explored {
 	}
 }
 
-// ruleWorld returns the world for omitted rules. If a rule is left out, every violation that
-// the rule prevents can happen in this world.
+// ruleWorld returns the world in which the explorer tries what happens without a rule. It is
+// large enough: every violation that a rule prevents can happen in it once that rule is omitted.
 func ruleWorld() explored {
 	return explored{
 		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,

@@ -125,7 +125,7 @@ func TestBudgetOfEachCall(t *testing.T) {
 			return []byte("{}"), nil
 		}
 		h := b.sign(contractPayer)
-		until := time.Now().Add(27*time.Second + 3*time.Second) // a process that has not ended by then is counted as dead
+		until := time.Now().Add(27*time.Second + 3*time.Second) // the deadline and leaseMargin
 		b.settle = func(context.Context, int) x402.Settlement {
 			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
 				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)

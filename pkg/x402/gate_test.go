@@ -326,9 +326,9 @@ func TestRefusedIsSpaced(t *testing.T) {
 }
 
 // TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
-// too late. The lookup does not begin. It does not count either, unless the write that says so
-// fails. A failing write never gives the payer an extra lookup. The result of the previous
-// lookup is kept.
+// too late. The lookup does not begin, and the ledger takes it off the count of lookups. If that
+// write fails, the lookup stays counted: a failing write never gives the payer an extra lookup.
+// The result of the previous lookup is kept.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{

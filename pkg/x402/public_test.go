@@ -81,9 +81,10 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 	})
 }
 
-// TestCopyIsNotSent checks that a copy without a token is not sent if the job has a check, or
-// if the copy is sent to another endpoint, because the request may not be the one that the
-// payment was for. Only the chain is asked about it.
+// TestCopyIsNotSent sends a copy of a payment that is in doubt, without its retry token. The
+// Gate does not pass the copy on to the facilitator if the job has a check, or if the copy came
+// to another endpoint than the original: the copy may be for something else than what the payer
+// wanted. The Gate only asks the chain about it.
 func TestCopyIsNotSent(t *testing.T) {
 	for name, comes := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },

@@ -4,7 +4,7 @@
 // functions behind the gateway of cloud.Deployment with a DynamoDB-compatible server. The
 // tests of pkg/service cover the handlers' answers in every case, over HTTP and over the Model
 // Context Protocol. Here, every answer is checked against the OpenAPI description, every
-// receipt against the payment, and the facilitator against its books.
+// receipt against the payment, and the payments against the facilitator's books.
 //
 // Other tests run the same programs with a real chain and the reference facilitator, or with
 // crowds of payments. Tests in infra/clients kill the local runner and the shop of infra/shop.

@@ -17,10 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function with everything that the function needs to sell. The folder has two
-// programs: "bootstrap", which is this program, and "function". This process serves a
-// play-money facilitator and a ledger in memory, unless the environment names others, so trial
-// also works in a container. There are no rate or concurrency limits, and no chain is queried.
+// trial runs a function together with everything that the function needs to sell. It serves a
+// play-money facilitator and a ledger in memory, unless the environment names others. It needs
+// nothing outside its own process, so it also works in a container, where this program is called
+// "bootstrap" and the function beside it "function". There are no rate or concurrency limits, and
+// no chain is queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {

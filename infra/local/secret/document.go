@@ -28,7 +28,8 @@ type member struct {
 	read    func(text string) (map[string]value, error)
 }
 
-// members returns the parts by their names for SET.
+// members returns the parts of the secret. The keys are the values that the variable SET of
+// make secret can have.
 func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}

@@ -45,7 +45,8 @@ type current struct {
 	doc     []byte
 }
 
-// newVault returns the secret that has the given name or ARN. An ARN includes the region.
+// newVault returns the vault of the secret with the given name or ARN. If it is an ARN, the vault
+// is in the region that the ARN names.
 func newVault(c aws.Config, name string) vault {
 	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
 		c.Region = parts[3]

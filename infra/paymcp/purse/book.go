@@ -43,7 +43,7 @@ const (
 
 // OverBudget means that a signature would exceed the budget.
 type OverBudget struct {
-	Spent *big.Int  // the sum of the signatures of the last 24 hours
+	Spent *big.Int  // the sum of the amounts signed for in the last 24 hours
 	Free  time.Time // when the budget will have room for the signature; zero if never
 }
 

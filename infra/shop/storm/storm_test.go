@@ -196,8 +196,8 @@ func (s *storm) blow(ctx context.Context) {
 	faults.Wait()
 }
 
-// comeBack repeats every second purchase that has no answer yet, and returns how many it
-// repeats. The seller must list what it owes for the others.
+// comeBack repeats the purchases with an even number that have no answer yet, and returns how many
+// these are. The others stay unanswered: the test later finds them in the seller's list of debts.
 func (s *storm) comeBack(ctx context.Context) int {
 	var some []*purchase
 	for _, p := range s.purchases {

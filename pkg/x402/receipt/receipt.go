@@ -71,7 +71,7 @@ type header struct {
 const algorithm = "EdDSA"
 
 // Offer is the payload of a signed offer: the terms of one way to pay, which do not expire.
-// Its members are in the order of their names.
+// Its members are in the order of their names, as canonical JSON (RFC 8785) has them.
 type Offer struct {
 	Amount      string `json:"amount"` // atomic units
 	Asset       string `json:"asset"`

@@ -204,8 +204,8 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 	}
 }
 
-// TestReceiveWithoutARecord checks money that belongs to no record. The amount that was sent is
-// due for a refund. Money that is not a payment is only counted.
+// TestReceiveWithoutARecord checks transfers that belong to no record. If a transfer is a payment,
+// a refund of the transferred amount is due. Other transfers are only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

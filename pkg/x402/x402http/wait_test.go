@@ -229,7 +229,7 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	return s
 }
 
-// TestAnswerBeforeTheEnd checks a handler that runs beyond its time over HTTP/1.1. While it
+// TestAnswerBeforeTheEnd checks, over HTTP/1.1, a handler that exceeds its time. While the handler
 // still runs, the client is told that the answer is owed. The connection is not used again.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()

@@ -46,7 +46,7 @@ type bank struct {
 
 func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
 
-// enter sets the row that is played from now on.
+// enter sets the stage to which all calls belong from now on.
 func (b *bank) enter(s *stage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

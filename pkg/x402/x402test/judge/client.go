@@ -42,7 +42,7 @@ type client struct {
 type attempt struct {
 	payment *payment // nil means that the request asks for the price
 	key     string   // Idempotency-Key
-	other   bool     // whether the request asks for the other goods
+	other   bool     // whether the request is for the other goods of the row, not those of the purchase
 }
 
 // reply is a complete reply of the seller.

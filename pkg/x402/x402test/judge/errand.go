@@ -148,8 +148,9 @@ func (p *purchase) sign(r reply) (payment, error) {
 	if p.way == Identifier {
 		id = p.name
 	}
+	// Two errands of a purchase can run at once, and they share its source of random bytes.
 	p.mu.Lock()
-	defer p.mu.Unlock() // two errands at once use the same source of random bytes
+	defer p.mu.Unlock()
 	signed, err := o.sign(p.payer, id, time.Now())
 	if err != nil {
 		return payment{}, err
