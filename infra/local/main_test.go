@@ -63,7 +63,8 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line returns the rest of the line that the welcome prints after the given text.
+// line looks for the given text in the welcome, which the service prints at start, and returns
+// the rest of that line.
 func (r *runner) line(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())
@@ -105,8 +106,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// The page and the welcome say that the service takes play money. The server drops clients
-	// that do not send a complete request.
+	// The documentation page and the welcome say that the service takes play money. The server
+	// drops clients that do not send a complete request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
 	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
 		t.Errorf("the page or the welcome does not say so: %s", page.Body)
@@ -273,7 +274,7 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		defer taken.Close()
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
 		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
-		if err == nil || !strings.Contains(err.Error(), "running already") { // the service's own port was taken instead
+		if err == nil || !strings.Contains(err.Error(), "running already") { // otherwise the service's own port was taken: try another
 			says(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return
 		}
@@ -301,8 +302,8 @@ func TestLineLog(t *testing.T) {
 	}
 }
 
-// TestAtHome checks that a web page cannot use the tools by making its host name resolve to
-// this machine.
+// TestAtHome checks that a web page cannot use the service's MCP tools by making its host name
+// resolve to this machine.
 func TestAtHome(t *testing.T) {
 	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
 	for _, c := range []struct {

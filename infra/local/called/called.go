@@ -10,7 +10,8 @@ import (
 	"strings"
 )
 
-// Variable is set to "make" by the recipes of the Makefile.
+// Variable is the name of an environment variable. The recipes of the Makefile set it to
+// "make".
 const Variable = "CALLED_BY"
 
 // As describes how the running program was called. The zero value means that make called it.

@@ -33,8 +33,9 @@ type chainCase struct {
 	name string
 	// confirm is how long the facilitator waits for a receipt.
 	confirm time.Duration
-	// fallback gives the service a second facilitator and no duplicate window. A case can then
-	// kill the first facilitator at any call that it makes to the node.
+	// fallback gives the service a second facilitator, and turns off its duplicate window
+	// (DUPLICATE_WINDOW_SECONDS=0). A case can then kill the first facilitator at any call that
+	// it makes to the node.
 	fallback bool
 	play     func(*payer)
 	said     []string // the results of the calls to /settle, in order; not checked if there is a fallback
@@ -91,8 +92,8 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// Only the chain can check a contract's signature, so the service asks the
-			// facilitator to verify the signature before the service claims the payment.
+			// Only the chain can check a contract's signature, so the service asks the facilitator to
+			// verify the signature before it claims the payment in its ledger.
 			name: "a contract pays", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()

@@ -29,7 +29,8 @@ type lateFunction struct {
 	signature string
 }
 
-// open starts the function behind a gateway, with a clock that is ahead of this machine's.
+// open starts the function behind a gateway. The function's clock is ahead of this machine's
+// by the given duration, so a test need not wait for a lease to end.
 func (f *lateFunction) open(ahead time.Duration) *cloud.Host {
 	folder, slug := filepath.Split(f.folder)
 	return cloud.Deployment{
@@ -54,9 +55,10 @@ func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	}
 }
 
-// TestLateFunction checks a payment for which Lambda kills the function's process, because the
-// handler runs too long. The payment is then owed an answer. After the lease, the payer sends
-// it again and gets the answer from another process. The payer is charged once.
+// TestLateFunction pays a function whose handler runs too long, and kills the function's
+// process, as Lambda does. The payment must then be owed an answer. After the killed process's
+// lease on the payment has ended, the payer sends the payment again, and must get the answer
+// from another process. The payer must be charged once.
 func TestLateFunction(t *testing.T) {
 	t.Parallel()
 	db, bank := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t)

@@ -36,7 +36,7 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 		d := openLocal(tb, l, s, db.Settings(table), map[string]string{
 			"LEDGER_FILE": "", "LOCAL_ADDR": addr, "BASE_URL": "https://fleet.example.com", "LOG_LEVEL": "info",
 		})
-		d.base = "http://" + addr // when the program is ready, it prints BASE_URL instead of this
+		d.base = "http://" + addr // the program prints BASE_URL, which is not where it listens
 		fleet = append(fleet, d)
 	}
 	return fleet
@@ -46,7 +46,7 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 type batch struct {
 	*run
 	fleet    []*deployment
-	next     atomic.Int64 // counts requests, because each goes to the next process
+	next     atomic.Int64 // the number of requests so far; it selects the process for the next one
 	payments []purchase
 	doubts   atomic.Int64 // counts answers that may be due to a slow machine
 }

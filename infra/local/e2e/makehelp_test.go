@@ -43,8 +43,8 @@ func targets(t *testing.T) (all []target) {
 	return all
 }
 
-// TestMakeNeedsGo checks that every target in the group Use says what to do if Go is missing or
-// too old.
+// TestMakeNeedsGo checks that every target that make help lists in its group "Use" says what
+// to do if Go is missing or too old.
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -79,8 +79,8 @@ func TestMakeNeedsGo(t *testing.T) {
 	}
 }
 
-// TestMakeHelp checks that make help lists the commands alone, that OF=pay shows the settings of
-// one, and that a wrong name is an error.
+// TestMakeHelp checks that make help lists the commands without their settings, that make help
+// OF=pay shows the settings of the command pay, and that a wrong name is an error.
 func TestMakeHelp(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

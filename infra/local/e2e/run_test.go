@@ -204,7 +204,7 @@ func (r *run) answer() want {
 // sign requests the offer of a path and signs it.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // with two facilitators, the offer has no duplicate window
+	if r.moved == nil { // not on a real chain: with two facilitators, its offers have no duplicate window
 		r.check(e, refused("Payment required"))
 	}
 	required, err := e.Required()

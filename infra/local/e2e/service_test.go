@@ -25,7 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Otherwise two cores would run two cases at a time, which would take minutes.
+	// By default, go test runs only as many cases at a time as the machine has cores. With two
+	// cores that would take minutes.
 	testbed.Parallel(12)
 	m.Run()
 }

@@ -84,9 +84,9 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 // long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads sends the longest signature that the documents allow in a header. The request also has
-// the headers of a browser, the longest key and the longest name. The gateway must let such a
-// request pass for every operation.
+// heads sends the longest signature that the service's documents allow in a header. The
+// request also has the headers of a browser, the longest idempotency key and the longest
+// domain name. The gateway must let such a request pass for every operation.
 func (u undeployed) heads() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
@@ -98,8 +98,8 @@ func (u undeployed) heads() {
 	}
 }
 
-// byHTTP sends a signature that is longer than the documents allow in a header. A gateway must
-// refuse the request; without a gateway, the service must answer it.
+// byHTTP sends a signature that is longer than the service's documents allow in a header. A
+// gateway must refuse the request; without a gateway, the service must answer it.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)
@@ -138,9 +138,9 @@ func (u undeployed) byTool() {
 	is(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
 }
 
-// TestLongSignatures checks wallets with long signatures. The documents say which signatures
-// are too long for HTTP. Wallets with such signatures can pay over MCP. All other wallets can
-// pay over HTTP, even through a gateway.
+// TestLongSignatures checks wallets with long signatures. The service's documents say which
+// signatures are too long for HTTP. Wallets with such signatures can pay over MCP. All other
+// wallets can pay over HTTP, even through a gateway.
 func TestLongSignatures(t *testing.T) {
 	t.Parallel()
 	for world, open := range map[string]func(*testing.T, *lab, setup) *deployment{

@@ -101,7 +101,8 @@ func (r *resolver) lookups(name string) int {
 type setup struct {
 	env   map[string]string
 	crowd bool // the service will get a crowd of requests; see openLocal
-	// table is the table of the built functions, and endpoint the URL of its server.
+	// table is the name of the DynamoDB table of the built functions, and endpoint is the URL of
+	// the server that has the table.
 	table, endpoint string
 }
 

@@ -7,9 +7,10 @@
 // from there. AWS_ENDPOINT_URL_DYNAMODB is passed on, but no credentials are.
 //
 // If the answer requires a payment, the event is sent again with a payment, signed with a
-// throwaway key. In the folder that "make local-invoke" creates, this program is the
-// bootstrap, and the function is the program "function". The bootstrap runs the function with
-// play money and a ledger in memory.
+// throwaway key. For this, "make local-invoke" builds a folder that has the function under the
+// name "function", and this program under the name "bootstrap". Started as a bootstrap
+// (AWS_LAMBDA_RUNTIME_API is set), this program runs the function with play money and a ledger
+// in memory.
 //
 // The answer is printed to standard output; measurements and the function's log to standard
 // error. The exit status is 1 when the function fails, and 2 when it could not be run.
@@ -216,7 +217,7 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	if err != nil {
 		return nil, err
 	}
-	files := code + ".sam" // next to the folder, because SAM copies all of the folder
+	files := code + ".sam" // beside the function's folder, because SAM copies everything in that folder
 	if err := errors.Join(os.MkdirAll(files, 0o750), os.WriteFile(filepath.Join(files, "template.json"), template, 0o600),
 		os.WriteFile(filepath.Join(files, "event.json"), event, 0o600)); err != nil {
 		return nil, err

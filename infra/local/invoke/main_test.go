@@ -20,8 +20,9 @@ import (
 var update = flag.Bool("update", false, "write into the script what is printed")
 
 // TestScripts runs the command lines of a script in a project with one function. After each
-// command line come the answer and the notes. The event tells the function to print its
-// environment, to fail, to end, or to return a given answer. A line
+// command line come the answer (standard output) and the notes (standard error). The event
+// tells the function to print its environment, to fail, to end, or to return a given answer. A
+// line
 //
 //	% event JSON
 //
@@ -75,8 +76,8 @@ func TestParameters(t *testing.T) {
 }
 
 // TestTrial checks functions as make local-invoke builds them: without a table, a facilitator
-// or a node, they must be able to sell for play money and to reconcile. The SAM CLI must get
-// the same folder.
+// or a node, they must be able to sell for play money and to reconcile. With -sam, the SAM CLI
+// must get the same folder.
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))

@@ -55,7 +55,7 @@ func Write(path string, text []byte) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = os.Remove(f.Name()) }() // after the link below, the file has its final name as well
+	defer func() { _ = os.Remove(f.Name()) }() // removes the temporary name; the link below gives the file its final one
 	_, err = f.Write(text)
 	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

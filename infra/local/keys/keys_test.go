@@ -15,7 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// An origin, and the signature that other software made over it with the private key 1.
+// An origin, and the signature that other software made over it. The private key is the number
+// 1.
 const (
 	vectorKey    = "0000000000000000000000000000000000000000000000000000000000000001"
 	vectorOrigin = "https://api.example.com"

@@ -180,7 +180,7 @@ func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of reports whether a transfer has the amount and the payee that the record has.
+// of reports whether the transfer m has the amount and the payee of the record p.
 func (a *audit) of(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
@@ -221,14 +221,14 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 
 // match counts a transfer with its record.
 func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
-	if !m.matched && a.within(m.Time) { // a record that changes meanwhile may be read twice
+	if !m.matched && a.within(m.Time) { // a record that changes during the reading may be read twice
 		a.Received.add(m.Value)
 		a.count(a.standingOf(ctx, r), m.Value, r.Request)
 	}
 	m.matched = true
 }
 
-// question counts a query of the chain, and reports whether the limit still allows it.
+// question counts a query of the chain, and reports whether maxQuestions still allows it.
 func (a *audit) question() bool {
 	a.asked++
 	if a.asked > maxQuestions {
@@ -391,7 +391,7 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		d.Note = r.Reason
 		d.Recorded = q.Amount
 	}
-	if !known && m.Value.Cmp(a.Cheapest) < 0 { // reconcile does not count such a transfer as a debt either
+	if !known && m.Value.Cmp(a.Cheapest) < 0 { // a deposit, not a debt, as for the command reconcile
 		a.Deposits.add(m.Value)
 		return nil
 	}

@@ -26,7 +26,7 @@ const (
 	// maxTries limits how often the same blocks are requested. The pause grows by one second
 	// with each try, because nodes limit how often they can be called.
 	maxTries = 4
-	// rowsAtOnce is the number of rows in one request.
+	// rowsAtOnce is the largest number of rows that one request to the ledger reads.
 	rowsAtOnce = 500
 )
 
@@ -47,7 +47,7 @@ type books struct {
 	Payee    string    `json:"payee"`
 	Ledger   string    `json:"ledger"`
 	Received sum       `json:"received"` // payments that moved money on this day
-	// The outcomes of sold payments. Each sold payment counts in exactly one of these sums.
+	// The outcomes of the payments in Received. Each payment counts in exactly one of these sums.
 	Answered   sum `json:"answered"`
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`

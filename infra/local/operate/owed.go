@@ -44,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // there can be no unproven refusals either, because all would contain them
+		case len(all) == 0: // all also has the newest unproven refusals, so there are none of these
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}

@@ -170,7 +170,8 @@ func (o tableCopy) finish(ctx context.Context) error {
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
-// countPlaces counts the entries of a list in the ledger's index.
+// countPlaces counts the entries of a list in the ledger's index. Unless before is zero, later
+// entries do not count.
 func countPlaces(ctx context.Context, index ledger.Index, list string, before time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place

@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 // command come its standard output, its notes, its exit status and, if the command can close a
 // debt, the debt's record. A section begins with its name and these settings:
 //
-//	% ledger NAME...  a ledger with these fillings; without this line there is no ledger
+//	% ledger NAME...  a ledger with the records of these fillings; without this line there is none
 //	% node WORD...    the node that RPC_URL names, see startNode
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged

@@ -24,7 +24,7 @@ type protection struct {
 	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
 }
 
-// protections returns all protections. Only the first is missing in a local DynamoDB server.
+// protections returns all protections. A local DynamoDB server supports all but the first.
 func protections() []protection {
 	return []protection{{
 		"point-in-time recovery", "update-continuous-backups --point-in-time-recovery-specification PointInTimeRecoveryEnabled=true",

@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// key1 is the private key 1, and account1 its account.
+// key1 is the private key that is the number 1, and account1 its account.
 const (
 	key1     = "0x0000000000000000000000000000000000000000000000000000000000000001"
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"

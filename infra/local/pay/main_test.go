@@ -125,7 +125,8 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does calls the function what with a context that the buyer can stop.
+// does calls a function, the parameter what. The function's context ends when the buyer is
+// stopped.
 func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())

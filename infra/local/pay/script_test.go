@@ -213,8 +213,8 @@ func (s *scripted) kept(o options) int {
 	return len(files)
 }
 
-// stopper collects the notes of a buyer. When the notes end with the question, it stops the
-// buyer.
+// stopper collects the notes of a buyer. When the notes end with the question whether to pay,
+// it stops the buyer.
 type stopper struct{ *buyer }
 
 func (s stopper) Write(b []byte) (int, error) {

@@ -51,7 +51,7 @@ func main() {
 // order is the parsed command line, with the streams to read and write.
 type order struct {
 	name       string // the name of the secret, or its ARN
-	set, unset string // the part to change
+	set, unset string // the part to set, and the part to remove; at most one is given
 	file       string // the file with the value; if empty, the value is read from the terminal or standard input
 	yes        bool   // write without asking
 

@@ -149,8 +149,8 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused returns an error that says why the version mine did not become current. It returns
-// nil if mine is current and only the reply was lost.
+// refused returns an error that says why the version that this program wrote, mine, did not
+// become current. It returns nil if that version is current and only the reply was lost.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
