@@ -89,8 +89,8 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil is a fault to put into a document: every old is replaced by other. A complaint of the
-// validator must then contain the text in about.
+// spoil is a fault to put into a document: other replaces every occurrence of old. The
+// validator must then make a complaint that contains the text about.
 type spoil struct{ old, other, about string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
@@ -136,8 +136,9 @@ func checkOpenAPI(t *testing.T, s service) {
 	}
 }
 
-// TestPrices checks that the operations have the prices of spec §1, which the test repeats.
-// The documents and the README need no such check, because they are made from the catalog.
+// TestPrices checks that the operations have the prices of spec §1. The test has a copy of
+// these prices. The documents and the README need no such check, because they are made from
+// the catalog.
 func TestPrices(t *testing.T) {
 	t.Parallel()
 	const single, bundle = "0.005 5000", "0.015 15000"
@@ -194,8 +195,8 @@ func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	return bytes.ReplaceAll(doc, []byte(s.old), []byte(s.other))
 }
 
-// wantComplaint checks that a complaint contains the text in about. If about is "", there must
-// be no complaints.
+// wantComplaint checks that one of the complaints contains the text about. If about is "",
+// there must be no complaints.
 func wantComplaint(t *testing.T, what string, complaints []string, about string) {
 	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
 		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)

@@ -22,8 +22,8 @@ type step func(*testbed.Relayed)
 
 // gateway stands in front of a service, like API Gateway. Requests without a payment reach the
 // service unchanged. Each request with a payment is handled by the next step of the plan.
-// After the end of the plan, the step in every handles the requests. If the service does not
-// answer, the gateway closes the client's connection.
+// After the end of the plan, each is handled by the step that the field every holds. If the
+// service does not answer, the gateway closes the client's connection.
 type gateway struct {
 	url string
 
@@ -105,8 +105,8 @@ var (
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
 
-// inPieces returns a step that simulates a slow network. The step sends the page up to the end
-// of the text in place. It sends the rest of the page after a request for /go-on.
+// inPieces returns a step that simulates a slow network. The step sends the beginning of the
+// page, which ends with the text place. It sends the rest after a request for /go-on.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
@@ -163,8 +163,8 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work, drops the answer, and leaves the
-// reply to the step in then.
+// lostThen returns a step that lets the service do its work and drops the answer. Another
+// step, the parameter then, replies to the client instead.
 func lostThen(then step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()

@@ -28,8 +28,8 @@ func curlWorkshop(t *testing.T) workshop {
 	return newWorkshop(t)
 }
 
-// curled runs a curl command of the page, and returns the response that curl -i prints. It
-// must print exactly one response.
+// curled runs a curl command of the documentation page, and returns the response that curl -i
+// prints. It must print exactly one response.
 func curled(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
 	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
@@ -45,12 +45,12 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 	return res, body
 }
 
-// TestCurl runs two curl commands of the page. The response to the first must be the offer,
-// and no money moves. The second sends a wallet's signature. The result of its settlement is
-// lost once, but the answer must come all the same. The second command is then run again, and
-// must get the same answer, marked as replayed. Neither run gets an idempotency key, so both
-// derive the same key from the signature. Tests of pkg/discovery check that the page shows the
-// response to the first command.
+// TestCurl runs two curl commands of the documentation page. The response to the first must be
+// the offer, and no money moves. The second sends a wallet's signature. The result of its
+// settlement is lost once, but the answer must come all the same. The second command is then
+// run again, and must get the same answer, marked as replayed. Neither run gets an idempotency
+// key, so both derive the same key from the signature. Tests of pkg/discovery check that the
+// page shows the response to the first command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -90,12 +90,12 @@ func gatewayError(status int) step {
 	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
-// TestPersistentPrograms checks the two programs of the page that repeat their request until
-// they have the answer. One signs a new payment for each attempt, with one key. The other
-// sends a given signature. The service has stored the answer, but a gateway loses it in
-// several ways: by errors of the gateway, a closed connection, or half a body. The programs
-// also get the error of a service that was killed and has started again: the payment is in
-// progress.
+// TestPersistentPrograms checks the two programs of the documentation page that repeat their
+// request until they have the answer. One signs a new payment for each attempt, with one key.
+// The other sends a given signature. The service has stored the answer, but a gateway loses it
+// in several ways: by errors of the gateway, a closed connection, or half a body. The programs
+// also get the error payment_in_progress, which a service returns that was killed and has
+// started again.
 //
 // A program that ends without the answer prints how to get it later, unless no answer can come
 // any more. It prints this when it gives up, and after Ctrl-C, which a terminal sends to all
@@ -115,7 +115,7 @@ func TestPersistentPrograms(t *testing.T) {
 	} {
 		for _, p := range []program{retries(), signed()} {
 			if p.id == "signed" && c.plan == nil {
-				continue // Ctrl-C ends curl together with the program
+				continue // the program is a loop around curl, and Ctrl-C ends both
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()

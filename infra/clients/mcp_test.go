@@ -167,8 +167,8 @@ func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 }
 
 // The number of seconds after which a client without an answer gives up a call. A client
-// without a key must call again within the 45 seconds of the window. A client with a key may
-// call again later.
+// without an idempotency key must call again within the 45 seconds of the window. A client
+// with a key may call again later.
 const (
 	givesUp      = 30
 	givesUpKeyed = 60

@@ -155,7 +155,7 @@ func compile(c *jsonschema.Compiler, path string, op operation) (err error) {
 			for name, p := range parts {
 				at := resource + "#"
 				for _, step := range []string{"paths", path, "get", "responses", fmt.Sprint(status), kind, name, "schema"} {
-					at += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step) // RFC 6901
+					at += "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(step) // escapes a step of a JSON Pointer (RFC 6901)
 				}
 				if p.compiled, err = c.Compile(at); err != nil {
 					return err

@@ -13,7 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// receiptProgram returns the program that the page shows in its chapter about receipts.
+// receiptProgram returns the program that the documentation page shows in its chapter about
+// receipts.
 func receiptProgram() program {
 	return program{id: "receipt", title: "Checking a receipt", tools: nodeWorkshop, from: npm()}
 }
@@ -89,7 +90,7 @@ func (c judged) check(t *testing.T) {
 	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
 	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
 	g := newGateway(t, "http://"+addr)
-	named, asked := g.url, g.url // the address of the attacker's gateway, which the service is configured with
+	named, asked := g.url, g.url // the configured address and the requested one, both of the attacker's gateway
 	if c.host != "" {
 		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
 		asked = strings.Replace(g.url, "127.0.0.1", c.host, 1)
@@ -126,7 +127,8 @@ func otherExchange(body []byte) []byte {
 	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 }
 
-// signed returns a copy of the receipt jws that c.said has changed and key has signed.
+// signed returns a copy of the receipt jws. In the copy, c.said has changed the statement, and
+// the signature is made with key.
 func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
 	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
 	said := decoded[receipt.Statement](t, payload)

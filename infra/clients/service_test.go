@@ -274,8 +274,8 @@ func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// keyed is like shell, but takes a command of the page and puts the payer's key in place of
-// the placeholder.
+// keyed is like shell, but takes a command of the documentation page and puts the payer's key
+// in place of the placeholder.
 func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
@@ -283,7 +283,7 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
-// save writes a program to a file, as a reader does who copies it from the page.
+// save writes a program to a file, as a reader of the documentation page does who copies it.
 func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)
