@@ -141,8 +141,8 @@ type dialog struct {
 	out io.Writer
 }
 
-// ask asks a question and returns what the person types. For an empty line it returns the
-// default in usual.
+// ask asks a question and returns what the person types. If the person types an empty line,
+// ask returns usual, the default.
 func (d dialog) ask(question, usual string) string {
 	if usual != "" {
 		question += " [" + usual + "]"
@@ -169,8 +169,8 @@ func usualFor(w bill.Way, usual string) string {
 	return w.Amount
 }
 
-// amount parses an amount that was typed in the unit of unitOf, and returns it in atomic
-// units.
+// amount parses an amount that a person typed in the unit that unitOf names. It returns the
+// amount in atomic units.
 func amount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)

@@ -102,7 +102,7 @@ func (t *till) chain(network, asset string) x402.Evidence {
 }
 
 // receipt returns what is wrong with the receipt of an answer. It returns "" if the receipt is
-// valid. It does the same if there is no receipt, because the protocol does not require one.
+// valid, and also if there is none, because the protocol does not require a receipt.
 func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 	var settled x402.SettleResponse
 	raw, paid := b.Reply.Meta[mcp.KeyResponse]

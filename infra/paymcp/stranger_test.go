@@ -34,8 +34,8 @@ type stranger struct {
 	moved   []string // the nonces of the payments that moved money
 	pages   int      // the number of pages of the list of tools
 	refuses string   // if not empty, the server refuses every payment for this reason
-	// settles is the URL of a facilitator. It moves the money before the server refuses the
-	// payment.
+	// settles, if not empty, is the URL of a facilitator that moves the money before the server
+	// refuses the payment.
 	settles string
 }
 
@@ -98,7 +98,7 @@ func (s *stranger) asks(why string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change lets the function how change the server while it runs, for example its terms.
+// change calls the function how, which can change the running server, for example its terms.
 func (s *stranger) change(how func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ const (
 	stuck                 // this program cannot find out
 )
 
-// fate says what became of a signature. The phrase in by goes into a message; it names the
-// transaction that executed the signature.
+// fate says what became of a signature. If the transaction that executed the signature is
+// known, by is a phrase that names it, for a message.
 type fate struct {
 	kind fateKind
 	by   string
@@ -32,7 +32,7 @@ type fate struct {
 // fateOf finds out what became of a signature that the server refuses. If the server states
 // that it did not charge, that decides. Otherwise the chain decides. Without a chain, an
 // expired signature is dead if the server refused it every time before it tried to settle. If
-// a settlement failed, money may have moved.
+// it has tried to settle, money may have moved although it reported a failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}

@@ -92,8 +92,9 @@ func judgeError(p *purse.Payment, err error) step {
 	return step{kind: unclear}
 }
 
-// answered stores an answer and returns it. It returns the answer even if the receipt is
-// invalid or storing fails, because the server keeps the answer as well.
+// answered stores an answer and returns it. If the receipt is invalid or storing fails, it
+// returns the answer all the same, with a note. The server keeps the answer as well, so a
+// failure to store it is no reason to withhold it.
 func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)

@@ -53,7 +53,8 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
 // Reserve writes a signature into the book. If the sum of the last 24 hours in the same token
-// would then exceed the budget in most, Reserve writes nothing and returns an *OverBudget.
+// would then exceed most, which is the budget, Reserve writes nothing and returns an
+// *OverBudget.
 func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
