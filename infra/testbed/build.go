@@ -102,8 +102,8 @@ func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
 // ShopFunction returns a folder that has the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }
 
-// LateFunction returns a folder that has the bootstrap of a Lambda function. The function's
-// handler runs beyond its time limit; see infra/shop/testdata/late/main.go.
+// LateFunction returns a folder that has the bootstrap of a Lambda function. The handler takes
+// longer than the function's time limit; see infra/shop/testdata/late/main.go.
 func LateFunction(tb testing.TB) string { return shopFunction(tb, "testdata/late") }
 
 func shopFunction(tb testing.TB, name string) string {
@@ -161,8 +161,8 @@ func compile(kind, pkg string) (string, error) {
 	return deployable(kept)
 }
 
-// deployable returns a folder that has a link <slug>/bootstrap to the program of every
-// function. The programs are in the folder kept.
+// deployable returns a folder that has a link <slug>/bootstrap for every function. The link
+// leads to the function's program in the folder kept.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

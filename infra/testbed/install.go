@@ -16,8 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put, which installs the packages that the file list names. It then copies this
-// file to stamp. If stamp is already a copy of the file, Install does nothing.
+// Install calls put, which installs packages. The parameter list is the path of the file that
+// names the packages. After a success, Install copies that file to the path stamp. If stamp is
+// already such a copy, nothing has changed and Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))

@@ -126,7 +126,7 @@ type Zone struct {
 	Records map[string][]dns.RR
 }
 
-// ReadZone calls ParseZone.
+// ReadZone is ParseZone with a parameter that it does not use.
 func ReadZone(_ testing.TB, text string) Zone { return ParseZone(text) }
 
 // ParseZone parses the text of a zone file. Without $TTL and $ORIGIN in the text, every record

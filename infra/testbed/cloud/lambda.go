@@ -175,8 +175,8 @@ func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Du
 	return payload, cold, err
 }
 
-// take thaws an idle process, or starts a new one if none is idle. It reports in fresh whether
-// the process is new.
+// take thaws an idle process, or starts a new one if none is idle. The result fresh reports
+// whether the process is new.
 func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -203,7 +203,7 @@ func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
 	return p, true, nil
 }
 
-// rest waits until a process asks for its next event, and freezes it.
+// rest waits until a process asks for its next event, and then freezes the process.
 func (h *Host) rest(p *Execution) error {
 	if err := p.Idle(); err != nil {
 		return err
