@@ -60,7 +60,7 @@ run: ## Start the whole service on http://127.0.0.1:8402
 	@exec build/local
 
 .PHONY: demo
-demo: ## Watch a purchase survive a bad minute, next to a seller without a ledger; needs no network
+demo: ## Watch one purchase through a minute of failures, next to a seller without a ledger; needs no network
 	@mkdir -p build
 	@$(call compile,./infra/local ./infra/demo ./infra/demo/thirty)
 	@exec build/demo
@@ -88,8 +88,8 @@ pay-mcp: ## Let any MCP host buy from a paid MCP server: print what to paste int
 .PHONY: judge
 judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minutes
 ##   SELLER='...'      command that starts the seller; {facilitator} stands for the facilitator's URL
-##   URL=...           what the seller sells: an http URL on this machine
-##   PRICE=0.01        the price that it must ask (default: any)
+##   URL=...           what to buy from the seller: an http URL on this machine
+##   PRICE=0.01        the price that the seller must ask (default: any)
 ##   PROMISES=same,new,key  kinds of retries for which the seller promises one charge (default: none)
 ##   ROW=name V=1      play only this row, and show each step
 ##   FORMAT=markdown   or json (default: text)
@@ -185,7 +185,7 @@ release: ## Build and pack the functions for arm64 into build/release, reproduci
 		cd build/release && sha256sum -- *.tar.gz | tee SHA256SUMS
 
 .PHONY: local-invoke
-local-invoke: ## Run a function with an event, as Lambda would; it pays play money if needed
+local-invoke: ## Run a function with an event, as Lambda would, and pay play money if needed
 ##   FN=dns            the function
 ##   EVENT=...         file with the event (default: events/FN.json)
 ##   SAM=1             use sam local invoke, in Docker
@@ -197,7 +197,7 @@ local-invoke: ## Run a function with an event, as Lambda would; it pays play mon
 
 .PHONY: bench
 bench: node-packages build ## Compare the service with the alternatives, and write infra/bench/table.md; 12 minutes
-##   RUNS=15           lookups per operation, and rounds of requests; most measurements run a third of this (default: 15)
+##   RUNS=15           lookups per operation, and rounds of requests; most measurements use a third of this number (default: 15)
 ##   RTT=50ms          round-trip time to all other hosts (default: 50ms)
 ##   RECORDS=1000000   payments in the largest ledger (default: 1000000)
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \
@@ -218,7 +218,7 @@ fuzz: ## Run every fuzz target
 	done
 
 .PHONY: update
-update: ## Regenerate all files derived from the catalog and the pages; then read the diff
+update: ## Regenerate all files derived from the catalog and the pages; read the diff afterwards
 	@(cd infra/house && go test -vet=off -run '^(TestPrograms|TestMinified|TestPictures)$$' . -update)
 	@for i in 1 2 3; do go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery -update >/dev/null || true; done # some documents are made from others; a real failure appears again below
 	@go test -vet=off ./infra/sam ./pkg/lookup ./pkg/discovery
@@ -234,7 +234,7 @@ campaign: ## Run the payment layer through random schedules of faults
 	go test ./pkg/x402 -run '^TestCampaign$$' -count=1 -timeout 0 -v -campaign.n="$${N:-1000000}" -campaign.seed="$${SEED:-0}" -campaign.progress
 
 .PHONY: storm
-storm: ## Kill a shop's processes while it sells and its facilitator lies; check every transfer; 3 to 6 minutes
+storm: ## Kill a shop's processes while it sells and its facilitator gives false answers; check every transfer; 3 to 6 minutes
 ##   N=1000            number of purchases (default: 1000)
 ##   SEED=1            seed of the faults and the clients (default: 1)
 	cd infra/shop && go test ./storm -run '^TestStorm$$' -count=1 -timeout 0 -v -storm.n="$${N:-1000}" -storm.seed="$${SEED:-1}"
@@ -311,9 +311,9 @@ smoke: ## Check a deployment: compare it with its file, read /ready, and pay for
 .PHONY: mark-ledger
 mark-ledger: ## Mark the table LEDGER_TABLE as the ledger of a stack
 ##   STACK_NAME=...    the stack
-##   PAY_TO=0x...      its payee
-##   ORIGIN=https://... its public origin, if it has no BASE_URL
-##   FORCE=1           mark it even if it is marked for another payee
+##   PAY_TO=0x...      the stack's payee
+##   ORIGIN=https://... the stack's public origin, if it has no BASE_URL
+##   FORCE=1           mark the table even if it is marked for another payee
 	@CALLED_BY=make go run ./infra/local/operate mark-ledger $(if $(FORCE),-force) $${ORIGIN:+"$$ORIGIN"}
 
 .PHONY: try-page
@@ -324,7 +324,7 @@ try-page: ## Show who is notified of a stack's alarms, and send them a test page
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) into a new table
 ##   TO=...            name of the new table (default: the table's name with -copy or -drill appended)
-##   AT=...            time to restore, such as 2026-11-20T08:00:00Z (default: the latest possible)
+##   AT=...            time whose state is restored, such as 2026-11-20T08:00:00Z (default: the latest possible)
 ##   DRILL=1           delete the new table after checking it
 	@CALLED_BY=make go run ./infra/local/operate restore $${TO:+-to "$$TO"} $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
@@ -338,7 +338,7 @@ backup: ## Copy the ledger file, even while a service has it open
 # on the table that LEDGER_TABLE names. With RPC_URL they can query the chain. CALLED_BY=make
 # makes the messages of the program name make targets.
 .PHONY: reconcile
-reconcile: ## Check every payment in doubt once, and settle what can be settled
+reconcile: ## Check every payment in doubt once, and decide those that can be decided
 	@CALLED_BY=make go run ./infra/local/operate reconcile
 
 .PHONY: owed
@@ -347,7 +347,7 @@ owed: ## List payments that are owed an answer or a refund, and payments in doub
 	@CALLED_BY=make go run ./infra/local/operate owed $(if $(JSON),-json)
 
 .PHONY: payer
-payer: ## Show what one wallet has paid, has got, and is owed
+payer: ## Show what one wallet has paid and received, and what it is owed
 ##   WALLET=0x...      the wallet
 ##   JSON=1            print JSON
 	@test -n "$$WALLET" || { echo "usage: make payer WALLET=0x... [JSON=1]" >&2; exit 2; }
@@ -357,15 +357,15 @@ payer: ## Show what one wallet has paid, has got, and is owed
 refund: ## Begin a refund and show what to transfer, or close it
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... close the debt with this transaction
-##   FORCE=1           close it even if the chain cannot be asked; without TRANSACTION, withdraw the refund
+##   FORCE=1           close the debt even if the chain cannot be asked; without TRANSACTION, withdraw the refund
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x...] [FORCE=1]; make owed prints keys" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
 .PHONY: answered
 answered: ## Close a debt whose answer was given before the ledger was restored
 ##   KEY='...'         the payment, as make owed prints it
-##   TRANSACTION=0x... transaction that paid for it, from the log line of the answer
-##   FORCE=1           close it even if a refund has begun
+##   TRANSACTION=0x... transaction that paid for the answer, from the answer's log line
+##   FORCE=1           close the debt even if a refund has begun
 	@test -n "$$KEY" || { echo "usage: make answered KEY='eip155:8453|0x...|0x...|0x...' TRANSACTION=0x... [FORCE=1]; make owed prints keys" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
 

@@ -41,7 +41,7 @@ func TestFaults(t *testing.T) {
 		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
 		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
 		{vars{"BASE_URL": "api.example.com"}, "must be an origin"},
-		{vars{"BASE_URL": "http://api.example.com"}, "http is for this machine only"},
+		{vars{"BASE_URL": "http://api.example.com"}, "http is allowed only on this machine"},
 		{vars{"BASE_URL": "https://u:p@api.example.com"}, "must not have"},
 		{vars{"BASE_URL": "https://api.example.com?"}, "must not have"},
 		{vars{"BASE_URL": "https://*.example.com"}, "host name"},

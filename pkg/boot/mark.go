@@ -130,7 +130,7 @@ func (m *Mark) check(c Config) error {
 	switch {
 	case m == nil || m.Stack != c.Stack:
 		return service.Public("the table is not marked as the ledger of stack " + c.Stack +
-			", so it may be another one than before. If it is the right one: " + command)
+			", so it may not be the table that was used before. If it is the right table: " + command)
 	case strings.EqualFold(m.Payee, c.Terms.PayTo):
 		return nil
 	case c.Former != nil && strings.EqualFold(m.Payee, c.Former.Terms.PayTo):

@@ -33,7 +33,7 @@ func TestMarkCheck(t *testing.T) {
 	}{
 		"its own":             {plain, &Mark{Stack: "shop", Payee: payee}, ""},
 		"in lower case":       {plain, &Mark{Stack: "shop", Payee: strings.ToLower(payee)}, ""},
-		"none":                {plain, nil, "not marked as the ledger of stack shop, so it may be another one than before. If it is the right one: "},
+		"none":                {plain, nil, "not marked as the ledger of stack shop, so it may not be the table that was used before. If it is the right table: "},
 		"of another stack":    {plain, &Mark{Stack: "other", Payee: payee}, "not marked as the ledger of stack shop"},
 		"of another payee":    {plain, &Mark{Stack: "shop", Payee: former}, `marked for the payee "` + former + `", which is not PAY_TO`},
 		"of the former one":   {changed, &Mark{Stack: "shop", Payee: former}, ""},

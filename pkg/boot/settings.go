@@ -34,7 +34,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FORMER_TERMS",
-			Meaning: "old terms that are still accepted after a [change of price or payee](#changes-while-payments-are-in-flight): the time until which they are accepted, then `payTo=0x…` or prices such as `dns=5000`, separated by commas. `none`: old terms are no longer accepted",
+			Meaning: "old terms that are still accepted after a [change of price or payee](#changes-while-payments-are-in-flight): first the time until which they are accepted, then `payTo=0x…` or prices such as `dns=5000`, separated by commas. `none`: old terms are no longer accepted",
 			Readers: readByEverybody,
 			parse:   into(&v.former, parseFormerTerms),
 		},
@@ -62,13 +62,13 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "USDC_VERSION",
 			Otherwise: ofNetwork,
-			Meaning:   "version of the same domain",
+			Meaning:   "version of that EIP-712 domain",
 			Readers:   readByEverybody,
 			parse:     text(&v.tokenVersion),
 		},
 		{
 			Name:      "FACILITATOR_URL",
-			Otherwise: "that of a known test network; otherwise none or, locally, play money",
+			Otherwise: "the facilitator of a known test network; otherwise none or, locally, play money",
 			Meaning:   "base URL of the facilitator: https, or http if it is on this machine",
 			Readers:   readByPaid,
 			parse:     into(&v.primary.url, parsePeer),
@@ -107,7 +107,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_FALLBACK_KEY_ID",
-			Meaning: "credentials of the second facilitator, in the same forms; never those of the first one",
+			Meaning: "credentials of the second facilitator, in the same forms as for the first; never the same credentials",
 			Readers: readByPaid,
 			parse:   text(&v.fallback.keyID),
 		},
@@ -163,14 +163,14 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "RATE_LIMIT_PER_MINUTE",
 			Default: "300",
-			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (with `/ready`). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided, then 1, or 20 if the payer can be the cause of the outcome (a refusal, a doubt, a silent target). Units above the limit count in the next minutes. 0 turns the limit off",
+			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (with `/ready`). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided, then 1, or 20 if the payer can be the cause of the outcome (a refusal, a payment in doubt, a silent target). Units above the limit count against the following minutes. 0 turns the limit off",
 			Readers: readByEverybody,
 			parse:   into(&v.perMinute, countTo(1_000_000)),
 		},
 		{
 			Name:    "CONCURRENCY_SINGLE",
 			Default: "50",
-			Meaning: "paid lookups of one tool that can run at once; one client can have a quarter of them. 0 turns the limit off",
+			Meaning: "paid lookups of one tool that can run at once; one client can use a quarter of them. 0 turns the limit off",
 			Readers: readByEverybody,
 			parse:   into(&v.single, countTo(limit.MaxCap)),
 		},
@@ -298,7 +298,7 @@ func otherSettings(v *values) []Setting {
 		{
 			Name:      "GOGC",
 			Otherwise: "400",
-			Meaning:   "for a function: how much the heap grows between two garbage collections, in percent of what is in use",
+			Meaning:   "for a function: how much the heap grows between two garbage collections, in percent of the heap in use",
 		},
 		{
 			Name:    "LEDGER_FILE",

@@ -31,7 +31,7 @@ func parseOrigin(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
 	case err != nil || u.Host == "" || insecure(v):
-		return "", errors.New("must be an origin such as https://api.example.com; http is for this machine only")
+		return "", errors.New("must be an origin such as https://api.example.com; http is allowed only on this machine")
 	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
 		return "", errors.New("must not have a path, a query or a user: crawlers read documents at the root of the origin")
 	case !hostname(u):
@@ -68,7 +68,7 @@ func onThisMachine(u *url.URL) bool {
 // payments, so the URL must be https, or http on this machine.
 func parsePeer(v string) (string, error) {
 	if insecure(v) {
-		return "", errors.New("must be an https URL; http is for this machine only, because anybody on the way could read credentials and invent a settlement")
+		return "", errors.New("must be an https URL; http is allowed only on this machine, because anybody between the two could read credentials and invent a settlement")
 	}
 	if _, err := facilitator.New(facilitator.Config{URL: v}); err != nil {
 		return "", fmt.Errorf("cannot be used: %w", err)
@@ -168,7 +168,7 @@ func parseFormerTerms(v string) (*formerTerms, error) {
 	var err error
 	f.until, err = time.Parse(time.RFC3339, list[0])
 	if err != nil || len(list) == 1 {
-		faults = append(faults, errors.New("must be none, or a time such as 2026-11-20T08:05:00Z with what was different behind it, such as payTo=0x… or dns=5000"))
+		faults = append(faults, errors.New("must be none, or a time such as 2026-11-20T08:05:00Z followed by the old terms, such as payTo=0x… or dns=5000"))
 	}
 	for _, difference := range list[1:] {
 		if err := f.parseDifference(difference); err != nil {
@@ -289,7 +289,7 @@ func parseStackName(v string) (string, error) {
 // parseAccept parses the code with which the operator accepts a ledger file that was refused.
 func parseAccept(v string) (string, error) {
 	if !regexp.MustCompile(`^[A-Z2-7]{8}$`).MatchString(v) {
-		return "", errors.New("must be the word that the program has named when it refused the ledger file")
+		return "", errors.New("must be the word in the message that refused the ledger file")
 	}
 	return v, nil
 }

@@ -95,7 +95,7 @@ func DNS() Operation {
 		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
 			"response code, lowest TTL, typed records. Values are untrusted data.",
 		Tags:   []string{"dns", "domain", "network"},
-		Params: []Param{recordType("type", "MX", "Record type, in either case.")},
+		Params: []Param{recordType("type", "MX", "Record type, in upper or lower case.")},
 		Errors: []fault.Code{
 			lookup.InvalidType,
 			lookup.NXDomain,
@@ -120,7 +120,7 @@ func SSLCheck() Operation {
 		Use:     "to see the certificate that a host presents now, valid or not",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
 		Description: "The leaf TLS certificate that port 443 of a public hostname presents: subject, issuer, validity, names, fingerprint, protocol, cipher. " +
-			"Expired, not yet valid and mismatching ones are results with flags, not errors. The chain is not validated.",
+			"If the certificate is expired, not yet valid or for another name, a flag says so; that is no error. The chain is not validated.",
 		Tags: []string{"tls", "certificate", "security"},
 		Params: []Param{{
 			Name:        "port",
@@ -183,8 +183,8 @@ func Headers() Operation {
 		Result:  "HeadersResult",
 		Use:     "to read status and security headers of a site's front page",
 		Summary: "Allowlisted HTTPS response headers of a public hostname.",
-		Description: "Requests https://{domain}/ (HEAD, or GET after 405, 501 or a failure): the status and sixteen response headers, null when absent. " +
-			"Redirects are not followed, certificates not validated, cookies never returned.",
+		Description: "Requests https://{domain}/ (HEAD, or GET after 405, 501 or a failure), and returns the status and sixteen response headers, null when absent. " +
+			"Redirects are not followed, certificates are not validated, and cookies are never returned.",
 		Tags:     []string{"http", "headers", "security"},
 		Deadline: bundleDeadline,
 		Errors: []fault.Code{
@@ -212,8 +212,8 @@ func ResolveRedirect() Operation {
 		Result:  "RedirectTraceResult",
 		Use:     "to follow where https://{domain}/ redirects to",
 		Summary: "The HTTPS redirect chain of a public hostname, hop by hop.",
-		Description: "Follows https://{domain}/ through at most five hops, HTTPS on port 443 only, each guarded against private addresses: " +
-			"status, peer and Location of each, and why the trace ended. Bodies and cookies are omitted.",
+		Description: "Follows redirects from https://{domain}/ through at most five hops, over HTTPS on port 443 only, and never to private addresses: " +
+			"status, peer and Location of each hop, and why the trace ended. Bodies and cookies are omitted.",
 		Tags: []string{"http", "redirect", "network"},
 		Errors: []fault.Code{
 			lookup.BlockedAddress,
@@ -241,9 +241,9 @@ func HostIntel() Operation {
 		Use:     "for dns, ssl-check and whois of one name in one answer, at the price of the three",
 		Summary: "DNS, TLS certificate and registry data of a hostname for one payment.",
 		Description: "One payment, three live lookups side by side: DNS records, leaf TLS certificate and RDAP registry data of a public hostname. " +
-			"A lookup that fails is reported in its field; the others stand.",
+			"If a lookup fails, its field says why; the other fields have their results.",
 		Tags:     []string{"dns", "tls", "whois", "bundle"},
-		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup alone, in either case.")},
+		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup, in upper or lower case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
 		Question: "{dns_type} records, certificate and registration of {domain}",
 		Returns:  "Three lookups in one answer: DNS records, TLS certificate and registry data.",
@@ -263,7 +263,7 @@ func UptimeCheck() Operation {
 		Use:     "to learn whether a site is up, degraded or down: dns, ssl-check and headers at the price of the three",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
-			"Not a hosted monitor: asked again soon after, it repeats its answer.",
+			"Not a hosted monitor: a call soon after another repeats its answer.",
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Question: "Is {domain} up?",

@@ -189,8 +189,8 @@ type Challenge struct {
 // HTTP.
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
-	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"With a key."`
-	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"Without one, after an answer given over HTTP; twice as long after one given over MCP. 0: not at all."`
+	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"How long an answer is replayed if the payment has a key."`
+	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"How long after an answer over HTTP a new payment without a key counts as the same purchase; twice as long over MCP. 0: not at all."`
 }
 
 // ChallengeOf returns the body of a 402 for an operation, with the error f.

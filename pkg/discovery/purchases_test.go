@@ -42,8 +42,8 @@ func TestWindowOfOperations(t *testing.T) {
 // again.
 func TestAdviceOnPurchases(t *testing.T) {
 	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
-	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "after an error that is `retryable`",
-		"repeating a payment tells only whether it was charged; for the answer, sign again under the same key, which is free")
+	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "After a `retryable` error",
+		"repeating a payment tells only whether it was charged; for the answer, sign again with the same key, which is free")
 	says(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")
 	for _, part := range []string{"each question", "error without `accepts`", "never asks for a new one"} {
 		if strings.Contains(llms+instructions, part) {

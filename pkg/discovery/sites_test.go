@@ -57,7 +57,7 @@ func TestSites(t *testing.T) {
 		}, nil},
 		"play money": {play, parts{
 			paywall: {" ($0.005 of play money)</title>", banner, "in <abbr title=\"USD Coin\">USDC</abbr> on Base<", "data-play='yes'", "data-explorer=''", ">/* play */ "},
-			script:  {"if (!page.play) checkBalance("}, docs: {banner, "Any account can pay", "USDC</abbr> on Base (eip155:8453) and", "and here without one"},
+			script:  {"if (!page.play) checkBalance("}, docs: {banner, "Any account can pay", "USDC</abbr> on Base (eip155:8453) and", "on this server, without a wallet"},
 			missing: {banner}, llms: {note}, full: {note}, api: {note}, tool: {"USDC per call on Base (eip155:8453), x402"},
 		}, parts{paywall: {"basescan"}, docs: {"basescan"}}},
 		"real money": {func(*Site) {}, nil, parts{paywall: {"play money", "play */"}, docs: {"takes play money", "here without"}, llms: {"play money"}, full: {"takes play money"}, missing: {"play money"}}},
@@ -77,10 +77,10 @@ func TestSites(t *testing.T) {
 			full: {" seconds after an", "over HTTP (", "a repeat within"}, docs: {" seconds after an", "a repeat within"}, tool: {" seconds after an", "over MCP"},
 		}},
 		"limits": {caps(Caps{PerMinute: 301, Undecided: 6, Refused: 21, Single: 51, Bundle: 19}), parts{full: {
-			"- Request rate: 301 units", "- Concurrency: 51 paid lookups at once of each tool and 19 of each",
+			"- Request rate: 301 units", "- Concurrency: 51 paid lookups of each tool and 19 of each",
 		}}, nil},
 		"one limit": {caps(Caps{Bundle: 3}), parts{full: {
-			"- Request rate: Not limited here.", "- Concurrency: Any number of paid lookups at once of each tool and 3 of each bundle",
+			"- Request rate: Not limited here.", "- Concurrency: Any number of paid lookups of each tool and 3 of each bundle",
 		}}, nil},
 		"no limits": {caps(Caps{}), parts{full: {"- Request rate: Not limited here.", "- Concurrency: Not limited here."}}, nil},
 	} {
@@ -177,7 +177,7 @@ func TestOrigins(t *testing.T) {
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
 	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
-		"at least "+v.Spacing+" apart", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
+		"at least "+v.Spacing+".", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
 // TestTablesNameOperations checks that the tables of limits and caveats name only existing

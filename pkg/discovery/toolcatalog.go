@@ -42,7 +42,7 @@ type tool struct {
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
 	// DuplicateWindow is set only if the tool's window differs from the catalog's.
-	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides that of idempotency."`
+	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides the value in idempotency."`
 }
 
 type parameter struct {
@@ -147,7 +147,7 @@ type endpoint struct {
 	Asset       string `json:"asset"`
 	PayTo       string `json:"payTo"`
 	Scheme      string `json:"scheme"`
-	QueryParams object `json:"queryParams" doc:"Default or example by parameter."`
+	QueryParams object `json:"queryParams" doc:"The default or an example of each parameter."`
 	Example     string `json:"example" format:"uri"`
 }
 
@@ -231,7 +231,7 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 // and the one rule that saves money. The rule is here because many hosts do not show
 // ToolInstructions.
 func toolText(s Site, op catalog.Operation) string {
-	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, not a new one: it is never charged twice.",
+	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, never new ones: a payment is never charged twice.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
 }
 
@@ -282,9 +282,9 @@ func ToolInstructions(s Site) string {
 		play = note + " "
 	}
 	return fmt.Sprintf("%s Each call of a tool costs money: USDC on %s through x402 version 2. %s"+
-		"A call without a payment is answered with the price and costs nothing. Sign its accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
+		"A call without a payment is answered with the price and costs nothing. Sign the answer's accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; any other error says what to do. "+
-		"Send _meta[%q] with every attempt: give each purchase its own key. Each is charged once in %s, and a new key buys again.%s %s Documentation: %s#mcp",
+		"Send _meta[%q] with every attempt: give each purchase its own key. Each key is charged once in %s, and a new key buys again.%s %s Documentation: %s#mcp",
 		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 

@@ -5,7 +5,6 @@ import (
 	"embed"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -235,9 +234,10 @@ func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
 //nolint:unparam // that all are a day is a fact of package ledger
 func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
-// owedSpacing returns the minimum times between two lookups for an owed answer, in the form "1,
-// 10, 60 and 600 seconds, then up to 3600". Times above ten minutes are not listed, because
-// they grow step by step.
+// owedSpacing returns how long a client has to wait before it retries the lookup of an owed
+// answer, as "1 second before the first retry, then 10 seconds, 1 minute and 10 minutes; later
+// waits grow up to 1 hour". Waits above ten minutes are not listed, because they grow step by
+// step.
 func owedSpacing() string {
 	const listedUpTo = 10 * time.Minute
 	var waits []string
@@ -245,13 +245,28 @@ func owedSpacing() string {
 	for n := 1; ; n++ {
 		wait := ledger.NextLookup(ledger.Payment{Lookups: n})
 		if wait == last {
-			return fmt.Sprintf("%s seconds, then up to %d", listed(waits), seconds(wait))
+			return fmt.Sprintf("%s before the first retry, then %s; later waits grow up to %s", waits[0], listed(waits[1:]), inUnit(wait))
 		}
 		if wait <= listedUpTo {
-			waits = append(waits, strconv.Itoa(seconds(wait)))
+			waits = append(waits, inUnit(wait))
 		}
 		last = wait
 	}
+}
+
+// inUnit returns a duration in the largest unit of which it is a whole number, such as "10
+// minutes".
+func inUnit(d time.Duration) string {
+	n, unit := d/time.Second, "second"
+	if d%time.Hour == 0 {
+		n, unit = d/time.Hour, "hour"
+	} else if d%time.Minute == 0 {
+		n, unit = d/time.Minute, "minute"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return fmt.Sprintf("%d %s", n, unit)
 }
 
 // described returns rows for the fields of a wire type that have a description.

@@ -117,17 +117,17 @@ type Authorization struct {
 	To          string `json:"to" doc:"accepted.payTo"`
 	Value       string `json:"value" doc:"accepted.amount"`
 	ValidAfter  string `json:"validAfter" doc:"Unix seconds, not in the future; 0 is fine"`
-	ValidBefore string `json:"validBefore" doc:"Unix seconds; now plus maxTimeoutSeconds is the usual choice, at least 6 seconds and at most 24 hours ahead"`
+	ValidBefore string `json:"validBefore" doc:"Unix seconds, at least 6 seconds and at most 24 hours ahead; usually now plus maxTimeoutSeconds"`
 	Nonce       string `json:"nonce" doc:"32 random bytes, 0x and hexadecimal; one per payment"`
 }
 
 // SettleResponse is the PAYMENT-RESPONSE header: the outcome of a settlement.
 type SettleResponse struct {
 	Success     bool   `json:"success" doc:"Whether the payment settled"`
-	ErrorReason string `json:"errorReason,omitempty" doc:"Why it did not settle; only then present"`
-	Transaction string `json:"transaction" doc:"Transaction hash; empty when nothing was broadcast"`
+	ErrorReason string `json:"errorReason,omitempty" doc:"Why the payment did not settle; absent if it did"`
+	Transaction string `json:"transaction" doc:"Transaction hash; empty if nothing was broadcast"`
 	Network     string `json:"network" doc:"CAIP-2 network of the transaction"`
-	Payer       string `json:"payer,omitempty" doc:"Payer, when known"`
+	Payer       string `json:"payer,omitempty" doc:"Payer, if known"`
 	// Extensions carries facts that are not about the settlement itself.
 	Extensions ResponseExtensions `json:"extensions,omitzero" doc:"The signed receipt of the answer, when the service has a key for receipts"`
 }

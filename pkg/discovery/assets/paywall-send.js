@@ -297,7 +297,7 @@ function notAccepted(answer, body) {
   keep(null);
   const off = Math.round((Date.parse(answer.headers.get("Date")) - Date.now()) / 1000);
   skew = Math.abs(off) > 30 ? off : 0;
-  const clock = skew ? ` The clock of this device is ${Math.abs(skew)} s ${skew > 0 ? "slow" : "fast"}; the next signature goes by that of the service.` : "";
+  const clock = skew ? ` The clock of this device is ${Math.abs(skew)} s ${skew > 0 ? "slow" : "fast"}; the next signature uses the service’s clock.` : "";
   const same = asOffered(header(answer, "PAYMENT-REQUIRED")) === asOffered(offer);
   show({
     stage: 2,

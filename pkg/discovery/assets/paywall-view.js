@@ -134,7 +134,7 @@ function busy(text) {
 function broken(error) {
   show({
     stage: 1, actions: [button("Start again", start)],
-    problem: { title: "This page could not go on", text: words(error?.message ?? error) + " A signature that was made is kept; starting again finds it." },
+    problem: { title: "This page could not go on", text: words(error?.message ?? error) + " A signature that you made is kept: start again to use it." },
   });
 }
 

@@ -237,7 +237,7 @@ async function sign() {
     return;
   }
   if (secondsLeft(message) < 10) {
-    review({ kind: "warn", title: "Signed too late", text: "The authorization was about to end, so it was not sent. Nothing was charged." });
+    review({ kind: "warn", title: "Signed too late", text: "The signature was about to expire, so it was not sent. Nothing was charged." });
     return;
   }
   await pay(message, standard(signature));

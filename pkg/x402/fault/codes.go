@@ -94,7 +94,7 @@ var table = sync.OnceValue(func() []Info {
 			Retry:   true,
 			After:   2 * time.Second,
 			Message: "A payment for this request is being processed; retry.",
-			Remedy:  "Wait and send the same request again; the answer to the first one is stored for you.",
+			Remedy:  "Wait and send the same request again; the answer to the first request is stored for you.",
 		},
 		{
 			Code:    RateLimited,
@@ -112,7 +112,7 @@ var table = sync.OnceValue(func() []Info {
 			Retry:   true,
 			After:   5 * time.Second,
 			Message: "Settlement is not confirmed; retry.",
-			Remedy:  "Wait and send the same request again until it is decided; do not sign again under another key.",
+			Remedy:  "Wait and send the same request again until the payment is decided; do not sign again with another key.",
 		},
 		{
 			Code:    FacilitatorUnavailable,
@@ -166,7 +166,7 @@ var table = sync.OnceValue(func() []Info {
 			Retry:   true,
 			After:   time.Second,
 			Message: "The concurrency cap is reached; retry.",
-			Remedy:  "Wait and send the same request again; a bundle gets several facts with one request.",
+			Remedy:  "Wait and send the same request again. A bundle gets several facts with one request.",
 		},
 		{
 			Code:    InternalError,

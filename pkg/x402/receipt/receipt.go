@@ -28,14 +28,14 @@ import (
 type Statement struct {
 	IssuedAt int64  `json:"issuedAt" doc:"When the answer was given, unix seconds"`
 	Network  string `json:"network" doc:"CAIP-2 network of the payment"`
-	Payer    string `json:"payer" doc:"Whose payment it was"`
+	Payer    string `json:"payer" doc:"The account that paid"`
 	// Request is the request as the seller understood it. It is empty if the receipt does not
 	// name the request.
 	Request              string `json:"request,omitempty" doc:"What was asked: GET, path and all parameters as the service reads them, in the order of their names, such as GET /v1/tools/dns?domain=example.com&type=A"`
 	ResourceURL          string `json:"resourceUrl" doc:"URL that was paid for, without its query"`
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
-	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw: the bytes themselves"`
+	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw, which means the bytes themselves"`
 	// Transaction is empty if it is known that the payment was made, but not in which
 	// transaction.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
