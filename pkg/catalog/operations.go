@@ -120,7 +120,7 @@ func SSLCheck() Operation {
 		Use:     "to see the certificate that a host presents now, valid or not",
 		Summary: "The leaf TLS certificate that a public hostname presents right now.",
 		Description: "The leaf TLS certificate that port 443 of a public hostname presents: subject, issuer, validity, names, fingerprint, protocol, cipher. " +
-			"If the certificate is expired, not yet valid or for another name, a flag says so; that is no error. The chain is not validated.",
+			"Expired, not yet valid and mismatching certificates are results with flags, not errors. The chain is not validated.",
 		Tags: []string{"tls", "certificate", "security"},
 		Params: []Param{{
 			Name:        "port",

@@ -51,7 +51,7 @@ func TestDNSVerdicts(t *testing.T) {
 		"good An alias of “b.example.net”":                                    of("CNAME", "", alias),
 		"good An alias of a name of other characters":                         of("CNAME", "", dns.Target{Target: `all\032is\032well.example.net`}),
 		"good 2 name servers":                                                 of("NS", "", dns.Target{}, dns.Target{}),
-		"good Kept by “ns1.example.com”, serial 7":                            of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
+		"good Primary server “ns1.example.com”, serial 7":                     of("SOA", "", dns.SOA{MName: "ns1.example.com", Serial: 7}),
 		" No TXT records":                                                     of("TXT", "", []dns.Record{}...),
 		"warn An alias of “b.example.net”, which does not exist":              of("CNAME", "NXDOMAIN", alias),
 		"bad No resolver could answer for example.com (SERVFAIL)":             of("A", "SERVFAIL"),

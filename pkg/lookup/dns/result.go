@@ -93,6 +93,6 @@ func Verdicts() []lookup.Verdict {
 		{If: "type = TXT", Says: "{records count text record}", Tone: lookup.Good},
 		{If: "type = CNAME", Says: "An alias of {records.0.target name}", Tone: lookup.Good},
 		{If: "type = NS", Says: "{records count name server}", Tone: lookup.Good},
-		{If: "type = SOA", Says: "Kept by {records.0.mname name}, serial {records.0.serial}", Tone: lookup.Good},
+		{If: "type = SOA", Says: "Primary server {records.0.mname name}, serial {records.0.serial}", Tone: lookup.Good},
 	}
 }
