@@ -343,8 +343,8 @@ func supports(re reply, network string) error {
 }
 
 // unusableAnswer returns the fault of a request that moves no money and brought no usable
-// answer. A redirect means that the URL is wrong. It is safe to say so here, because no
-// payment is in doubt.
+// answer. A redirect means that the URL is wrong, and gets the code facilitator_misconfigured.
+// This is safe here, because no payment is in doubt.
 func unusableAnswer(re reply, cause error) *fault.Error {
 	s := withoutAnswer(re)
 	redirects := re.err == nil && re.status/100 == 3

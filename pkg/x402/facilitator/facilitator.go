@@ -221,8 +221,8 @@ func (c *Client) Supported(ctx context.Context, network string) error {
 	return supports(c.exchange(ctx, "/supported", nil), network)
 }
 
-// These are causes of an exchange without an answer, for use in this package. errCredentials
-// means that the credentials could not be read or used.
+// These errors say why a request was not sent. errCredentials means that the credentials could
+// not be read or used.
 var (
 	errNoURL       = errors.New("no facilitator URL is configured")
 	errCredentials = errors.New("facilitator credentials")

@@ -39,9 +39,9 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	}
 	const ok = "HTTP/1.1 200 OK\r\n"
 	for _, row := range []struct {
-		name, text, endless string // endless is written again and again until the client has closed
+		name, text, endless string // endless is written again and again until the client has closed the connection
 		class               x402.Class
-		reason              string // with "timeout", the server writes no more, and the client's time runs out
+		reason              string // for "timeout", the server writes nothing after text until the client's time is over
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},

@@ -9,8 +9,8 @@ import (
 )
 
 // These are the bounds of a breaker. If breakerFailures payments in a row meet a time-out or a
-// fault of the facilitator's operator, the facilitator is not asked for the duration
-// breakerPause.
+// fault of the facilitator's operator, the facilitator is not asked until breakerPause has
+// passed.
 const (
 	breakerFailures = 5
 	breakerPause    = 30 * time.Second

@@ -21,8 +21,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// These are the time budgets of a settlement. Together they use the time that a bundle leaves
-// for a settlement. Bundles have the longest lookups of all operations.
+// These are the time budgets of a settlement. Together they use the time that remains for the
+// settlement if a bundle is bought. Bundles leave the least time, because they have the
+// longest lookups of all operations.
 const (
 	primaryBudget = 6 * time.Second // for the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
@@ -91,7 +92,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // the primary refused without a name on record, before there was a second
+	case o.RefusedBy != "", o.Refused: // no name on record: the primary refused, before there was a second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)

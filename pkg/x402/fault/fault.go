@@ -80,9 +80,9 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns a copy of the error that does not ask the client to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns a copy of the error for work that can be done only after d, because the work
-// itself has said so. The next run waits until then, regardless of earlier failures, and the
-// client is asked to wait until then.
+// Paused returns a copy of the error for work which has said that it cannot be done before d
+// has passed. The next run waits that long, regardless of earlier failures, and the client is
+// asked to wait that long.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
 	c.after = d
