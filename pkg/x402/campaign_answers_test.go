@@ -44,9 +44,10 @@ func isFault(out *x402.Outcome, code fault.Code) bool {
 	return out != nil && out.Fault != nil && out.Fault.Code == code
 }
 
-// paymentOf returns the payment that an answer is about. This is the payment that the receipt
-// names. Without such a receipt, it is a payment that has paid, or the payment that the
-// process claimed last.
+// paymentOf returns the payment that an answer is about. If the receipt names a payment, it is
+// that one. Otherwise it is the first of these that exists: the payment for which the process
+// ran a lookup; the payment of the request, if it is paid; the owner of the purchase, if it is
+// paid; the payment that the process claimed or sent last; the payment of the request.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
 	owner := w.owner(p.pay.purchase)
@@ -55,9 +56,9 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 			return a
 		}
 		// Without chain evidence, a payment can count as paid although its transaction is
-		// unknown. The receipt then does not identify the payment, and the payment may have
-		// lost the purchase after the process read it. Take the first payment whose record has
-		// this receipt, in the order in which the process is likely to have used the payments.
+		// unknown. The receipt then does not identify the payment. The owner of the purchase
+		// may be another payment by now. Therefore take the first payment whose record has the
+		// same receipt, in the order in which the process is likely to have used the payments.
 		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
 			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
@@ -80,8 +81,9 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// An attempt that reports that money moved has recorded this, unless the store failed. An
-	// attempt that lost its lease reports that money moved only if the ledger says so.
+	// If a process tells the payer that money moved, this must be on record, unless a call of
+	// the store failed. Even then it must be on record if the answer is settlement_uncertain,
+	// because an attempt that lost its lease says that money moved only if the ledger says so.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -180,7 +182,9 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
-		w.observed("used in doubt counts as paid") // a loss that the seller accepts if there is no chain evidence
+		// Without chain evidence, a cancelled payment can count as paid; the seller accepts
+		// this loss.
+		w.observed("used in doubt counts as paid")
 	}
 	w.countLookup(p)
 }

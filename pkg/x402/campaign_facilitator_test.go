@@ -126,8 +126,9 @@ func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Re
 // outage returns the answer of a facilitator that has an outage, and whether it has one. While
 // there are faults, the primary has its outage most of the time. The fallback has no outage,
 // but in some schedules it lies about payments that may have been sent to the primary, and
-// does not settle them. The fallback then says that the money cannot move or, if the chain can
-// contradict this, that the money has moved.
+// does not settle them. The fallback then reports a refusal or a used nonce. It may also
+// report a settlement, but only if the Gate has chain evidence, which can show that this is
+// false.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if !w.fallback || !p.drawFault(70) {
@@ -210,9 +211,10 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement does the facilitator's side of one settlement. The first condition that is
-// true decides: with nothing the request is dropped, with refuses the payment is refused, and
-// with late the transfer is executed late. Otherwise the transfer is executed at once.
+// executeSettlement does the facilitator's side of one settlement. The parameter nothing says
+// that the request is dropped, refuses that the payment is refused, and late that the transfer
+// is executed late. If several are set, the first in this order decides. If none is set and
+// the authorization can still execute, the transfer is executed at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
@@ -262,10 +264,11 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// If the transfer is already on the chain, the terms under which it was paid are the right
-	// ones, even after a deploy.
+	// fresh says that the payment must be sent under the terms after the deploy. Once the
+	// transfer is on the chain, the terms under which it was paid are the right ones.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
-	// Only a payment that can no longer execute may have lost its purchase.
+	// dead says that the payment can no longer execute. Only such a payment may be sent
+	// although another payment owns its purchase.
 	dead := a.spent() || !w.chainNow().Before(a.validBefore)
 	w.check(map[string]bool{
 		"sent without a claim":                                  at.claimed.IsZero(),
@@ -296,7 +299,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // permitted by this process's last write; another process recorded the refusal later
+		recorded = "" // the refusal was recorded after this process's last write, which permitted the request
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -332,7 +335,8 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
 	at.classes[by] = class
-	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0 // this answer decides nothing
+	// What the fallback says about a doubt at the primary decides nothing.
+	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0
 	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
 		at.refusedBy = by
 	}

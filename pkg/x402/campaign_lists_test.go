@@ -79,7 +79,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	all := w.transfers(from, b.Safe)
 	if len(all) > most {
 		for most < len(all) && all[most].Block == all[most-1].Block {
-			most++ // whole blocks only
+			most++ // a batch never ends within a block
 		}
 		b.Next, all = all[most-1].Block+1, all[:most]
 	}

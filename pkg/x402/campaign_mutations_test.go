@@ -161,7 +161,7 @@ func rulesOfPurchases() []brokenRule {
 		})},
 		{rule: "nobody waits", want: "did not wait for another payment", read: ofOwner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
-				p.offset.Add(int64(8 * time.Second)) // the wait of the request is over
+				p.offset.Add(int64(8 * time.Second)) // by its clock, the process has now waited long enough
 			}
 		})},
 	}

@@ -53,7 +53,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 			wait = out.Fault.Wait() + 1
 		}
 		if out.Status == 402 && w.lies.times > 0 {
-			wait += time.Minute // after one more minute, a facilitator is asked again
+			wait += time.Minute // after this time, the Gate sends a refused payment to a facilitator again
 		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
@@ -211,7 +211,7 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 
 // changeRequest changes the client's request if necessary, and reports whether it did. The
 // client uses another key if the first belongs to another request, or a new signature if the
-// old one is refused. The caller does not hold the lock.
+// old one is refused. The caller does not hold the world's lock.
 func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	switch {
 	case isKeyConflict(out):

@@ -75,7 +75,7 @@ type attempt struct {
 	sends      int
 	requests   map[string]int        // number of requests to each facilitator
 	classes    map[string]x402.Class // class of the last answer from each facilitator
-	refusedBy  string                // the facilitator whose refusal of the payer arrived
+	refusedBy  string                // the facilitator from which this process got a refusal about the payer
 	refusal    *x402.Settlement      // the last refusal that decides about the payment
 	verdict    *x402.Fate            // what the chain showed last, if it was asked
 	wroteAt    time.Time             // when this process last wrote the record; wroteDoubt says whether it then recorded doubt

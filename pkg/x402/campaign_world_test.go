@@ -101,7 +101,7 @@ type authorization struct {
 	refusedAt         time.Time // when the refusal was recorded
 	byUs              bool      // moved by a facilitator, not by a third party
 	movedAfterRefusal bool      // moved by a facilitator that had refused the payment
-	reached           int       // requests that reached the primary
+	reached           int       // number of requests that reached the primary
 	claimedAt         time.Time // when the attempt that moved the money claimed the payment
 	pending           []pendingTransaction
 

@@ -47,7 +47,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay { // another attempt may have ended, without sending the payment, after this request came
+		if a == p.pay { // another attempt may have ended since the request came, without sending it
 			p.copied = isPublic(*old)
 		}
 	}
@@ -63,14 +63,14 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
 	case keyed(r.Purchase):
 		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // nobody has received the answer
+	case p.kind == asReconciler: // no other payment gets this answer, because nobody has received it
 		a.standsUntil = r.AnsweredAt
 	default:
 		a.standsUntil = r.AnsweredAt.Add(p.window())
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
-		a.toldUsedUp = false // an attempt uncounted its lookup after its lease had ended
+		a.toldUsedUp = false // a lookup is left again: an attempt gave one back after its lease had ended
 	}
 	a.settledAt = r.SettledAt
 	p.noteRefund(a, *old, r)

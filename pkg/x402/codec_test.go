@@ -203,7 +203,7 @@ func FuzzDecodePayment(f *testing.F) {
 			}
 			return
 		}
-		// The payment in the form that the facilitator gets decodes to the same payment.
+		// What the facilitator gets must decode to the same payment.
 		again, err := EncodeHeader(o.payload(p.exact(), o.terms))
 		if err != nil {
 			t.Fatal(err)

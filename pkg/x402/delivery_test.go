@@ -35,7 +35,7 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
 			{wait: 10 * time.Minute, owes: one, body: "1", owed: one, runs: 5, lookups: 5},
 			{wait: 10 * time.Minute, body: "1", owed: one, runs: 5, lookups: 5},
-			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first lookup
+			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // after a day, no piece is owed
 		},
 		"prevented": {
 			{owes: one, prevented: true, body: "1", owed: one, runs: 1},
@@ -130,8 +130,8 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.receipts[s.body] = jws
 }
 
-// TestPreventedLookupIsNotCounted checks that a lookup which our own pause prevented does not
-// count.
+// TestPreventedLookupIsNotCounted checks that a lookup does not count if it asked nobody,
+// because the pause after an earlier failure of ours had not ended.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {

@@ -10,7 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// These are two endpoints that sell the same thing. Most requests of these tests go to here.
+// These are the names of two endpoints that sell the same thing. Most requests of these tests
+// go to the first one.
 const here, there = "GET https://a.example/a", "GET https://b.example/a"
 
 // bring claims a payment at the endpoint named by the constant here, and leaves its record in

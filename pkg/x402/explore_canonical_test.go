@@ -71,10 +71,11 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	panic("a record of another kind")
 }
 
-// canonicalTimes replaces the times of a payment that no longer make a difference. Suppose
-// that every instant of a world is within an hour after the beginning, or at least 25 hours
-// after it. If a period of one day began in the first hour, it then does not matter when, once
-// the shorter periods that began at the same time are over.
+// canonicalTimes replaces the times of a payment that no longer make a difference. If
+// wholeDays is set, there is no instant from one hour to 25 hours after the beginning. A
+// period of one day that begins in the first hour ends in this gap, no matter when exactly it
+// begins. Its exact beginning therefore makes a difference only until the shorter periods that
+// begin at the same time are over.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

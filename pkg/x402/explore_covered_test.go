@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// covered collects the rows of the three tables that at least one world has reached.
+// covered collects what at least one world has reached in the three tables: the edges and the
+// standings of the ledger, and the conclusions of the Gate.
 type covered struct {
 	mu          sync.Mutex
 	edges       map[int]bool

@@ -127,7 +127,8 @@ func (x *explorer) checkWait(s *state) {
 		if r == nil {
 			continue
 		}
-		unkept := r.State == ledger.Redeemed && !r.Answer.Stored // a payment whose answer is not kept gets this reply as well
+		// The payer is also told to wait if the answer was not kept.
+		unkept := r.State == ledger.Redeemed && !r.Answer.Stored
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
 		}
@@ -201,8 +202,8 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 		"refused again falsely, and told that nothing is charged": moved && again && x.world.node,
 	})
 	own := x.payment(s, auth)
-	// A payer who is told this signs again, and the new signature finds the owner of the
-	// purchase.
+	// A payer who is told that nothing is charged signs again, and the new payment meets the
+	// owner of the purchase.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.anew && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)

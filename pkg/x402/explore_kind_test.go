@@ -222,7 +222,8 @@ func (x *explorer) repeats(s state) {
 }
 
 // signsAgain lets a payer sign a new payment for the purchase and send it repeatedly. It notes
-// a violation if that payment is never answered, unless there is a good reason.
+// a violation if that payment is never answered. The cases in which the loop below returns are
+// no violations.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {

@@ -10,7 +10,7 @@ type task struct {
 	auth     int8 // the authorization of a request, or of the payment that an operator's command is about
 	at       int8 // the instant at which the process begins
 	serial   uint8
-	signed   int8 // the instant at which the third authorization was signed
+	signed   int8 // the instant at which the authorization was signed, if it is the one named third
 	endpoint int8
 	refuses  bool // the seller's check refuses
 }

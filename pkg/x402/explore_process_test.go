@@ -59,7 +59,7 @@ type reply struct {
 	n    int32
 }
 
-// These are the replies to calls of a store.
+// These values of reply.what are the replies to calls of the store.
 const (
 	replyDone   uint8 = iota // put: the record is written; fetch: rec is the stored record
 	replyFailed              // the call returns an error, and nothing was written
@@ -342,7 +342,8 @@ func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 
 func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
 
-// These times bound a request.
+// These times are measured from the arrival of a request: the deadline of the request, and the
+// end of its lease.
 const (
 	exploredInvocation = 27 * time.Second
 	exploredLease      = exploredInvocation + 3*time.Second

@@ -12,7 +12,8 @@ import (
 
 var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
 
-// changedRow is a set of the three tables in which one row is changed.
+// changedRow holds the ledger's rules and the Gate's conclusions, with one row changed. If
+// conclusions is nil, the row is in the rules.
 type changedRow struct {
 	name        string
 	rules       ledger.Rules
@@ -87,8 +88,8 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unjudged returns the rows whose change cannot be noticed, with the reason. The test fails if
-// an exploration finds a violation for such a row after all.
+// unjudged returns the names of the changed rows for which no exploration finds a violation,
+// each with the reason. TestExploreNoticesRows fails if one finds a violation after all.
 func unjudged() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
@@ -102,8 +103,9 @@ func unjudged() map[string]string {
 	}
 }
 
-// TestExploreNoticesRows checks that the exploration finds a violation for every change of a
-// row in the tables.
+// TestExploreNoticesRows changes one row of the ledger's rules or of the Gate's conclusions at
+// a time. It checks that the exploration then finds a violation, except for the rows in
+// unjudged.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {

@@ -247,8 +247,8 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 		if s.now > x.nodes[n].reached || c.key < payments && s.recs[c.key] != c.seen {
 			give(*s, reply{})
 		}
-		give(*s, reply{what: replyFailed}) // the call timed out
-	case callRun: // the thread that does the work makes this call
+		give(*s, reply{what: replyFailed}) // the time for waiting is over
+	case callRun: // the main thread never makes this call; the thread that does the work does
 	}
 }
 
@@ -328,7 +328,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	case chain.truth == truthCancelled:
 		return x402.NeverPaid
 	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
-		return x402.NeverPaid // the payer used the authorization before it reached us
+		return x402.NeverPaid // the transfer is so much older than the record that it was for something else
 	case chain.truth == truthMoved:
 		return x402.Paid
 	case !at.Add(-safe).Before(x.endOf(s, c.auth)):
@@ -337,7 +337,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	return x402.StillOpen
 }
 
-// listed returns the records on a list, encoded as the number of a reply.
+// listed returns the payments on a list, encoded in one number for the field n of a reply.
 func (x *explorer) listed(s *state, list string) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		r := x.payment(s, auth)
@@ -351,8 +351,8 @@ func (x *explorer) listed(s *state, list string) (n int32) {
 	return n
 }
 
-// transfers returns the transfers that a Scanner finds from a given block on, encoded as the
-// number of a reply.
+// transfers returns the transfers that a Scanner finds from a given block on, encoded in one
+// number for the field n of a reply.
 func (x *explorer) transfers(s *state, from uint64) (n int32) {
 	for auth := payments - 1; auth >= 0; auth-- {
 		n <<= 8

@@ -60,7 +60,8 @@ func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Co
 }
 
 // TestExplore checks that no state and no answer in any world violates a rule, and that the
-// worlds together reach every row of the three tables.
+// worlds together reach every edge and every standing of the ledger, and every conclusion of
+// the Gate.
 func TestExplore(t *testing.T) {
 	worlds, all := exploredWorlds(), *exploreWorld == ""
 	if raceDetector() && all {

@@ -134,7 +134,8 @@ func (x *explorer) check(broken map[string]bool) {
 	}
 }
 
-// story describes the steps that led to a step, including that step.
+// story describes how the world came to the step last: the steps before it, last itself, and
+// the continuation without faults, if there is one.
 func (x *explorer) story(last step) string {
 	var told []string
 	for at := last; ; at = x.states[at.from] {

@@ -47,7 +47,10 @@ type budget struct {
 	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
-// These are the keys of a world's records. Keys below payments belong to payments.
+// These constants number the records of a world. The payments have the numbers below payments,
+// which is their count. purchase and cursor are the numbers of the two other records, and
+// allKeys is the count of all records. listDigit is the base in which a list of payments is
+// encoded in one number.
 const (
 	payments  = 3
 	purchase  = 3
@@ -76,7 +79,7 @@ type onChain struct {
 	stale   bool // pending, and the payer has meanwhile been told that nothing is charged
 
 	// The explorer's checks keep the following notes.
-	over     uint8 // the other authorizations that were already over when this one was sent
+	over     uint8 // one bit for each other authorization that was already over when this one was sent
 	complete bool  // a whole answer was given for the payment, and is on record
 	fresh    bool  // that answer came from the request that caused the work, and not from a replay
 	returned bool  // the operator has sent the amount back
@@ -85,13 +88,13 @@ type onChain struct {
 // running is a process that runs in a state.
 type running struct {
 	node int32 // number of the process's node; 0 means that there is no process
-	// claimed holds the authorizations that the process has claimed. stale holds those of them
-	// whose payer has meanwhile been told that nothing is charged.
+	// claimed has one bit for each authorization that the process has claimed. stale has the
+	// bits of those whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
 	fresh  bool  // the payment had no record when the process began
 	kept   bool  // a stored answer could be replayed when the process began
-	over   uint8 // the authorizations that were over when the process began
+	over   uint8 // one bit for each authorization that was over when the process began
 	sent   bool  // the payment was recorded as sent before the process began, and its record has no token
 	openTo bool  // the payment was paid, and a lookup could run for it, when the process began
 }
@@ -260,8 +263,9 @@ func (x *explorer) signed(t task) x402.Signed {
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
 }
 
-// endOf returns when the window of an authorization ends. For the third authorization, its
-// record says so, if there is one.
+// endOf returns when the window of an authorization ends. The window of the third
+// authorization begins when the payer signs. If the authorization has no record yet, the payer
+// is taken to sign now.
 func (x *explorer) endOf(s *state, auth int) time.Time {
 	if auth == third {
 		if r := x.payment(s, auth); r != nil {

@@ -112,8 +112,8 @@ func TestNoTime(t *testing.T) {
 }
 
 // TestBudgetOfEachCall checks how long each call may take. A call of /verify has 3 s. A
-// settlement has 15 s. In doubt it has 13 s, because the request also needs 4 s for the chain,
-// 8 s for the lookup and 2 s for the writes.
+// settlement has 15 s. The settlement of a payment in doubt has 13 s, because the request also
+// needs 4 s for the chain, 8 s for the lookup and 2 s for the writes.
 func TestBudgetOfEachCall(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.chain = shows(x402.CannotTell)
@@ -224,8 +224,8 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// If it comes with the retry token, another signature by the same wallet is accepted in
-	// place of the first.
+	// Another signature by the same wallet is accepted in place of the first, if the request
+	// has the retry token.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())
@@ -244,8 +244,8 @@ func TestContractWallets(t *testing.T) {
 
 // TestContractWalletPaidByAThirdParty checks a contract wallet's payment whose nonce a third
 // party has used. A facilitator can then no longer check the signature. If there is no record,
-// the payment gets no answer. But the reply does not say that it is unpaid, because the scan
-// of the chain finds the money.
+// the payment gets no answer. But the reply does not say that nothing was charged, because the
+// Reconciler will find the transfer on the chain.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}

@@ -54,7 +54,7 @@ type harness struct {
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// sent was to be settled, under the terms in settles; shown was to be verified.
+	// sent was given to Settle with the terms in settles, and shown was given to Verify.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain

@@ -122,8 +122,9 @@ func arises(state, name string, w wayToRefuse) bool {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
 	if strings.HasPrefix(name, "past the window") {
-		// When the window is over, a payment in flight has been abandoned. A refused payment
-		// is refused for its window before its parameters are looked at.
+		// No payment is in flight past its window, because its attempt has been abandoned by
+		// then. A refused payment is refused for its window before its parameters are looked
+		// at, and therefore never gets the 400.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true

@@ -32,10 +32,11 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-// TestUnrecorded checks outcomes that could not be recorded. They are reported to the
-// operator, and a payer learns a definite outcome only when it is on record. If the write
-// failed, or if another attempt took the lease, the answer is uncertain. The record of the
-// other attempt is not overwritten.
+// TestUnrecorded checks requests whose writes fail, or whose lease another attempt takes. A
+// failed write is reported to the operator. If the money moved, the payer gets the outcome of
+// the lookup nevertheless. If the facilitator or the chain says that no money moved and this
+// is not on record, the payer is not told that nothing was charged. The record of the other
+// attempt is not overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}

@@ -15,15 +15,15 @@ import (
 )
 
 // TestSettlements checks the answer, the record and PAYMENT-RESPONSE for every reply of the
-// facilitator, and for the findings of the chain if it is asked. There are one or two requests
-// with the same signature. TestConclusions checks the conclusion from each class of reply.
-// TestSettlements checks how the facilitator's replies are classified, when the chain is
-// asked, and which question the chain gets.
+// facilitator, and for the findings of the chain if it is asked. Each case sends one or two
+// requests with the same signature. What follows from each class of reply is checked by
+// TestConclusions. This test checks how the replies are classified, when the chain is asked,
+// and which question the chain gets.
 //
 // A facilitator checks the window before the nonce, so its reply at the end of the window is
 // about the window. A failed PAYMENT-RESPONSE tells the payer to sign again. A third party may
-// have submitted the payment before the window ended. Therefore a refusal after that has a
-// failed PAYMENT-RESPONSE only if the chain proves that nothing was paid.
+// have submitted the payment before the window ended. Therefore a refusal after the end of the
+// window has a failed PAYMENT-RESPONSE only if the chain proves that nothing was paid.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")

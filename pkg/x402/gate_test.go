@@ -52,8 +52,8 @@ func TestPaidOnce(t *testing.T) {
 }
 
 // TestRefusedAtTheDoor checks that nothing is written or sent for an invalid payment, or for a
-// payment that does not match the offer. If no record could change the refusal, no record is
-// read either.
+// payment that does not match the offer. If the refusal cannot depend on a record, the test
+// also checks that no record is read.
 func TestRefusedAtTheDoor(t *testing.T) {
 	accepts := func(old, now string) func(*x402test.Draft) {
 		return func(d *x402test.Draft) {
