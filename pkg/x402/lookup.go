@@ -87,7 +87,8 @@ func faultOf(err error) *fault.Error {
 func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	switch {
 	case l.lost:
-		// The receipt is on record: the next retry gets the answer.
+		// The settlement was recorded although the lease was lost (ledger.Hold.Settled).
+		// Therefore the payer can get the answer with the next retry.
 		return failed(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).with(l.paid)
 	case f == nil, f.Info().Class == fault.Answer:
 		return l.redeem(ctx, reply, f).with(l.paid)
@@ -287,7 +288,9 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		r.Lookups-- // the lookup may not count, so the payer must not be told that no lookup is left
+		// After a failed write it is not known whether the lookup counts, so the payer must
+		// not be told that none is left.
+		r.Lookups--
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())
@@ -312,8 +315,9 @@ func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error
 	return l.hold.Return(ctx)
 }
 
-// wrote reports whether a write of this attempt succeeded. It logs a failed write, and notes
-// it for the alarm. A lost lease is not a failure of the ledger.
+// wrote reports whether a write of this attempt succeeded. If the write failed, wrote logs the
+// message otherwise, and sets Trace.Unrecorded for the alarm. A lost lease is only logged,
+// because it is not a failure of the ledger.
 func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
 	if err == nil {
 		return true

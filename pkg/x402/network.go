@@ -80,7 +80,7 @@ func (t Terms) IsUSDC() bool {
 // Completed returns the terms with known values in place of empty fields. The default network
 // is Base, and the default token is the USDC of the network. For any other token, nothing can
 // be filled in. The error says what is wrong with the asset, its name or its version. Its text
-// continues a sentence whose subject is these three.
+// begins with a verb, such as "are all needed", because the caller puts these three before it.
 func (t Terms) Completed() (Terms, error) {
 	t.Network = cmp.Or(t.Network, Base)
 	usdc := Network(t.Network).USDC

@@ -16,7 +16,8 @@ import (
 // that the payer has used the same key for both requests.
 const ownerElsewhere ledger.Ownership = -1
 
-// view returns the conditions under which this attempt interprets records.
+// view returns what this attempt needs to classify a record: the time, the arrival and the
+// endpoint of its request, and whether there is a node.
 func (a *attempt) view() ledger.View {
 	return ledger.View{
 		Now:      a.gate.Now(),
@@ -120,7 +121,7 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
 		if !owner.SoldAt(h.job.Endpoint) {
-			owner = nil // its receipt belongs to the other endpoint
+			owner = nil // its receipt belongs to another endpoint, and is not shown here
 		}
 		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:

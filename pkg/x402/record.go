@@ -176,9 +176,9 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 }
 
 // notYet answers a payment whose lookup may not run at this time. The answer is the fault of
-// the last lookup. wait is the time until the next lookup, or 0 if no other lookup may follow.
-// There is no such fault if an answer was given but was too large to store; the lookup then
-// runs again later.
+// the last lookup. If the last lookup gave an answer that was too large to store, the answer
+// is a fault that says so, and that the lookup runs again later. wait is the time until the
+// next lookup, or 0 if no other lookup may follow.
 func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {

@@ -374,7 +374,7 @@ func conclusions() []conclusion {
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// The end of the window does not show whether money moved before that.
+		// That the window is over does not show whether money moved before it ended.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 

@@ -168,7 +168,9 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)
-	hasCheck := h.job.Check != nil || elsewhere // the request may be about something else
+	// At another endpoint, this job is not the one that was paid for, and that one may have a
+	// check.
+	hasCheck := h.job.Check != nil || elsewhere
 	switch {
 	case h.opensNothing && h.gate.Evidence != nil && hasCheck:
 		return "the check of what it is for cannot be asked"
