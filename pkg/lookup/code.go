@@ -146,13 +146,13 @@ type Verdict struct {
 	// headers.missing stands for the number of expected headers that were not sent.
 	If string `json:"if,omitempty"`
 	// Says is the text of the line. It may contain placeholders. {path} is a value, {path
-	// date} is a time as "31 December 2020", {path distance} is the same time as "in 12 days"
-	// or "3 days ago", and {path list} is the items of an array, separated by commas. {path
-	// count mail server} is the number of items with the noun: "1 mail server", "2 mail
-	// servers". Text from strangers is put in quotes. Three placeholders show only the kind of
-	// text that is expected: {path host} shows the host of a URL, {path host url} shows the
-	// host of a reference that is relative to the URL at the path url, and {path name} shows a
-	// domain name.
+	// date} is a time written like "31 December 2020", {path distance} is a time written like
+	// "in 12 days" or "3 days ago", and {path list} is the items of an array, separated by
+	// commas. {path count mail server} is the number of items with the noun: "1 mail server",
+	// "2 mail servers". Text from strangers is put in quotes. Three placeholders show a text
+	// only if it is of the expected kind, and otherwise say that it is not: {path host} shows
+	// the host of a URL, {path host url} shows the host of a reference that is relative to the
+	// URL at the path url, and {path name} shows a domain name.
 	Says string `json:"says"`
 	// Tone tells whether the line is good or bad news.
 	Tone Tone `json:"tone,omitempty"`

@@ -23,8 +23,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
-// hold checks the lines for results. The key of each result is the tone and the text that the
-// rules must give it.
+// hold checks the line that the rules give to each result. The key of a result is the expected
+// tone and text of its line.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {

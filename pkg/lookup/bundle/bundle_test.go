@@ -287,10 +287,10 @@ func spelled(f *fault.Error) string {
 // TestResolvesOnce checks that the children of a bundle share the resolution of a name. The
 // resolver stays silent. Each question must be sent once, over one UDP socket. The test does
 // not count the question about com, which checks whether the resolver works. The tests of
-// package dns check the answers to shared questions, and that these questions end with the
-// call.
+// package dns check the answers to shared questions, and that the function end of dns.Share
+// stops these questions.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // A and AAAA, once each for two bundles and the registry; MX if asked
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // the key is the record type for HostIntel; the value is the number of questions: A and AAAA for each bundle and for the registry, and MX if it is the record type
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64

@@ -131,8 +131,9 @@ func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Resu
 }
 
 // headersFault returns the failure of the headers lookup after the certificate lookup failed.
-// The same problem prevents both lookups, so the failure keeps its message and marks. Only the
-// code of a time-out differs between the two lookups.
+// The same problem prevents both lookups, so the failure keeps its message and its marks
+// (prevented, silence of the target). Only the code of a time-out differs between the two
+// lookups.
 func headersFault(certificate *fault.Error) *fault.Error {
 	if certificate.Code == lookup.SSLTimeout {
 		return certificate.WithCode(lookup.Info(lookup.HeadersTimeout))

@@ -62,9 +62,9 @@ func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether returns the dials of the check whether the three resolvers work. The dials over UDP
-// are made at the time at, the dials over TCP at the time overTCP. If overTCP is empty,
-// nothing is dialled over TCP.
+// whether returns the expected dials of a client that checks whether the three resolvers work.
+// The dials over UDP are made at the time at, the dials over TCP at the time overTCP. If
+// overTCP is empty, nothing is dialled over TCP.
 func whether(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
@@ -75,8 +75,8 @@ func whether(at, overTCP string) (dials []string) {
 	return dials
 }
 
-// unproven returns the dials that silence returns, followed by the dials of the check whether
-// the resolvers work.
+// unproven returns the dials to three silent resolvers: first those of the function silence,
+// and then those with which the client checks whether the resolvers work.
 func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
 
 // TestRace checks in which order resolvers are queried, the outcome of the lookup and the time
@@ -283,7 +283,7 @@ func TestPanic(t *testing.T) {
 			return
 		}
 		w := newWorld(t, host{udp: mute}, resolver(answer(good)))
-		due := 200 * ms // the second resolver wins, and the connection to the first is closed
+		due := 200 * ms // the time of the panic in Close: the second resolver wins, and the connection to the first is closed
 		switch {
 		case b.network == "tcp": // a reply over UDP is still awaited
 			w, due = newWorld(t, host{mute, framed(ok(0))}), 2*time.Second

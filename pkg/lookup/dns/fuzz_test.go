@@ -31,7 +31,8 @@ func types() (all []string) {
 	return all
 }
 
-// FuzzReply parses bytes as a reply and converts the reply to JSON.
+// FuzzReply parses arbitrary bytes as a reply. If they are one, it checks the reply's header
+// and the form of the result.
 func FuzzReply(f *testing.F) {
 	for i, typ := range types() {
 		for _, b := range seeds(fuzzed(typ)) {

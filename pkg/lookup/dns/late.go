@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// lateLasts is how long a late resolver keeps its place after all others.
+	// lateLasts is how long a late resolver is queried after all others.
 	lateLasts = time.Minute / 2
 
 	// trialDelay is how long a resolver on trial may take before the next resolver is queried

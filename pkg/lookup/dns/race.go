@@ -33,7 +33,7 @@ type race struct {
 	answer  *answer
 	order   []netip.AddrPort
 	started int    // the number of resolvers that were queried
-	replied []bool // whether each resolver replied; the indexes are those of order
+	replied []bool // whether each resolver replied; replied[i] is about the resolver order[i]
 	hedge   *time.Timer
 	delay   time.Duration // the delay before the next resolver is queried
 	replies chan placed

@@ -59,8 +59,9 @@ func (a *answer) servers() []netip.AddrPort {
 	return slices.Clone(a.queried)
 }
 
-// resolve sends a question to the resolvers, or waits for the answer if the question is
-// shared. Its errors are those of exchange, marked as silence if the resolvers work.
+// resolve sends a question to the resolvers. If parent comes from Share and the question has
+// already been asked under it, resolve waits for that answer instead. Its errors are those of
+// exchange, marked as silence if the resolvers work.
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
 	whole, cancel := budget(parent)
 	defer cancel()

@@ -95,8 +95,8 @@ func TestDatagrams(t *testing.T) {
 		// Without the OPT record, which has the upper half of the rcode, the reply looks like
 		// NOERROR.
 		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
-		// The reply fills the buffer of 4,096 bytes. If it were longer, the end would be lost
-		// unnoticed.
+		// The reply exactly fills the buffer of 4,096 bytes. A longer reply would look the
+		// same, because its end would be lost unnoticed.
 		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
 			return reply(q, answer(evil), padded(4096-len(reply(q, answer(evil), padded(0)))))
 		}},

@@ -126,15 +126,17 @@ func reply(query []byte, changes ...change) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// said is a message of a resolver. The time after is measured from the previous message.
+// said is a message of a resolver. after is the time since the previous message; for the first
+// message, it is the time since the query.
 type said struct {
 	after time.Duration
 	bytes []byte
 }
 
 // script returns the messages that a resolver sends after the nth query (from 0) on a
-// connection. Over TCP the messages form one stream. After them the resolver closes the
-// connection, unless the result is nil.
+// connection. Over TCP the messages form one stream. At the end of the stream the resolver
+// closes the connection. If the result is nil, the resolver sends nothing and leaves the
+// connection open.
 type script func(n int, query []byte) []said
 
 func after(d time.Duration, changes ...change) script {

@@ -115,10 +115,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. It tries at most sixteen addresses, in the manner of race. IPv4
-// and IPv6 addresses alternate, beginning with IPv4. A family without a route is left out.
-// Dial takes at most three quarters of the remaining time of ctx. If ctx itself ends, the
-// error wraps the error of ctx and has no code.
+// Dial implements Connector. It tries at most sixteen addresses, in the way that the doc
+// comment of the function race describes. IPv4 and IPv6 addresses alternate, beginning with
+// IPv4. A family without a route is left out. Dial takes at most three quarters of the
+// remaining time of ctx. If ctx itself ends, the error wraps the error of ctx and has no code.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
@@ -244,8 +244,8 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 // hasRoute returns false only for a missing route, address or family. Other failures, for
 // instance because this machine has no free file descriptor, say nothing about routes.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
-	// The kernel answers without waiting for the network, so ctx need not cancel the call. It
-	// must not either, because the end of a lookup would look like a missing route.
+	// The kernel answers without waiting for the network, so nothing has to cancel the call.
+	// If ctx cancelled it, the end of a lookup would look like a missing route.
 	conn, err := new(net.Dialer).DialContext(context.WithoutCancel(ctx), "udp", netip.AddrPortFrom(a, 443).String())
 	if err != nil {
 		return !isNoRoute(err)

@@ -88,9 +88,10 @@ func Domain(raw string, g Grammar) (string, error) {
 	case !utf8.ValidString(raw):
 		return "", refuse("is not valid UTF-8.")
 	}
-	// Apart from the full stop, UTS #46 §2.3 has three dots: ideographic, fullwidth and
-	// halfwidth ideographic. Since Unicode 15.1, the capital sharp s is mapped to the small
-	// one. The library has Unicode 15.0 and would map it to "ss".
+	// Apart from the full stop, UTS #46 §2.3 has three other dots between labels: the
+	// ideographic, the fullwidth and the halfwidth ideographic full stop. Since Unicode 15.1,
+	// the capital sharp s is mapped to the small one. Package idna has Unicode 15.0 and would
+	// map it to "ss".
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
 	if isAddress(raw) {
 		return "", refuse(isAnAddress)
@@ -177,9 +178,9 @@ func mapIDNA(name string) (string, error) {
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
 	a, err := p.ToASCII(name)
 	if err == nil {
-		// The library looks for right-to-left characters before it maps the name, but a symbol
-		// can map to a letter of a right-to-left script. So the mapped name is checked once
-		// more.
+		// Package idna looks for right-to-left characters before it maps the name, but a
+		// symbol can map to a letter of a right-to-left script. So the mapped name is checked
+		// once more.
 		a, err = p.ToASCII(a)
 	}
 	if err == nil {
@@ -190,7 +191,7 @@ func mapIDNA(name string) (string, error) {
 			return "", refuseRune(r)
 		}
 	}
-	// The error of the library is dropped, because it quotes the label, and names that are
+	// The error of package idna is dropped, because it quotes the label, and names that are
 	// looked up must not be logged.
 	return "", refuse("is not a valid internationalised name.")
 }

@@ -17,8 +17,8 @@ type failure struct {
 	err  error
 }
 
-// attempt is the result of connecting to one address. The index is that of the address in the
-// list of race.
+// attempt is the result of connecting to one address. index is the index of that address in
+// the parameter addrs of race.
 type attempt struct {
 	index    int
 	conn     net.Conn

@@ -133,12 +133,12 @@ func names() (all []string) {
 	return all
 }
 
-// allowlisted returns the headers of the spec and leaves out all others. The list lists has
-// the headers whose values are lists according to their standards: RFC 9110 and 9111, CSP 3,
-// Referrer Policy, Permissions Policy, and Fetch and HTML, which split both X- options at
-// commas. For Strict-Transport-Security only the first field counts (RFC 6797 §8.1). The
-// fields of X-Powered-By keep their order, which is that in which the layers of the server
-// added them.
+// allowlisted returns the headers of the spec and leaves out all others. The variable lists
+// names the headers whose values are lists according to their standards: RFC 9110 and 9111,
+// CSP 3, Referrer Policy, Permissions Policy, and Fetch and HTML, which split
+// X-Content-Type-Options and X-Frame-Options at commas. For Strict-Transport-Security only the
+// first field counts (RFC 6797 §8.1). The fields of X-Powered-By keep their order, which is
+// that in which the layers of the server added them.
 func allowlisted(h http.Header) (out Headers) {
 	lists := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",

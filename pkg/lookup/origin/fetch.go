@@ -22,8 +22,8 @@ type outcome struct {
 	panicked any // the value of the panic, or nil
 }
 
-// checked returns o. If the request panicked, it panics in the goroutine of the caller, who
-// can recover.
+// checked returns o. If the request panicked, checked panics in the goroutine of its caller,
+// who can recover.
 func (o outcome) checked() outcome {
 	if o.panicked != nil {
 		panic(o.panicked)

@@ -12,12 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of the table: a Location in an answer from the URL base, and what follow makes
-// of it. right names the authority for that outcome. The head of testdata/locations.tsv
-// explains these names.
+// read is a row of testdata/locations.tsv: a Location in an answer from the URL base, and what
+// follow makes of it. right names the rules from which that outcome follows: WHATWG, guard or
+// hostfacts. The head of the file explains these names.
 type read struct{ location, outcome, right string }
 
-// base returns the URL to which the Locations of the table are relative.
+// base returns the URL from which the Locations in testdata/locations.tsv come.
 func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
 
 // locations returns the rows of testdata/locations.tsv.
@@ -56,7 +56,9 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%q: %s, want %s", r.location, got, r.outcome)
 		}
 	}
-	// The URL standard has no rules for lengths and for bytes that are not UTF-8.
+	// The URL standard has no rules for lengths and for bytes that are not UTF-8, so such
+	// Locations are here and not in testdata/locations.tsv, which TestWHATWG compares with
+	// that standard.
 	for location, want := range map[string]string{
 		"":                                  "missing_location",
 		"/\xe9?\xe9":                        "https://a.test.com/%E9?%E9",
@@ -77,8 +79,8 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestWHATWG compares the table with Node, which parses URLs by the standard of the WHATWG, as
-// browsers do.
+// TestWHATWG compares testdata/locations.tsv with Node, which parses URLs by the standard of
+// the WHATWG, as browsers do. Node must agree with exactly the rows that name WHATWG.
 func TestWHATWG(t *testing.T) {
 	t.Parallel()
 	const program = `const base = process.argv[1], all = JSON.parse(require("fs").readFileSync(0));

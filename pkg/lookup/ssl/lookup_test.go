@@ -178,7 +178,8 @@ func script(out ...[]byte) func(net.Conn) {
 }
 
 // endless returns a server that begins a message of the largest possible size and never stops
-// writing. The reader must stop at its limit of bytes, because this server never lets it wait.
+// writing. Only the reader's limit of bytes makes it stop, because this server always has more
+// to read.
 func endless(record ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))

@@ -1,6 +1,6 @@
 // Package whois defines the query and the result of a lookup of registration data: a domain's
 // dates of registration and expiry, its registrar, its status and its name servers. Package
-// registry, in a subfolder, queries the registries over RDAP. It is a separate package,
+// registry, in a subfolder, queries the registries over RDAP. The two packages are separate,
 // because the RDAP library is large and the documents of the service need only the fields of
 // the result. (It is WHOIS Intelligence of the service: spec §2.3, §4.4.)
 package whois

@@ -70,8 +70,8 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// holdRequest checks that a request to a registry follows the protocol and reveals nothing
-// else.
+// holdRequest checks that a request to a registry asks for the registrable domain in the form
+// of the protocol, and reveals nothing more about the query or the client.
 func holdRequest(t *testing.T, r *http.Request) {
 	t.Helper()
 	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
@@ -183,7 +183,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses arbitrary bytes as an RDAP answer and converts the result to JSON.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer. If the function about takes them for an
+// answer about example.com, and the published name is ASCII, that name must contain
+// example.com. The result must have the properties that holdResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {

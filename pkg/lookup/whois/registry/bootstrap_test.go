@@ -135,7 +135,8 @@ func TestFirstLoadTimesOut(t *testing.T) {
 
 // TestFirstLoadTakenOver checks lookups that start while no file has been loaded. If the
 // lookup that loads the file is cancelled, another lookup takes over. The time-out of a caller
-// starts no pause. A lookup may also give up while it waits for its turn.
+// must not start the pause that follows a failed download. A lookup may also give up while it
+// waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -184,8 +185,9 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestShared runs many lookups of many names with one Client, beginning with its first load.
-// The race detector watches the RDAP library as well.
+// TestShared runs many lookups of many names at the same time with one Client, first when it
+// has no bootstrap file and then when the file is no longer fresh. The race detector watches
+// the RDAP library as well.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -285,7 +287,8 @@ func TestRegistrable(t *testing.T) {
 	}
 }
 
-// FuzzBootstrap parses arbitrary bytes as a bootstrap file.
+// FuzzBootstrap parses arbitrary bytes as a bootstrap file, and checks the suffixes and the
+// base URLs that it finds.
 func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`[["com","net"],["https://rdap.example.com/v1","http://rdap.example.com/"]]`)))
 	f.Add([]byte(wrap(`[["co.uk"],["HTTP://[2001:db8::1]:80"]],[["xn--fiqs8s"],["https://x/%2f"]]`)))

@@ -21,8 +21,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network is a stage with resolvers. It connects a process to the resolvers and to all other
-// hosts, and loses datagrams.
+// network is a stage with resolvers. It connects the client of the stage to the resolvers and
+// to all other hosts, and loses datagrams.
 type network struct {
 	*stage
 
@@ -39,8 +39,8 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether a datagram is lost. The result looks random, but is the same each time
-// the test is run.
+// lost reports whether the datagram called what is lost. The result looks random, but is the
+// same each time the test is run.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -101,8 +101,8 @@ func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, e
 
 // TestFirst checks that the first lookup of a process succeeds although a resolver is dead and
 // datagrams get lost. The lookup needs the bootstrap file and the address of the registry. It
-// must not use this machine's resolver, which would wait five seconds for a dead resolver, as
-// it does for dig and curl.
+// must not use this machine's resolver, which would wait five seconds for a dead server, as it
+// does for dig and curl.
 func TestFirst(t *testing.T) {
 	const first = "1.1.1.1:53"
 	type row struct {

@@ -44,7 +44,7 @@ type stage struct {
 	*Client
 	t     *testing.T
 	begin time.Time
-	cert  tls.Certificate // of all registries; self-signed, so it is also the root
+	cert  tls.Certificate // the certificate of all registries; self-signed, so the client trusts it as a root
 	cache memory
 	log   bytes.Buffer
 	fails map[string]error // the errors of Resolve and Dial, by "resolve host" and "dial host"
