@@ -115,10 +115,11 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends payments at the given rate for one second, for lookups and for the other
-// operations in turn. It reports how much the table accepted.
+// sells sends payments at the given rate for one second, for lookups and for each operation in
+// others, in turn. It reports, as an attribute of the test, how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
-	// Together, a lookup and a settlement take half a second.
+	// busy is the number of slots for each payment a second. That is more than enough, because
+	// a lookup and a settlement together take half a second.
 	const busy = 2
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
@@ -160,8 +161,9 @@ func sells(t *testing.T, rate int, others ...service.Operation) {
 	}
 }
 
-// priceCall is the price of every call, in US dollars. This price and those in priceOf are the
-// list prices of AWS in us-east-1, without the free tiers and the volume discounts.
+// priceCall is what AWS charges for each call in addition to the resources that the call uses,
+// in US dollars. This price and those in priceOf are the list prices of AWS in us-east-1,
+// without the free tiers and the volume discounts.
 const priceCall = 0.20/1e6 + 1.00/1e6 // Lambda's invocation, and the HTTP API
 
 func priceOf() map[string]float64 {
@@ -240,9 +242,10 @@ func memory(t *testing.T) float64 {
 	return testbed.Must(strconv.ParseFloat(string(m[1]), 64))
 }
 
-// fixedCosts is the cost of a year that does not depend on the number of calls, in US dollars:
-// metrics, alarms and the dashboard. The other constants are for the stored data of a call. It
-// is kept 35 days in the table with its recovery, and 90 days in the log.
+// fixedCosts is what metrics, alarms and the dashboard cost in a year, in US dollars, however
+// many calls there are. recordBytes is the size of the record of a sale. priceStored and
+// priceLogged are the prices for storing a byte: 35 days in the table with its point-in-time
+// recovery, and 90 days in the log.
 const (
 	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10
@@ -262,7 +265,7 @@ func near(said string, want float64) bool {
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
-	sold := recordBytes * priceStored // the cost of storing the record of a sale; the loop adds those of the call and its challenge
+	sold := recordBytes * priceStored // the cost of a sale: at first that of storing its record; the loop adds the costs of the paid call and of its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })

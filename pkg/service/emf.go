@@ -33,8 +33,8 @@ func latency(name string, d time.Duration) metric {
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
 // counts returns the log attributes that count a client's priced request. They are its metrics
-// and, if the request counts towards rolling back a release, the members that the template's
-// filters read.
+// and, if the request counts towards rolling back a release, the members that the metric
+// filters in template.yaml read.
 func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
 	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)

@@ -171,7 +171,7 @@ func (f *fleet) add(op service.Operation) {
 
 func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
-// from returns a client with the given address. It calls the nth environment without a
+// from returns a client with the given address. The client calls the nth environment without a
 // network.
 func (f *fleet) from(n int, address string) *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
@@ -215,8 +215,8 @@ func (f *fleet) contract(offer x402test.Reply) string {
 	return unjudged(draft)
 }
 
-// copied pays as the victim, and returns the payment that a reader of the chain could make
-// from the victim's payment.
+// copied pays as the victim, and returns what a reader of the chain could make of the payment:
+// the same authorization, without extensions and with another signature.
 func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
@@ -267,7 +267,7 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized leaves out the sizes of records, which take a third of a test's time.
+	// With unsized, record writes do not count: sizing takes a third of a test's time.
 	unsized bool
 	// hot holds the writes to each item and each partition of the index. It is nil unless the
 	// test checks how many of these writes the table accepts.
@@ -384,7 +384,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	return (size + 1023) / 1024, entry
 }
 
-// PutItem keeps the item that t.encode sends.
+// PutItem keeps the item that t.encode sends, so that sizeOf can measure it.
 func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
 	t.item = in.Item
 	return &dynamodb.PutItemOutput{}, nil

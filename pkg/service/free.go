@@ -177,8 +177,8 @@ func jsonResponse(v any) storefront.Response {
 // the limit there must still be able to read the page at the error's docs_url. If rate is nil,
 // there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	// The cache stays small, because a deployment has one or two origins. The platform sets
-	// the origin; a client cannot.
+	// kept holds the documents of each origin. It stays small, because a deployment has one or
+	// two origins. The platform sets the origin; a client cannot.
 	var kept storefront.Places[discovery.Documents]
 	documentsOf := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
@@ -188,7 +188,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 				site.OwnershipProofs = p.validProofs(o, origin)
 				had = discovery.New(site)
 			}
-			return had, nil // Of returns only the errors of this function
+			return had, nil // kept.Of fails only if this function does, so its error is ignored above
 		})
 		return docs
 	}

@@ -64,8 +64,9 @@ const (
 	MetricRefused = "PaymentsRefused"
 )
 
-// These metrics cover only the newest versions. The template computes them from the log by
-// MemberRelease. It appends the version numbers of all functions to each of these names.
+// These metrics cover only the newest versions. The template computes them from the log lines
+// in which MemberRelease names one of these versions. It appends the version numbers of all
+// functions to each of these names.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"

@@ -63,7 +63,8 @@ type heard struct {
 	wait   time.Duration
 }
 
-// buy asks for the lookup once, as a tool call if tool is true, and over HTTP otherwise.
+// buy signs a payment and asks for the lookup, as a tool call if tool is true, and over HTTP
+// otherwise.
 func (l *loop) buy(tool bool) heard {
 	l.Helper()
 	const at, name = "http://service", "example.com"

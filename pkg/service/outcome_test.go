@@ -154,7 +154,7 @@ func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {
 		op                             Operation
-		asked, request, refused, known string // refused and known need only be parts of the text
+		asked, request, refused, known string // as in discovery.Visit; refused and known need only be parts of the text
 		typed                          string // the expected text in the field for the domain; "" means any
 	}{
 		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
@@ -210,9 +210,10 @@ func TestCodesAreListedAtStart(t *testing.T) {
 
 // TestRunOfReconcile checks the log line of a reconcile run. It must have a member for each
 // number of the run, and a metric for each number that an alarm uses. A run that did not read
-// the whole index must count as failed. If there are former terms, the Reconciler must also
-// read the payments to the former payee, and must not take a payment of a former, lower price
-// for a deposit.
+// the whole index must count as failed. If there are former terms, the Reconciler must get the
+// former payee, so that it also reads the payments to that address. It must also get the
+// lowest price of all terms, so that it does not take a payment of a former, lower price for a
+// deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

@@ -76,8 +76,8 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 		attrs := lineOf(summary)
 		values := metricsOf(summary)
 		if err != nil {
-			// If the run failed, this is its only metric. The other numbers may be too low,
-			// and would end an alarm.
+			// If the run failed, MetricReconcileFailed is the only one of its numbers that
+			// becomes a metric. The others may be too low, and would end an alarm.
 			level = slog.LevelError
 			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))

@@ -143,8 +143,9 @@ func TestReconcile(t *testing.T) {
 	})
 }
 
-// TestReconcileStoresSilence checks that a run stores the silence of a target as the body of
-// an error. The body must not have the request id of a client, because a run has no request.
+// TestReconcileStoresSilence checks that a run stores an error as the answer to a paid lookup
+// whose target stayed silent. The request id in its body must be "reconcile", because a run
+// has no request of a client.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
@@ -312,8 +313,8 @@ func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([
 	return nil, errors.New("access denied")
 }
 
-// TestIndexIsReconciles checks that only the scheduled function reads the index. The functions
-// that sell must not search it for payments that are not settled.
+// TestIndexIsReconciles checks that a function that sells does not read the index. Only the
+// scheduled function may search it for payments that are not settled.
 func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -128,8 +128,8 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 // that the service owes becomes a refund after a day. With silent name servers and hosts, the
 // client causes 15 refunds a minute over time. In the first minute it causes more, because it
 // starts further lookups before the first one turns out to be silent. In the minutes after
-// that it causes fewer. If no address of a host can be reached, that is an answer, and nothing
-// is owed.
+// that it causes fewer. If the service has no route to any address of a host, that is an
+// answer, and nothing is owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -139,15 +139,15 @@ func TestRefundsDue(t *testing.T) {
 	type row struct {
 		tools    []catalog.Operation
 		domain   string
-		first    int    // the largest allowed number in the first minute
-		most     int    // the largest allowed number in all minutes
+		first    int    // the largest allowed number of refunds from the first minute
+		most     int    // the largest allowed number of refunds from all minutes
 		answered string // the expected answer if no refund is due; otherwise ""
 	}
 	minutes := 10
 	if raceDetector() {
 		minutes = 2
 	}
-	overTime := minutes*aMinute + 12 // and the lookups that hold slots when the limit is reached
+	overTime := minutes*aMinute + 12 // 12 are the lookups that already hold slots when the limit is reached
 	rows := map[string]row{
 		"dns, silent servers":      {tools: resolving[:1], domain: silentZone, first: 24, most: overTime},
 		"all at once, silent ones": {tools: resolving, domain: silentZone, first: 60, most: minutes*aMinute + 60},
@@ -166,7 +166,7 @@ func TestRefundsDue(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lasts := minutes
 				if c.answered != "" {
-					lasts = 1 // no debts accumulate
+					lasts = 1 // a minute is enough, because no debts accumulate
 				}
 				first, all, answers := farm(t, c.tools, c.domain, lasts)
 				t.Logf("%d in the first minute, %d in %d minutes; answers %v", first, all, lasts, answers)

@@ -35,7 +35,7 @@ type request struct {
 	status        int
 	code, charged string // as in way.expect
 	replayed      bool
-	counts        string         // the expected metrics, without Requests, and without Faults if the status is 500 or more
+	counts        string         // the expected metrics, except those that the method counted adds: Requests, Faults and the metrics about payers and releases
 	unjudged      bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members of the log line
@@ -185,7 +185,7 @@ func settledRequests() []request {
 		return request{name: name, before: before, status: 200, settles: 1, counts: "Answers" + more + settled, line: line}
 	}
 	fails := func(code fault.Code) func() (dns.Result, error) { return failsWith(lookup.Fault(code, nil)) }
-	// A lookup may return such an error if it quotes a malformed header of an origin.
+	// A lookup that quotes a malformed header of an origin may return an error like flood.
 	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
 	panics := func() (dns.Result, error) { panic(flood) }
 	all := []request{
@@ -286,7 +286,8 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
-	// If a bug ends the request, the response has only the headers that were set before that.
+	// If a bug ends the request, the response has only the headers that were set before that,
+	// so Vary is not checked.
 	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	if !w.tool && c.code != "internal_error" && a.vary != varies {
 		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)

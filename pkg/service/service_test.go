@@ -89,12 +89,12 @@ func TestSizesInUnits(t *testing.T) {
 	}
 }
 
-// TestRateLimitNotCorrected checks what happens if the correction of a client's count fails.
-// The failure must be logged, and must not change the answer.
+// TestRateLimitNotCorrected checks what happens if a client's count cannot be corrected after
+// the lookup. The failure must be logged, and must not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
 	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {
-		s.uncounts.Store(true) // the request has been counted by now
+		s.uncounts.Store(true) // the request has been counted by now, so only the correction fails
 		return noRecords(dns.Query{Domain: "example.com"}), nil
 	}
 	s.buy(dnsPath)

@@ -22,7 +22,8 @@ func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.En
 		x402http.Normalized(op.normal))
 }
 
-// handler answers the requests of an operation. It takes no payment.
+// handler makes the lookups of an operation. It takes no payment: the endpoint that sell
+// returns does that.
 type handler struct {
 	op        Operation
 	overrides storefront.Overrides

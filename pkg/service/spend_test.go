@@ -125,11 +125,11 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 // TestPaidUnits counts what a paid request costs: DynamoDB units in all tables and the index,
 // and successive calls of the table. The request has a signed receipt and an answer of less
 // than a kilobyte. The successive calls are counted by a clock that only these calls and the
-// peers move. Both numbers must stay within those in the design; make bench prints them. If
-// the payer signs again for the same question, that costs the claim, the purchase, the record
-// of the purchase's owner, and the end of the claim. The smoke test takes no slot, and is
-// bought again each time. In each process, the first payment in an hour costs one more read
-// and write, during the settlement, to record the payee.
+// peers move. Both numbers must stay within the maxima below; make bench prints the counted
+// numbers. If the payer signs again for the same question, that costs the claim, the purchase,
+// the record of the purchase's owner, and the end of the claim. The smoke test takes no slot,
+// and is bought again each time. In each process, the first payment in an hour costs one more
+// read and write, during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
@@ -233,7 +233,8 @@ func TestBudgets(t *testing.T) {
 		code, charged         string
 		took                  time.Duration
 	}{
-		// Of its time, the request keeps 8 s for the lookup and 2 s for the writes.
+		// The request keeps 8 s of its time for the lookup and 2 s for the writes. So the
+		// settlement and the search of the chain end after 17 s.
 		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
 		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
 	} {
@@ -250,7 +251,8 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes starts many clients, one after another, at intervals of apart.
+// comes calls do many times, each time in a goroutine of all. apart is the time between two
+// calls, and i is the number of the call, from 0.
 func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {
@@ -262,7 +264,7 @@ func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
 
 // attack is a minute of requests that cost the service money and bring none.
 type attack struct {
-	name, asks string        // asks is the domain of each request
+	name, asks string        // asks is the format of a request's domain, with the number of the request
 	rich       bool          // whether the payer has money, which it later gets back
 	reverts    time.Duration // as in peers
 	crowd
@@ -304,8 +306,8 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin starts the attack at a phase of the rate limit's minute. Meanwhile 120 payers arrive,
-// and all of them must be served.
+// begin starts the attack when the time phase has passed since the beginning of a minute of
+// the rate limit. Meanwhile 120 payers arrive, and all of them must be served.
 func (a attack) begin(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold
 	f := newFleet(t, 1, explorer)

@@ -107,7 +107,8 @@ func (w way) reply(r x402test.Reply) answer {
 }
 
 // result reads an MCP answer, and checks that only a challenge looks like a challenge. Clients
-// sign again when they see x402Version and accepts.
+// sign again when they see the members x402Version and accepts, so an error must not have
+// them.
 func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
@@ -187,9 +188,10 @@ func (w way) expect(a answer, status int, code, charged string) {
 
 // TestLostAnswerOnTheOtherTransport checks a client that loses an answer on one transport. On
 // the other transport it must get the answer for the same payment, which is settled only once.
-// If it was the request that got lost, the other transport must accept the payment: the echo
-// of the offer is valid for the first claim there. Another signature for the same question
-// belongs to the same purchase. On neither transport may a signature pay for another question.
+// If it was the request that got lost, the other transport must accept the payment, although
+// the payment repeats the offer of the first transport. Another signature for the same
+// question belongs to the same purchase. On neither transport may a signature pay for another
+// question.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
