@@ -36,7 +36,8 @@ type Config struct {
 	// if there is no second one.
 	FallbackURL string
 	// Nodes are the URLs of the chain's nodes, in the order in which they are used. They may
-	// contain keys. If the secret has nodes, those are used first.
+	// contain keys. If nodesInSecret is true and the secret has nodes, the nodes in the secret
+	// are used instead.
 	Nodes     []string
 	Ledger    Table
 	Resolvers []string
@@ -240,8 +241,8 @@ func (c Config) settlesElsewhere() bool {
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money sets the receipt key, the registries, the resolvers and the nodes of the chain. It
-// passes usual to chain.
+// money sets the receipt key, the registries, the resolvers and the nodes of the chain. usual
+// is the node that is used if neither RPC_URL nor the secret names one; see chain.
 func (e *environment) money(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

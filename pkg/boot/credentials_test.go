@@ -66,7 +66,7 @@ func TestSecret(t *testing.T) {
 			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
-			settle() // if the first secret was good, the facilitator refuses it from now on
+			settle() // if the first secret had a token, the facilitator refuses it now, so the secret is read again
 			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}

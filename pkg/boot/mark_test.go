@@ -108,7 +108,8 @@ func TestPublicOrigin(t *testing.T) {
 }
 
 // TestSetMarkMeanwhile checks that SetMark replaces only the mark that it has read. If a mark
-// with another payee is written in the meantime, it is not overwritten, even with FORCE=1.
+// with another payee is written in the meantime, it is not overwritten, even if replace is
+// true.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""

@@ -41,7 +41,8 @@ func deployed(changes ...vars) vars {
 	return v
 }
 
-// secretVars returns the variables that name a secret of a vault.
+// secretVars returns the variables with which a function reads its facilitator's secret from
+// the vault.
 func (v *vault) secretVars() vars {
 	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
 }

@@ -32,7 +32,7 @@ type Field struct {
 	// value is shown as text.
 	Show   string
 	Fields []Field // the fields of an object
-	Items  []Field // the shapes that an item of an array can have; at least one
+	Items  []Field // the shapes of an array's items, at least one; or of an object that can have several
 }
 
 // TypeText returns the type in the spec's words, such as "integer or null".

@@ -210,10 +210,11 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// TestSizes checks the lengths of two texts for agents. Of the guidance, agentcash reads 4,000
-// characters, and each operation may take 40 of them. In llms-full.txt each operation may take
-// 6,200. testSite has the longest origin for which these sizes are promised. infra/clients
-// counts the tokens that models read before a first call.
+// TestSizes checks the lengths of two texts for agents. The first is the guidance in the
+// OpenAPI description, of which agentcash reads 4,000 characters: each operation may take 40
+// of them. The second is llms-full.txt, in which each operation may take 6,200. testSite has
+// the longest origin for which these sizes are promised. infra/clients counts the tokens that
+// models read before a first call.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string

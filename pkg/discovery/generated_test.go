@@ -100,10 +100,10 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole returns a field's description. For an array of objects it adds the fields of
-// the objects, as in "A and AAAA {address}; MX {preference, exchange}". It omits the fields of
-// a field that is an object, because they are in the example, or in the entry of the tool whose
-// result that object is.
+// describeWhole returns a field's description. For an array of objects it adds the names of
+// the objects' fields, as in "A and AAAA {address}; MX {preference, exchange}". For a single
+// object it adds no names, because its fields are in the example, or in the entry of the tool
+// whose result it is.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documentSchemas returns the schemas of all results and of the documents, and of the named
-// schemas that these contain.
+// documentSchemas returns the schemas of all results and of two documents, the tool catalog
+// and the payment manifest, together with the named schemas that they contain.
 func documentSchemas() object {
 	var tops []catalog.Field
 	for _, op := range catalog.All() {

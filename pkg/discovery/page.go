@@ -361,8 +361,9 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 	return template.HTMLAttr(b.String()) // #nosec G203 -- escaped above
 }
 
-// rulesOf returns the rules of an operation in a short form, which saves bytes on the page.
-// Each rule is a line with a condition, a sentence and a tone.
+// rulesOf returns the rules for the line that says in words what an answer has found
+// (Operation.Verdicts), in a short form that saves bytes on the page. Each rule is a line with
+// a condition, a sentence and a tone.
 func rulesOf(op catalog.Operation) string {
 	var rules []string
 	for _, v := range op.Verdicts {
@@ -371,10 +372,11 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing collects what the page needs to show an answer. It fills rules with the rules for the
-// line above each part of a bundle, by the name of the part. These are the rules of the
-// operation that has this part as its result. It fills hints with how each field is shown, by
-// the name of the field. A name means the same everywhere in an answer.
+// showing collects what the page needs to show an answer with these fields. Above each part of
+// a bundle, the page says in words what the part has found. rules gets the rules for that line
+// by the name of the part; they are the rules of the operation whose result the part is. hints
+// gets how each field is shown, by the name of the field. A name means the same everywhere in
+// an answer.
 func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

@@ -180,8 +180,8 @@ func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 		"at least "+v.Spacing+".", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
-// TestTablesNameOperations checks that the tables of limits and caveats name only existing
-// operations.
+// TestTablesNameOperations checks that two tables in the documents' templates, limits and
+// caveats, name only existing operations.
 func TestTablesNameOperations(t *testing.T) {
 	v := newView(testSite())
 	for _, r := range append(v.table("limits"), v.table("caveats")...) {

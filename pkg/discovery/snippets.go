@@ -86,7 +86,8 @@ type wireExample struct {
 	Body      string     `json:"-"` // the body of the 402, as sent
 	Signature wireHeader
 	Response  wireHeader
-	// The facts about the recorded payment. Signed is when it was signed, in UTC.
+	// The facts about the recorded payment. Origin is the seller's origin, Key the payer's
+	// private key, and Signed the time of the signature in UTC.
 	Origin, Payer, Payee, Key, Signed string
 }
 
@@ -108,8 +109,9 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	return e
 }
 
-// usualForm returns the longest form of PAYMENT-REQUIRED that fits together with the usual
-// headers.
+// usualForm returns the value of PAYMENT-REQUIRED that a response with the usual headers
+// carries. This is the first of the given values that is short enough, or else the last one.
+// The longest value comes first.
 func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {

@@ -40,8 +40,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// shows fails the test if a text is not UTF-8 or has a hidden character. The characters in but
-// are allowed.
+// shows fails the test if a text is not UTF-8 or has a hidden character that the parameter but
+// does not list.
 func shows(t *testing.T, text, but string) {
 	t.Helper()
 	if !utf8.ValidString(text) {

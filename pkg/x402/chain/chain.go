@@ -20,10 +20,10 @@
 // authorization, and the log of its Transfer. USDC emits the two in succession, so the Transfer
 // is the token's log with the next log index.
 //
-// A receipt counts at the latest head. An authorization counts as expired only at a block that
-// the node calls safe (or finalized, if it does not know safe). No reorganisation can then make
-// the authorization executable again. NeverPaid is not accepted from a node whose latest block
-// is more than five minutes away from our clock.
+// A receipt counts even if its block is the latest one. An authorization counts as expired only
+// at a block that the node calls safe (or finalized, if it does not know safe). No
+// reorganisation can then make the authorization executable again. NeverPaid is not accepted
+// from a node whose latest block is more than five minutes away from our clock.
 //
 // Only complete and consistent replies count. A malformed reply, a log that a reorganisation
 // removed, a receipt from another block than its log, and two contradictory statements are all
@@ -99,7 +99,7 @@ type Config struct {
 type Nodes struct {
 	config    Config
 	transport http.RoundTripper
-	token     string // lower case
+	token     string // the token's address, in lower case
 	chainID   uint64
 	maxCalls  int
 	maxBody   int64 // the largest reply that is read, in bytes

@@ -113,7 +113,8 @@ func (b *books) finish(t testing.TB) uint64 {
 	return safe
 }
 
-// same fails the test unless got holds exactly the transfers that were sent.
+// same fails the test unless got holds exactly the transfers that enter has recorded, in the
+// order of the chain.
 func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))

@@ -139,11 +139,11 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 }
 
 // search finds the log of the use or the cancellation of an authorization that is spent at the
-// latest block. It searches from a block that is too old to hold the payment up to the latest
-// block. If the authorization was already spent at that old block, the error is errEarly, and
-// it does not matter how the authorization was spent. A node that keeps no old states cannot
-// answer this. With such a node, search goes a day further back, because no authorization is
-// valid for longer.
+// latest block. The first block that it searches is too old to hold the payment, and the last
+// is the latest block. If the authorization was already spent at that old block, the error is
+// errEarly, and it does not matter how the authorization was spent. A node that keeps no old
+// states cannot answer this. With such a node, search goes a day further back, because no
+// authorization is valid for longer.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -232,10 +232,10 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never returns NeverPaid with a reason. After NeverPaid, nobody tries the payment again. So
-// never fails if the time of the node's latest block differs from our clock by more than the
-// given duration, or by more than headAge. A finding that compares the chain's time with ours
-// can be wrong by as much as the two clocks differ.
+// never makes the finding NeverPaid with a reason. Because nobody tries the payment again
+// after this finding, there is an error if the time of the node's latest block differs from
+// our clock by more than the given duration, or by more than headAge. A finding that compares
+// the chain's time with ours can be wrong by as much as the two clocks differ.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

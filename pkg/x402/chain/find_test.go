@@ -298,7 +298,8 @@ func TestGarbage(t *testing.T) {
 			})
 		}
 	}
-	// If the server has meanwhile closed a kept connection, no call is lost.
+	// If the server closes a kept connection between two questions, the transport sends the
+	// call again, and the second finding is the same.
 	p.proxy.reset(nil)
 	p.expect(t, q, paid(tx), callsSearch)
 	p.proxy.server.CloseClientConnections()

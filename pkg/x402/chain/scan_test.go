@@ -178,8 +178,8 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error // if nil: an error with the text says, or neither an error nor a transfer if says is empty
-		says       string
+		want       error  // the expected error; if nil, see says
+		says       string // without want: a text in the error; if empty, there is no error and no transfer
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},
 		{name: "another token's", hash: deposited, to: p.payee, rule: rewrite(methodReceipt, strings.ToLower(testbed.BaseUSDC), p.other.String())},

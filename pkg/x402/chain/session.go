@@ -12,8 +12,9 @@ import (
 
 const (
 	// widest is the number of blocks that a search for logs covers at first. largest is the
-	// number of requests in a batch at first. Large providers are known to allow both. A number
-	// is halved each time the node says that a request is too large.
+	// number of requests in a batch at first. Large providers are known to allow both. If a
+	// node refuses a search or a batch as too large, the session halves the number of blocks
+	// or of requests and tries again.
 	widest  = 10_000
 	largest = 32
 )

@@ -260,9 +260,10 @@ func (l entry) value() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-// madeBy returns nil if l is the transfer that used, the use of an authorization, has made. The
-// transfer is the token's log with the next index, in the same transaction and from the same
-// account. The token is not known to log transfers in any other way.
+// madeBy returns nil if l is the Transfer event that belongs to used, the log of an
+// authorization's use. This event is the token's log with the next index, in the same
+// transaction and from the same account. The token is not known to log transfers in any other
+// way.
 func (l entry) madeBy(used entry, token string) error {
 	switch {
 	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):

@@ -21,7 +21,7 @@ import (
 const (
 	price  = 5000 // the amount that the tests pay
 	window = 300 * time.Second
-	// safeDepth is how many blocks make a block safe.
+	// safeDepth is how many blocks must follow a block before it counts as safe.
 	safeDepth = 32
 	// patience bounds a Find that must end by itself on a busy machine. It is below the
 	// client's own ceiling.

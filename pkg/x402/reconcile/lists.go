@@ -50,7 +50,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 
 // Unproven counts the payments that a facilitator refused without a node to confirm the
 // refusal. Such a payment may nevertheless have moved money. Unproven calls see for the newest
-// of these payments, the last one last. newest is the largest number of these calls. The error
+// of these payments, beginning with the oldest of them; newest limits their number. The error
 // comes from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
@@ -95,15 +95,15 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 
 // visits holds the functions that a walk through the index calls.
 type visits struct {
-	open    func(ledger.Payment) error // called for each record of the first list
-	between func()                     // called after the first list
-	owed    func(ledger.Payment) error // called once for each record, of either list, that is owed and that no attempt holds
+	open    func(ledger.Payment) error // called for each record of ledger.ListOpen
+	between func()                     // called after ListOpen and before ledger.ListOwed
+	owed    func(ledger.Payment) error // called once for each record of either list whose answer is owed and that no attempt holds
 }
 
-// walk goes through the two lists of the index, each from the record that was written longest
-// ago. It leaves out records of the first list that are written after the walk began. A lookup
-// that ends during the walk moves its record from the first list to the second, so the second
-// list is read last.
+// walk goes through two lists of the index, ledger.ListOpen and then ledger.ListOwed, each
+// from the record that was written longest ago. It leaves out records of ListOpen that are
+// written after the walk began. A lookup that ends during the walk moves its record from
+// ListOpen to ListOwed, so ListOwed is read last.
 func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}

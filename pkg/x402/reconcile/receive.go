@@ -104,8 +104,7 @@ func (c *Reconciler) soldKey() string {
 }
 
 // noteSold adds the payees that the ledger knows to the payees whose transfers are read. The
-// payees that have not been paid for the longest time come first, because they are forgotten
-// first.
+// payee whose last payment is oldest comes first, because the ledger forgets it first.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
@@ -266,9 +265,9 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 }
 
 // match compares one transfer with the ledger, and counts the transfer. early means that the
-// transfer was made before the cursor. An early transfer counts only for a payment on record.
-// If the transfer's record cannot be read, match returns no error, so that later transfers are
-// read.
+// transfer is from before the payee's cursor was made. An early transfer counts only for a
+// payment on record. If the transfer's record cannot be read, match returns no error, so that
+// later transfers are read.
 func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)
@@ -289,11 +288,11 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer. Some transfers are recorded only for a payment that is on record:
-// those that are early, those that are too old, and those that are not payments, because they
-// were made without an authorization or for less than any price. testify returns a pointer to
-// the number that counts the transfer, or nil if no number does, and a message about the
-// transfer for an operator.
+// testify records a transfer. Three kinds of transfers are recorded only if their payment is
+// on record: early transfers, transfers that are too old, and transfers that are no payments
+// because they were made without an authorization or for less than any price. testify returns
+// a pointer to the number that counts the transfer, or nil if no number does, and a message
+// about the transfer for an operator.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
@@ -346,7 +345,7 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 		Of: func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
-	case err != nil || !written: // the payment was known to be paid, or was paid back
+	case err != nil || !written: // nothing is written if the payment was known to be paid, or was paid back
 		return new(int), "", err
 	case record.DueBack != "":
 		return &r.Unasked, "money arrived that has no record", nil

@@ -276,9 +276,9 @@ func TestReceiveForgotten(t *testing.T) {
 	})
 }
 
-// TestReceiveBeforeTheFirstCursor checks that the first cursor begins before every payment that
-// can still move money. From there on, transfers that belong to a record count. All other
-// transfers count only if they are made after the cursor.
+// TestReceiveBeforeTheFirstCursor checks that a payee's first cursor begins before every
+// payment that can still move money. A transfer from before the cursor was made counts only if
+// its payment is on record; every later transfer counts.
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}

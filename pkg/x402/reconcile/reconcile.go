@@ -186,7 +186,7 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 	return context.WithTimeout(ctx, quarter*time.Duration(quarters))
 }
 
-// countOpen decides one record of the first list, and counts it.
+// countOpen decides one record of ledger.ListOpen, and counts it.
 func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) error {
 	number, err := r.decide(ctx, settling, record)
 	if err != nil {
@@ -197,8 +197,8 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 	return nil
 }
 
-// decide decides one record of the first list. It asks for evidence unless settling has ended.
-// It returns a pointer to the number of the summary in which the record counts.
+// decide decides one record of ledger.ListOpen. It asks for evidence unless settling has
+// ended. It returns a pointer to the number of the summary in which the record counts.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil

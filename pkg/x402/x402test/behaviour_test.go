@@ -34,8 +34,8 @@ func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	return f
 }
 
-// payment signs a payment to the account that books pays. If change is not nil, it alters the
-// payment before it is signed.
+// payment signs a payment of 5,000 atomic units to the account payee, which the facilitators
+// of books expect. If change is not nil, it alters the payment before it is signed.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)
@@ -117,8 +117,8 @@ func TestBehaviours(t *testing.T) {
 	}
 }
 
-// TestInvalidPayments checks that an invalid payment is refused for the same reason over HTTP
-// and in the process, although the behaviour would let a valid one pay.
+// TestInvalidPayments sends invalid payments to facilitators that would move the money of a
+// valid one. Each must be refused, and for the same reason over HTTP and in the process.
 func TestInvalidPayments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -28,8 +28,9 @@ type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// The block of a payment's transfer may be this much older than the first claim of the payment;
-// see x402.Question.
+// How much older than the first claim of a payment the block of its transfer may be; see
+// x402.Question. sentSlack applies if the seller may have sent the payment itself
+// (Question.Sent).
 const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute

@@ -40,7 +40,7 @@ type bank struct {
 	world World
 
 	mu    sync.Mutex
-	stage *stage          // the row that is being played
+	stage *stage          // the state of the row that is being played
 	lives map[string]bool // by name: whether a seller in this process is still alive; see newLife
 }
 
@@ -67,8 +67,9 @@ func (b *bank) newLife(base string) (facilitator string, end func()) {
 	}
 }
 
-// living removes the name of a life from the beginning of a path, and reports whether this
-// life still lasts.
+// living removes the name of a seller's life (see newLife) from the beginning of a path, and
+// reports whether this life still lasts. A path without such a name stays as it is, and alive
+// is true.
 func (b *bank) living(path string) (rest string, alive bool) {
 	named, ok := strings.CutPrefix(path, lifePath)
 	if !ok {
@@ -80,7 +81,7 @@ func (b *bank) living(path string) (rest string, alive bool) {
 	return "/" + rest, b.lives[name]
 }
 
-// current returns the row that is being played, or nil before the first row.
+// current returns the stage of the row that is being played, or nil before the first row.
 func (b *bank) current() *stage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,7 +136,7 @@ func (b *bank) upstream(w http.ResponseWriter) {
 	_, _ = io.WriteString(w, "fair") // the seller may be gone
 }
 
-// step is a step of a payment for which the seller asks the facilitator: verify or settle.
+// step is what the seller asks the facilitator to do with a payment: verify it or settle it.
 type step int
 
 const (

@@ -42,7 +42,7 @@ type client struct {
 type attempt struct {
 	payment *payment // nil means that the request asks for the price
 	key     string   // Idempotency-Key
-	other   bool     // whether the request is for the other goods of the row, not those of the purchase
+	other   bool     // whether the request is for what Goods.other returns, not for the purchase
 }
 
 // reply is a complete reply of the seller.
@@ -88,7 +88,7 @@ func (c *client) do(r *http.Request) (reply, error) {
 	return reply{status: res.StatusCode, header: res.Header, body: body}, err
 }
 
-// other returns the path and the body of the request for the other goods.
+// other returns the path and the body of a request for something else at the same price.
 func (g Goods) other() (path, body string) {
 	if g.OtherPath == "" && g.OtherBody == "" {
 		mark := "?"

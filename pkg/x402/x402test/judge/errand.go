@@ -11,8 +11,8 @@ import (
 // seller answers with a time to wait is not a failed one.
 const mostTries = 5
 
-// errand sends the requests of one attempt to get the answer of a purchase. It asks again until
-// it has the answer or gives up. If two requests are sent at once, each of them has an errand.
+// errand asks for the answer of a purchase, again and again until it has the answer or gives
+// up. If a payer sends two requests at once, there is an errand for each.
 type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed

@@ -112,7 +112,7 @@ type Outsider struct {
 // Order tells an Outsider what to buy, and how.
 type Order struct {
 	Goods   Goods
-	Origin  string // where the program sends its requests: the line, not the seller itself
+	Origin  string // the URL for the program's requests: that of the line, which can lose replies, not the seller's
 	Network string
 	Key     string // the private key, 32 bytes of hex
 	Tries   int    // the largest number of requests

@@ -152,8 +152,8 @@ func (l *line) untilResumed() {
 	}
 }
 
-// hand passes the seller's reply to a payment on to the payer. If the row says so, the reply
-// is cut off or lost.
+// hand sends the seller's reply to a paid request on to the payer. If the row says so, the
+// reply is cut off or lost.
 func (l *line) hand(w http.ResponseWriter, got reply) {
 	arriving := l.p.replied(got)
 	if arriving < 0 {

@@ -89,7 +89,7 @@ func lineRows() []row {
 func none(reply) int { return -1 }
 
 // firstReply returns a function for row.reply. It shortens the first reply to a payment to as
-// many bytes as arriving returns, and notes what in the report.
+// many bytes as arriving returns, and adds the text what to the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -113,8 +113,8 @@ func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n i
 }
 
 // movesAnd returns a function for row.facilitator. At the first call of /settle about a
-// purchase, it moves the money, and calls says to write the answer. The text what describes
-// this answer in the report.
+// purchase, it moves the money and lets the function says write the answer. The text what
+// describes this answer in the report.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
 		moved := c.move(p)

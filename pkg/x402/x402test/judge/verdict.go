@@ -24,9 +24,9 @@ type Case struct {
 	Transfers int `json:"transfers"`
 	Requests  int `json:"requests"`
 	Answers   int `json:"answers"`
-	// Unpaid is the number of answers if there was no transfer. Stranger is the number of
-	// answers that a stranger got. Another is the number of answers to another question for the
-	// same money.
+	// Unpaid is the number of answers that the payer got although there was no transfer.
+	// Stranger is the number of answers that a stranger got. Another is the number of answers
+	// to another question for the same money.
 	Unpaid   int `json:"unpaid"`
 	Stranger int `json:"stranger"`
 	Another  int `json:"another"`

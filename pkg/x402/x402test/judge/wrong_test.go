@@ -139,7 +139,7 @@ func (s wrongSeller) accepts(reason string) bool {
 }
 
 const (
-	slow   = 3 * time.Second // a hasty seller waits half as long, which is enough on a busy machine
+	slow   = 3 * time.Second // a slow facilitator's delay; a hasty seller waits half as long, enough for any other on a busy machine
 	dearer = "0.02"
 )
 
@@ -276,8 +276,9 @@ func TestSameSeed(t *testing.T) {
 	}
 }
 
-// TestDoesNotStartAgain checks the report about a seller that does not start again after a
-// kill. The case of each payer says so, and its verdict depends on what the payer has by then.
+// TestDoesNotStartAgain plays a kill after which the seller does not start again. The last
+// step of each payer's case must say that. Each payer was charged before the kill and gets no
+// answer; this seller promises nothing beyond the protocol, so the verdict is NotPromised.
 func TestDoesNotStartAgain(t *testing.T) {
 	t.Parallel()
 	starts := 0
