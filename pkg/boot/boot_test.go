@@ -164,7 +164,8 @@ func TestFaults(t *testing.T) {
 }
 
 // TestFormerTerms checks the setting with the former terms and the time until which they are
-// accepted. That time must be soon.
+// accepted, and two warnings of /ready. There are no components if that time is more than a
+// day away.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }

@@ -68,9 +68,9 @@ func TestResponse(t *testing.T) {
 }
 
 // TestLog checks that a log line has the id of its invocation, even if the line's context was
-// separated from the invocation's deadline. Outside an invocation, a log line has no id. Lambda
-// reads the level and the time from members with these names, and would otherwise add its own.
-// Text from others is bounded, and cannot control a terminal.
+// separated from the invocation's deadline. Outside an invocation, a log line has no id. The
+// level and the time must be in the members level and timestamp: Lambda reads them there, and
+// would otherwise add its own. Text from others is bounded, and cannot control a terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {

@@ -101,8 +101,8 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional and give the warning says. If says is
-// empty, they must give no warning.
+// warns checks that the probes of receipts are optional, and that each gives a warning with
+// the text says. If says is empty, they must give no warning.
 func warns(t *testing.T, probes []service.Probe, says string) {
 	t.Helper()
 	for _, probe := range probes {

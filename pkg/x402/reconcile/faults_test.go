@@ -205,7 +205,7 @@ func TestReceiveNodeDown(t *testing.T) {
 type nodeFault struct {
 	call  string
 	fails func(context.Context) error
-	first int // the call fails once transfers have been asked for this many times
+	first int // the call does not fail before Transfers has been called this many times
 }
 
 // during returns the function that the scanner runs at each call.

@@ -103,7 +103,7 @@ type Config struct {
 // Outsider is an external program that asks again until it has the answer, and signs a new
 // payment for each request.
 type Outsider struct {
-	Way  Way  // the name of the program
+	Way  Way  // the program's name, which the report lists among the ways
 	Tool bool // whether it calls tools
 	// Buy runs the program until it has the answer or gives up.
 	Buy func(ctx context.Context, o Order) (answered bool, err error)
@@ -167,7 +167,8 @@ func (c *Config) ways() []Way {
 	return all
 }
 
-// outsider returns the external program of a way, or nil if the way belongs to this package.
+// outsider returns the external program that buys in a way, or nil if payers of this package
+// buy in it.
 func (c *Config) outsider(w Way) *Outsider {
 	for i := range c.Outsiders {
 		if c.Outsiders[i].Way == w {

@@ -22,9 +22,9 @@ type row struct {
 	nothing       bool // no money moves, so a purchase without an answer is correct
 	plain         bool // nothing fails, so the protocol itself promises an answer
 	tries         int  // failed requests after which a payer gives up; 0 means mostTries
-	needsUpstream bool // the service that the handlers depend on fails
-	needsPrice    bool // the price changes
-	needsOther    bool // a payer asks for something else
+	needsUpstream bool // the upstream fails, so the seller must depend on it
+	needsPrice    bool // the price changes, so the seller must be able to start with another price
+	needsOther    bool // a payer asks for something else, so the seller must sell something else
 }
 
 func (r row) mostTries() int {
