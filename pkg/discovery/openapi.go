@@ -62,10 +62,11 @@ type errorSet struct {
 // The description has no response named default, because that would count as one more declared
 // response. With a default, generated clients would have a type for the errors with undeclared
 // statuses: ogen returns *ErrorBodyStatusCode as a result, openapi-python-client parses an
-// ErrorBody, openapi-typescript adds the type to that of error. Without a default, no client
-// loses a body: ogen's validate.UnexpectedStatusCodeError has the response in Payload,
-// openapi-python-client has content (of the detailed response and of UnexpectedStatus), and
-// openapi-fetch always parses error. TestGeneratedClients in infra/clients checks that.
+// ErrorBody, openapi-typescript adds the error body to the type of its result error. Without a
+// default, no client loses a body: ogen's validate.UnexpectedStatusCodeError has the response
+// in Payload, openapi-python-client has content (of the detailed response and of
+// UnexpectedStatus), and openapi-fetch always parses error. TestGeneratedClients in
+// infra/clients checks that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	var only []int
 	switch op.Slug {

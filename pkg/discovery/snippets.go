@@ -34,8 +34,8 @@ type snippet struct {
 	markup string
 }
 
-// documentedOrigin is the origin in the files. The deployment's origin replaces it. In the same
-// way, the deployment's network and token replace those of x402.USDC.
+// documentedOrigin is the origin in the files of assets/snippets. The deployment's origin
+// replaces it. In the same way, the deployment's network and token replace those of x402.USDC.
 const documentedOrigin = "https://api.example.com"
 
 // programs returns all programs, with the values of a Site.

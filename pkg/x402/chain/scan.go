@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// maxTransfers is the number of transfers after which a call of Transfers ends. All transfers
-// in the message that reaches this number still count.
+// maxTransfers is the number of transfers after which a call of Transfers ends. The call may
+// return more, because it keeps all transfers of the message that reaches this number.
 const maxTransfers = 2000
 
 // Errors of Received for a transaction that has moved no money, or none yet. Any other error

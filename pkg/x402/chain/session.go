@@ -104,9 +104,9 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
-// some makes the first calls of a list, as many as the node accepts in one message, and returns
-// their results. If the node refuses even two calls, the range of the first one may be too
-// wide. To find out, some makes that call alone.
+// some makes the first calls of a list, as many as the node accepts in one message, and
+// returns their results. If the node refuses even two calls, the range of the first one may be
+// too wide. To find out, it makes the first call alone.
 func (s *session) some(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)

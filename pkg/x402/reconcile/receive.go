@@ -239,9 +239,9 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	return b.Done(), err
 }
 
-// cursor returns the cursor at which reading continues. A new cursor starts so far back that no
-// authorization that was signed before it can still execute. For a former payee, the cursor
-// starts before every authorization that could execute when that payee was last paid.
+// cursor returns the cursor at which reading continues. A new cursor starts so far back that
+// no authorization that was signed before it can still execute. For a former payee, it starts
+// that far before the time by which the payee had its last payment (ledger.Payee.Until).
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)

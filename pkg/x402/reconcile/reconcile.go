@@ -78,7 +78,7 @@ type Summary struct {
 	RefusedLate int // listed records that were found never to be paid
 	StillOpen   int // listed records that can still execute
 	CannotTell  int // listed records without evidence either way
-	Undue       int // listed records whose attempt died, most likely before sending; too early to tell, and not in doubt
+	Undue       int // listed records whose attempt died, most likely before sending, which is not certain yet; not in doubt
 	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions

@@ -263,8 +263,8 @@ func (j *court) settings(price string) Settings {
 	}
 }
 
-// promises returns the promises that were declared, and the promises that the seller's offer
-// makes.
+// promises returns the promises in the configuration, and the one that the seller's offer
+// makes if it declares payment-identifier.
 func (j *court) promises() []Promise {
 	all := slices.Clone(j.config.Promises)
 	if j.offer.hasIdentifier() && !slices.Contains(all, PromiseIdentifier) {
