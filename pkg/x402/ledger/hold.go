@@ -21,8 +21,8 @@ type Hold struct {
 }
 
 // Record returns the record as this holder last wrote it. If somebody else has recorded the
-// payment meanwhile, Record returns that other record with this holder's lookup counted in it.
-// The count is stored with the next write.
+// proof of payment meanwhile, Record returns the record that they wrote, with this holder's
+// lookup counted in it. The count is stored with the next write.
 func (h *Hold) Record() Payment { return h.record }
 
 // Released reports whether this holder's last write gave the lease back.
@@ -166,8 +166,9 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	if written || !begins || !h.stillHolds(*r) {
 		return ErrLost
 	}
-	// Somebody else recorded the payment while this attempt held the lease. The lookup is
-	// counted only in memory, because the next write of this attempt stores the count.
+	// Somebody else recorded the proof of payment while this attempt held the lease. This
+	// attempt's lookup is counted only in memory, because the next write of this attempt
+	// stores the count.
 	r.Lookups++
 	r.LookupAt = h.ledger.now()
 	h.record = *r

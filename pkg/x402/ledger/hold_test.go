@@ -106,7 +106,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		fails   int  // how many writes of the next attempt fail
 		late    time.Duration
 		then    does
-		want    error              // the error of the function then
+		want    error              // what the function then must return
 		claim   ledger.ClaimResult // the result of the claim of a third attempt
 		answers bool               // the next attempt continues to the answer
 	}{
@@ -257,7 +257,9 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// lookUpStep is the next step of TestLookups with a paid payment.
+// lookUpStep is one step of TestLookups: the time after passes, the payment is claimed, and a
+// function is called. The claim and the function may be left out. lookups is the number of
+// lookups that must be counted at the end.
 type lookUpStep struct {
 	after   time.Duration
 	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim

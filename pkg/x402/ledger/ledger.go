@@ -97,9 +97,10 @@ const (
 // from the payer. A payer proves this with the retry token of the first claim, which no
 // settlement publishes. If the first claim had no token, anybody who has the payer's key or
 // the same signature can repeat the payment. Proof returns FromPayer for such a repeat as long
-// as the payment has certainly not been sent, and SettlesOnly or Copied from then on. If the
-// payment names no purchase, the payer cannot replace it with another signature, so Proof
-// returns FromPayer for the repeat until the payment is known to have moved money.
+// as the payment has certainly not been sent. Once it may have been sent, Proof returns
+// SettlesOnly and, when it is paid, Copied. If the payment names no purchase, the payer cannot
+// replace it with another signature, so Proof returns FromPayer for the repeat until the
+// payment is known to have moved money.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -200,9 +201,9 @@ func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l
 // its answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment. The lease ends at the time lease. If Claim does not take
-// it, the result says why. An error means that the store failed; the caller must then not send
-// the payment.
+// Claim takes the lease of a payment; the argument lease is the time at which it ends. If
+// Claim does not take the lease, the result says why. An error means that the store failed;
+// the caller must then not send the payment.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},
@@ -317,10 +318,11 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	return other, ErrConflict
 }
 
-// claimed returns the outcome of a claim that tried to write the record next and got the error
-// err. lookupAt is the time of the lookup before this claim. If err is ErrConflict, another
-// attempt was faster. claimed does not read the record of that attempt, because its lease ends
-// at about the same time as that of next.
+// claimed returns the outcome of a claim. next is the record that the claim tried to write,
+// and err is the error of that write. lookupAt is the time of the lookup before this claim. If
+// err is ErrConflict, another attempt was faster. claimed does not read that attempt's record
+// to find the end of its lease, because the lease in next would have ended at about the same
+// time.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):

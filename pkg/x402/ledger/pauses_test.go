@@ -8,7 +8,8 @@ import (
 )
 
 // runsInADay returns the times at which the lookups for an owed answer begin if none of them
-// succeeds and the client asks every ten seconds for a day. A lookup takes no time.
+// succeeds and the client asks every ten seconds for a day. It counts a lookup as taking no
+// time.
 func runsInADay() []time.Duration {
 	const every = 10 * time.Second
 	runs := []time.Duration{0}

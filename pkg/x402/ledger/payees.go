@@ -142,8 +142,8 @@ func (p Payee) covers(amount string, now time.Time) bool {
 	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns the payees all, changed so that they cover a payment of an amount to an
-// address at the time now.
+// noted returns a list of payees that covers a payment of an amount to an address at the time
+// now. It is the list all, changed if it does not cover the payment yet.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {

@@ -69,10 +69,10 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 }
 
 // ReplaceOwner gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h.
-// owner is the record of the old owner, or nil if that has none. ReplaceOwner first closes the
-// record, so that no attempt on the old owner can begin or end any more, and then writes the
-// purchase. ErrConflict means that the record or the purchase has changed since it was read. A
-// closed record stays closed even if the purchase could not be written.
+// owner is the record of the old owner, or nil if the old owner has no record. ReplaceOwner
+// first closes that record, so that no attempt on the old owner can begin or end any more, and
+// then writes the purchase. ErrConflict means that the record or the purchase has changed
+// since it was read. A closed record stays closed even if the purchase could not be written.
 func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {

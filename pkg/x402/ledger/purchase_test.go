@@ -12,7 +12,7 @@ import (
 
 const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// offer returns a payment with the given name for the purchase bought.
+// offer returns a payment with the given name. It is for the purchase whose key is bought.
 func (d *testLedger) offer(name string) ledger.Submission {
 	p := d.payment()
 	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
@@ -100,8 +100,8 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // the purchase is kept longer
-	d.pass(15*day + time.Hour) // the record expires before the purchase does
+	d.opens(t, third, third)   // the purchase is now kept longer, because it was opened again
+	d.pass(15*day + time.Hour) // the owner's record expires before the purchase does
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
@@ -152,7 +152,7 @@ func TestTakeOverOfPaid(t *testing.T) {
 
 // TestSending checks what Sending says about an undecided payment. The payment's record
 // decides first, and the clock decides next. The purchase is read only when the payment's
-// window has been over for a while, and decides the rest.
+// authorization has expired more than ClockSlack ago, and decides the rest.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {

@@ -25,8 +25,9 @@ const (
 	// again yet, because a call costs the seller something and the sender nothing.
 	StandingJustRefused
 	StandingRefused // a facilitator, or its operator, refused the payment, which can still move money
-	// StandingRefusalOver: a facilitator refused the payment, and its window has been over for
-	// a while. There is no node that could show whether it has moved money nevertheless.
+	// StandingRefusalOver: a facilitator refused the payment, and its authorization expired
+	// some time ago (deadAfter). There is no node that could show whether it has moved money
+	// nevertheless.
 	StandingRefusalOver
 	StandingDisproved  // evidence shows that the payment moves no money
 	StandingSuperseded // another payment is used for the purchase; this one was never sent
@@ -133,15 +134,15 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter is how long the window of a refused payment must be over before the payment counts
-// as dead, if the chain cannot be asked.
+// deadAfter is how long the authorization of a refused payment must have been expired before
+// the payment counts as dead, if the chain cannot be asked.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
 	wait := lookupIn(r, now)
 	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
-	case r.SendingBack != nil: // by whatever clock
+	case r.SendingBack != nil: // whatever the refund's time is: the operator's clock may be wrong
 		return StandingSendingBack
 	case r.DueBack != "":
 		return StandingDueBack
@@ -281,7 +282,7 @@ type Meaning struct {
 	Claim ClaimResult // what a payer who repeats the payment gets: the result of the claim
 	Owner Ownership   // what the owner of a purchase, in this standing, means for another payment for the purchase
 	Case  Case        // what the operator's lists say
-	Moved Moved       // what the member charged in an answer tells the payer
+	Moved Moved       // what the JSON member "charged" tells the payer
 }
 
 // Meaning returns the row of the table for a standing. If its Claim is Held, the attempt

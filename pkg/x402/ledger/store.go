@@ -43,11 +43,11 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // for operators. An Index may lag some seconds behind its store, so callers fetch a record
 // before they act on it.
 type Index interface {
-	// List returns the next places of a list (see Record.Listed), in order: those that follow
-	// the place after. Unless before is zero, it leaves out places whose time is later than
-	// before. It returns at most limit places; if it returns fewer, there are no more. A
-	// record that is written while a list is read moves towards the end of the list, and so
-	// may be returned twice.
+	// List returns the next places of a list (see Record.Listed), in order, beginning with the
+	// one that follows the place given as after. Unless before is zero, it leaves out places
+	// whose time is later than before. It returns at most limit places; if it returns fewer,
+	// there are no more. A record that is written while a list is read moves towards the end
+	// of the list, and so may be returned twice.
 	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
 }
 
@@ -79,8 +79,8 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces sorts the places all, and returns at most limit of them: the first ones that
-// follow the place after. It modifies the slice all.
+// FirstPlaces sorts places, and returns at most limit of them: the first ones that follow the
+// place given as after. It modifies the slice all.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)
@@ -99,10 +99,10 @@ type Sweeper interface {
 // Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
 	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix). It reads
-	// them in the order of the store, from the row that follows the key after or, if that is
-	// empty, from the first row. With a prefix, Page sees every write that succeeded before
-	// the call; without one, it may lag some seconds behind. A row that is written while pages
-	// are read is in one of the pages, in its old or its new version.
+	// them in the order of the store. It begins with the row that follows the key given as
+	// after or, if after is empty, with the first row. With a prefix, Page sees every write
+	// that succeeded before the call; without one, it may lag some seconds behind. A row that
+	// is written while pages are read is in one of the pages, in its old or its new version.
 	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
 }
 
@@ -110,7 +110,7 @@ type Rows interface {
 type Page struct {
 	Records []Record // the records, without the bodies of their answers
 	Corrupt []string // keys of rows that cannot be read
-	// Next is the value of after that makes the next call return the next page. It is empty if
-	// there is no further page.
+	// Next is the argument after with which Page returns the next page. It is empty if there
+	// is no further page.
 	Next string
 }

@@ -303,8 +303,8 @@ func keepAnswer(r *Payment, c Change) {
 // setValidity records when the answer was given, and how long it is valid. If parts of the
 // answer are owed, it is valid for its purchase for a day from the first answer, so that the
 // payer can get those parts without another charge. If the answer is not stored, it can be
-// looked up again for a day from the first time that it was given. Those lookups are counted
-// from 1.
+// looked up again for a day from the first time that it was given. Lookups then starts again
+// at 1, which counts the lookup that gave the answer.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now

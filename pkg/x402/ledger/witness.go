@@ -26,19 +26,19 @@ type Sending int
 const (
 	MayBeSent Sending = iota + 1 // only evidence can decide
 	TooEarly                     // an attempt died, and it is too early to tell
-	// NoPurchase: an attempt died, the payment's window is over, and its purchase is missing.
-	// Until the record is older, only evidence can decide.
+	// NoPurchase: an attempt died, the payment's authorization has expired, and its purchase
+	// is missing. Until the record is older, only evidence can decide.
 	NoPurchase
 	NeverSent // the payment was not sent, and can no longer be sent
 )
 
 // Sending returns what the ledger knows about whether a payment was sent. A payment is sent
 // only if its purchase names that payment as the owner. An attempt that was frozen may open
-// the purchase and send the payment at any time, but once the payment's window is over, a
-// facilitator or the chain refuses the payment. So Sending compares the clock with the window
-// first, allowing for ClockSlack, and then reads the purchase. A missing purchase proves
-// nothing if it may have named the payment and expired since. A payment that is for no
-// purchase may have been sent by any attempt.
+// the purchase and send the payment at any time, but once the payment's authorization has
+// expired, a facilitator or the chain refuses the payment. So Sending first checks that the
+// authorization expired more than ClockSlack ago, and only then reads the purchase. A missing
+// purchase proves nothing if it may have named the payment and expired since. A payment that
+// is for no purchase may have been sent by any attempt.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil

@@ -24,7 +24,7 @@
 //	rate|<client>|<window>                    the units of a client; window in unix seconds
 //	rate|documents|<client>|<window>          the same, for the free documents
 //	slots|<operation>                         the leases of an operation
-//	ready                                     never exists: /ready asks for it
+//	ready                                     no such item exists; /ready reads this key
 //
 // Records and rate items are deleted by TTL; slots items stay. A slots item has the attribute
 // "slots" (SS): the id and the end of each lease. A rate item has "requests" (N), the units

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// TestConformance runs the suites that every store must pass. Its server does not return the
-// old item when a condition fails.
+// TestConformance runs the suites that every store must pass, on dynalite. Unlike DynamoDB,
+// dynalite does not return the old item when the condition of a write fails.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conforms(t, cloud.StartDynamo(t), 2)
@@ -167,9 +167,9 @@ func TestReadAfterWrite(t *testing.T) {
 // both replies are lost, a read finds the write. If the reply to that read is lost as well,
 // the caller gets an error, which does not say whether the write took effect.
 //
-// An addition to a count is not sent twice, except for the units of a payment: without the
-// second attempt, a lost reply would turn a payer away, and that is worse than counting the
-// units twice.
+// An addition to a count is not sent twice, because it could count twice. Only the units of a
+// payment are sent a second time: otherwise a lost reply would turn a payer away, which is
+// worse than counting the units twice.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")

@@ -17,14 +17,14 @@ import (
 )
 
 // keepCounts is how long a rate item is kept after its window began. It must be longer than
-// the clocks of two machines differ, and short because the item's key contains the client's
-// address.
+// the difference between the clocks of two machines. It is short because the item's key
+// contains the client's address.
 const keepCounts = 10 * time.Minute
 
 // Count implements limit.Store. If the reply to an unbounded addition is lost, Count does not
 // send the addition again, because it could count twice. The units of a payment have a bound,
 // and adding them may be sent twice: counting too many units of a client is better than
-// turning a payer away.
+// turning a payer away after a lost reply.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{

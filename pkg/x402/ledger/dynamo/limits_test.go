@@ -88,8 +88,8 @@ func differ[T any](want, got T) error {
 }
 
 // TestLimitsErrors checks that a failed call returns an error with its cause, and no decision
-// about the limit. The same holds for a stored value that should be a number or a set of
-// leases and is not.
+// about the limit. A call also fails if a stored value should be a number or a set of leases
+// and is not.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	reads := func(it item, err error) fake {

@@ -45,7 +45,8 @@ func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 }
 
 // TestDecodeCorrupt checks that an item whose attributes and record disagree is corrupt for
-// every reader. So is an item under another key, because it is not the requested record.
+// every reader. An item under another key is corrupt as well, because it is not the requested
+// record.
 func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
 	r := ledgertest.Full("k")
@@ -83,8 +84,8 @@ func TestDecodeCorrupt(t *testing.T) {
 	}
 }
 
-// TestPacking checks that the dictionary has not changed: without it, the records in existing
-// tables cannot be unpacked.
+// TestPacking checks that the dictionary with which records are compressed has not changed.
+// With another dictionary, the records in existing tables could not be unpacked.
 func TestPacking(t *testing.T) {
 	t.Parallel()
 	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
@@ -110,7 +111,7 @@ func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
 
-// Paged makes a table request pages of the given size.
+// Paged makes a table request pages of at most size items.
 func Paged(t *Table, size int) { t.pageSize = size }
 
 // Dial replaces the function with which a client that HTTPClient returned connects.

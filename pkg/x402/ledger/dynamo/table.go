@@ -52,7 +52,7 @@ type Table struct {
 	api         API
 	name        string
 	mostKept    int
-	pageSize    int       // bounds one reply, so that it arrives within the time of an attempt
+	pageSize    int       // most items in a reply, which must arrive within the time of an attempt
 	compressors sync.Pool // a compressor is large, so it is used again
 }
 
@@ -137,8 +137,9 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held returns the record under a key, or nil if there is none. If the server has already
-// returned the item, the caller passes it; otherwise it is empty.
+// held returns the record under a key, or nil if there is none. A caller that has already got
+// the item from the server passes it to held. If the passed item is empty, held reads the
+// table.
 func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
 	it, err := t.item(ctx, keyed(key), it)
 	if err != nil || len(it) == 0 {

@@ -61,15 +61,16 @@ type world struct {
 
 	mu   sync.Mutex
 	seen charges
-	// lost is called after the server has processed a call. If it returns true, the reply is
-	// lost.
+	// lost is called after the server has processed a call. op is the operation, and n is how
+	// many calls of it there have been since the last call of took. If lost returns true, the
+	// reply is lost.
 	lost func(op string, n int) bool
 }
 
 // charges holds the number of calls of each kind, and the capacity that the server reports as
 // charged: for the table in all, for the most expensive call on the table, and for the index.
 // When a record's index keys change, DynamoDB charges the index for removing the old entry and
-// for adding the new one. Dynalite charges nothing.
+// for adding the new one. The server dynalite charges nothing for that.
 type charges struct {
 	calls              map[string]int
 	units, most, index float64
@@ -118,9 +119,10 @@ func (w *world) took() charges {
 	return seen
 }
 
-// loses sets which replies are lost from now on: those for which the function returns true.
-// The function gets the operation of a call, and how many calls of that operation there have
-// been from now on. If the function is nil, no reply is lost.
+// loses sets which replies are lost from now on: those of the calls for which the given
+// function returns true. The function gets the operation of a call, and how many calls of that
+// operation there have been since the last call of took or loses, including this one. If the
+// function is nil, no reply is lost.
 func (w *world) loses(which func(op string, n int) bool) {
 	w.took()
 	w.lost = which

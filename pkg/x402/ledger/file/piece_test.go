@@ -155,7 +155,9 @@ func TestHalved(t *testing.T) {
 }
 
 // TestLookedAt checks that Open refuses a file that another program has opened and closed
-// after the ledger's process was killed. The file is complete, but Open cannot know that.
+// after the ledger's process was killed. The other program has moved the -wal into the file
+// and removed it, without changing the marker. So the file is complete, but Open cannot know
+// that.
 func TestLookedAt(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))

@@ -157,8 +157,8 @@ func TestSweepInParts(t *testing.T) {
 
 // TestOpenOther checks that Open refuses a file which is not a sound ledger of this version.
 // The error has advice, and the file is not changed. Open does not notice every damaged page,
-// because SQLite does not and because a large file is not checked as a whole. Even then no
-// record is read wrongly.
+// because SQLite does not and because a large file is not checked as a whole. Even if Open
+// accepts a damaged file, no record is read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
 	records, sound := soundLedger(t)

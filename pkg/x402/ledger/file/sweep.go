@@ -35,7 +35,7 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	return deleted, wrap("sweep", err)
 }
 
-// sweepBatch looks at some of the rows whose ids are above the id after, and deletes the
+// sweepBatch looks at some of the rows whose ids are greater than after, and deletes the
 // expired ones. last is the id of the last row that it looked at, or 0 if that row was the
 // last of the table.
 func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {

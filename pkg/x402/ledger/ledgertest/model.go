@@ -95,8 +95,8 @@ func oddKeys() []string {
 }
 
 // walk makes random calls to a store and to the model, and compares the replies, the records
-// and the lists of the two. Some calls repeat a much older write. No two records have the same
-// time.
+// and the lists of the two. Some calls repeat a much older write. No two new records have the
+// same time: indexTies tests equal times.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		w := &walker{
