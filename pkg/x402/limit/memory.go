@@ -13,7 +13,7 @@ type Store interface {
 	// Count adds n, which may be negative, to the units that a client has used in a window,
 	// and returns the new total. window is the time at which the window begins. If the total
 	// would exceed the limit most, Count adds nothing, and ok is false. If most is Unbounded,
-	// one call never adds n twice.
+	// one call never adds n twice, even if a reply of the store is lost.
 	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
 
 	// Acquire adds a lease to an operation if that operation has fewer than limit leases,

@@ -27,7 +27,7 @@ func TestRateAgreesWithModel(t *testing.T) {
 		clock := at(0)
 		m := rateModel{
 			seed: seed, random: random, clock: clock, perMinute: perMinute,
-			// TestDebts checks debts.
+			// Forgiving, because this model knows no debts: TestDebts checks them.
 			rate: newRate(perMinute, &limit.Memory{}, clock).Forgiving(), window: clock.now(), began: map[*limit.Request]time.Time{},
 		}
 		for step := range 300 {
@@ -51,9 +51,9 @@ type rateModel struct {
 }
 
 // check compares the decision on a request with the model, and counts the request if it
-// passes. A request passes if the window has room for as many units as asks says. If it is
-// refused, it may pass soon, provided that undecided requests can give back enough units for
-// its weight, weighs.
+// passes. A request passes if the window has room for asks units. A refused request may pass
+// soon if undecided requests can give back so many units that the window has room for weighs
+// units. counts has the units that a request counts if it passes.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)

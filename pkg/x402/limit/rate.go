@@ -37,9 +37,9 @@ const (
 	// recheck is how long a client over its limit is refused without asking the store, if
 	// undecided requests may give back enough units.
 	recheck = time.Second
-	// debts is how many later windows can take over units above a client's limit that requests
-	// at fault caused. If a client uses its whole limit on undecided requests and all are at
-	// fault, these weigh four times the limit.
+	// debts is how many later windows can take over the units with which requests at fault put
+	// a client above its limit. If a client uses its whole limit on undecided requests and all
+	// are at fault, these weigh four times the limit.
 	debts = 4
 )
 

@@ -13,16 +13,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Request is one request that a Rate counts. It implements x402.Meter. The Gate calls Open to
-// count a request whose payment looks valid by the request alone. Admit and Served count all
-// other requests.
+// Request is one request that a Rate counts. It implements x402.Meter. The Gate of package
+// x402 calls Open to count a request whose payment looks valid as far as the request itself
+// shows. Admit and Served count all other requests.
 type Request struct {
 	Rate *Rate
 	// Client is the key of the request's sender, a ClientKey or a DocumentsKey. Site is the
 	// SiteKey under which its payment is counted.
 	Client, Site string
 	Paid         bool // the request carries a payment, valid or not
-	// Warn is called if the store failed and the client gets the same answer nevertheless.
+	// Warn is called for a failure of the store that does not change the client's answer.
 	Warn func(what string, err error)
 
 	Decision // the latest decision about the client
@@ -96,8 +96,9 @@ func (q *Request) weighs(ctx context.Context, more int) {
 	})
 }
 
-// Open counts a request whose payment looks valid by the request alone. It asks the store. The
-// Gate must call Open before it calls any other service. The error is a *fault.Error.
+// Open counts a request whose payment looks valid as far as the request itself shows. It asks
+// the store. The Gate must call Open before it calls any other service. The error is a
+// *fault.Error.
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
 	now := r.now()

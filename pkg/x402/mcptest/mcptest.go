@@ -34,7 +34,7 @@ type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
 	RetryAfter int                  `json:"hostfacts/retry-after"`
-	Repeated   bool                 `json:"weather/replayed"` // what Replayed is, for the shop in infra/shop
+	Repeated   bool                 `json:"weather/replayed"` // the same as Replayed, in results of the shop in infra/shop
 }
 
 // Text returns the first text of the result, or an empty string if there is none.

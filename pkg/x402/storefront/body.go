@@ -32,7 +32,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline. That is so behind an adapter for functions, where the body has already arrived.
+// a deadline. Behind an adapter for cloud functions it cannot, but there the body has already
+// arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call

@@ -95,7 +95,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	tool := b.tools[call.Tool]
 	target, body, bad := tool.Request(call.Arguments)
 	router := b.server.Router
-	if bad != nil { // there is no path to lead
+	if bad != nil { // wrong arguments give no path for the router
 		router = tool.Endpoint
 	}
 	c := &toolCall{

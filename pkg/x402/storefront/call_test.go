@@ -180,8 +180,8 @@ func TestOwnWords(t *testing.T) {
 	}
 }
 
-// TestKeysOfACall checks where the purchase key of a call comes from: from the member of _meta
-// or, if the header is sent, from the header.
+// TestKeysOfACall checks where the purchase key of a tool call comes from: from the header
+// Idempotency-Key if that is sent, and otherwise from the call's _meta.
 func TestKeysOfACall(t *testing.T) {
 	x, _ := aCall(true, false)
 	x.call.Keys = []string{"member"}
@@ -233,8 +233,8 @@ func TestQuotes(t *testing.T) {
 }
 
 // TestServe checks that an answer with a body states its length. The size of the body that is
-// sent decides as how many units the answer counts. Unless the answer is public, its headers
-// tell the client the state of its limit.
+// sent decides how many units of the client's limit the answer costs. Unless the answer is
+// public, its headers tell the client the state of its limit.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
 		method string

@@ -7,9 +7,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestDeadline checks that a request is answered before its function times out, and that a
-// lookup leaves time for the settlement. The functions have 29 s, as the tests of the template
-// check; the gateway waits for 30 s.
+// TestDeadline checks that a request is answered before its Lambda function times out, and
+// that a lookup leaves time for the settlement. The functions in template.yaml have 29 s, as
+// the tests of the template check; API Gateway waits for 30 s.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	if deadline >= 29*time.Second {

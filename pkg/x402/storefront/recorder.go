@@ -40,7 +40,7 @@ func Kept(h http.Header, body []byte) map[string][]string {
 		kept["Content-Type"] = []string{http.DetectContentType(body)}
 	}
 	if len(kept) == 1 && kept["Content-Type"][0] == TypeJSON {
-		return nil // this is the default of every answer
+		return nil // render sets this Content-Type by default
 	}
 	return kept
 }

@@ -80,9 +80,9 @@
 // with its headers, and is sent again to the same payer for a day. After 402, 408, 425, 429,
 // any other status, a panic or a timeout, the answer is owed: the payment remains valid, and
 // the payer's repeat runs the handler again. Owed adds statuses to this list. While the answer
-// is owed, the client gets the handler's status and body; a status below 400 and 402 are
-// replaced by 503. A refund is due when an answer has been owed for a day. Bad input costs
-// nothing if Check refuses it before the payment.
+// is owed, the client gets the handler's status and body; 503 replaces 402 and every status
+// below 400. A refund is due when an answer has been owed for a day. Bad input costs nothing
+// if Check refuses it before the payment.
 //
 // An answer is sent when it is complete, so a stream is sent at its end. An answer has at most
 // 32 MB and 4 KB of headers. If it has the header Answer-Owed, the parts that this header

@@ -31,7 +31,7 @@ func TestNetworkAndNode(t *testing.T) {
 	books := books().Evidence()
 	for _, c := range []struct {
 		change x402http.Config
-		want   x402.Requirements // without the fields that are the same for all
+		want   x402.Requirements // without the fields that are the same in all cases
 		says   string            // the error; "" means none
 	}{
 		{change: x402http.Config{}, want: x402.Requirements{Network: x402.Base, Asset: "0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913", Extra: x402.Extra{Name: "USD Coin", Version: "2"}}},

@@ -204,7 +204,8 @@ func TestOtherPurchases(t *testing.T) {
 }
 
 // TestMCP checks that a tool call and a request to the tool's endpoint are the same purchase:
-// each answers a payment that was made with the other, and the handler runs once.
+// a payment that was made with the call gets the same answer over HTTP, and the handler runs
+// once.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, r *http.Request) {
@@ -239,7 +240,8 @@ func TestMCP(t *testing.T) {
 }
 
 // TestWrongSettings checks that every wrong setting is an error when the program starts, and
-// that the error names the setting. So is a price or a method with which nothing can be sold.
+// that the error names the setting. Sell and Handle must panic for a price, a handler or a
+// method with which nothing can be sold.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	good := x402http.Config{PayTo: payTo, Facilitator: "http://127.0.0.1:1", Ledger: &ledgertest.Memory{}, NoNode: true, Origin: "https://shop.example"}

@@ -117,9 +117,9 @@ type soldRequest struct {
 	body []byte
 }
 
-// forHandler returns a copy of the request for a handler, without the payment. The copy has no
-// headers for conditions and ranges either, because the whole answer is sold. Its body is the
-// body that is part of the purchase, or empty.
+// forHandler returns a copy of the request for a handler, without the payment. Headers for
+// conditions and ranges are also left out, because the whole answer is sold. The copy's body
+// is s.body, which may be empty.
 func (s soldRequest) forHandler(ctx context.Context) *http.Request {
 	r := s.r.Clone(ctx)
 	for _, name := range []string{

@@ -10,8 +10,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestArguments checks that a JSON Schema integer is accepted in any notation, and that a
-// string is not a number.
+// TestArguments checks which arguments a parameter accepts, and the text of each. An integer
+// may have any notation that JSON Schema allows, and a number or a boolean may be given as a
+// string. A number is refused where a string is expected.
 func TestArguments(t *testing.T) {
 	port, domain := Param{Name: "port", Type: "integer"}, Param{Name: "domain"}
 	rate, deep := Param{Name: "rate", Type: "number"}, Param{Name: "deep", Type: "boolean"}

@@ -323,9 +323,9 @@ func TestLongBodyOverAConnection(t *testing.T) {
 	}
 }
 
-// TestPostThatWaits checks a client that waits for permission to send its body. It gets the
-// price at once. Then the connection is closed, because nobody can tell whether the body is
-// still coming.
+// TestPostThatWaits checks a client that waits for permission to send its body (Expect:
+// 100-continue). It gets the price at once. Then the connection is closed, because nobody can
+// tell whether the body is still coming.
 func TestPostThatWaits(t *testing.T) {
 	t.Parallel()
 	shop := httptest.NewServer(newSeller().Sell("0.01", http.NotFoundHandler(), x402http.Post(1<<20), x402http.Named("draw")))

@@ -137,8 +137,8 @@ func (m *market) buysTwice(overMCP bool) {
 	m.moved("10000")
 }
 
-// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. All
-// requests pass through a middleware, which behind returns.
+// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. The
+// function behind wraps the shop's router in a middleware, through which all requests pass.
 func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()

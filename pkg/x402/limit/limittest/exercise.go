@@ -46,8 +46,8 @@ func lease(id string) limit.Lease {
 
 // agrees compares a store with a model in random steps over a few operations, clients and ids.
 // Some of the names look like syntax, and must be treated as plain data. The steps include
-// unusual cases: a limit below the number of leases held, and a window before the last one,
-// even by hours, as if the clock had been wrong.
+// unusual cases: a limit below the number of leases held, and a window that is earlier than
+// the last one, even by hours, as if the clock had been wrong.
 func agrees(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
