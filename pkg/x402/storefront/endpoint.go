@@ -149,7 +149,7 @@ func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 }
 
 // deadline is how long after its arrival a request must be answered. API Gateway ends a
-// request after 30 s, and the Lambda functions in template.yaml time out after 29 s.
+// request after 30 s, and the Lambda functions that answer requests time out after 29 s.
 const deadline = 27 * time.Second
 
 // sell answers the request.
