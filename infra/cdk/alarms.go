@@ -20,11 +20,13 @@ const few = 2
 // enough is the number of samples from which a percentile of durations is meaningful.
 const enough = 20
 
-// slowSettlement is far more than a settlement takes, which is one or two blocks of two
-// seconds each, and far less than the time-out, which is at least 13 s.
+// slowSettlement is the bound of the alarm facilitator-slow. It is far more than a settlement
+// takes, which is one or two blocks of two seconds each, and far less than the time limit of a
+// settlement, which is at least 13 s.
 const slowSettlement = 8000 // ms
 
-// certificateDays is how long the certificate of the public origin must still be valid.
+// certificateDays is a number of days. The alarm certificate goes off if the certificate of
+// the public origin is valid for fewer days than that.
 const certificateDays = 21
 
 // alarms creates all alarms of the deployment except those of template.yaml, which roll a
@@ -71,7 +73,8 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// While the ledger does not answer, nobody can tell whether it has the mark.
+			// While the ledger does not answer, reconcile cannot read the mark in it. The
+			// alarm ledger-faults reports that fault, and this alarm does not.
 			name: "ledger-mark",
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
 				"so that payments are answered twice and debts are forgotten.",
@@ -150,8 +153,8 @@ func (e *envelope) forTomorrow() []alarm {
 		of: append(e.percentile(service.MetricLookup), e.serviceMetric("owed", service.MetricOwed, statSum),
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
-		// If the resolvers failed the probes of two or more runs, the alarm resolvers reports
-		// that fault, and this alarm does not.
+		// If the probe of the resolvers failed in two or more runs of reconcile, the alarm
+		// resolvers reports that fault, and this alarm does not.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			enough, slowLookup, few+1),
 		bound:  few,
@@ -226,9 +229,10 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// If its condition is true, IF returns 0 in place of a missing value. That would end
-		// the alarm when a run fails. If its condition is missing, IF returns no value, and
-		// the alarm keeps its state. So the outer condition is that open has a value.
+		// When a run of reconcile fails, open has no value, and the alarm must keep its state.
+		// An IF whose condition is true returns 0 in place of a missing value, which would end
+		// the alarm. An IF whose condition is missing returns no value. So the outer condition
+		// uses open: it is missing whenever open is.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,

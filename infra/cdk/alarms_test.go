@@ -194,9 +194,9 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestQuotas checks that the synthesized template, with everything that the app can add, stays
-// far within the quotas of AWS. The rest is for the serverless transform, which adds a role
-// for each function and a permission for each route.
+// TestQuotas checks that the synthesized template, with everything that the app can add, uses
+// at most half of each quota of AWS. The other half is left for CloudFormation's SAM
+// transform, which adds a role for each function and a permission for each route.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// deployment is a stack as CloudFormation creates it: a template after the transform, with the
-// values of its parameters.
+// deployment is a stack as CloudFormation creates it: a template after CloudFormation's SAM
+// transform, with the values of its parameters.
 type deployment struct {
 	*testing.T
 	template   document

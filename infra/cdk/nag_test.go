@@ -53,7 +53,8 @@ func exceptions() []exception {
 // report into the folder out.
 func lint(path, out string) {
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
-	// The CDK app's template already has what a synthesizer adds.
+	// This synthesizer adds nothing, because the CDK app's template already has what a
+	// synthesizer adds.
 	stack := awscdk.NewStack(app, jsii.String("transformed"), &awscdk.StackProps{Synthesizer: awscdk.NewBootstraplessSynthesizer(nil)})
 	cloudformationinclude.NewCfnInclude(stack, jsii.String("Template"), &cloudformationinclude.CfnIncludeProps{TemplateFile: &path})
 	formats := []cdknag.NagReportFormat{cdknag.NagReportFormat_CSV}

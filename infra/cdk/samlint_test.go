@@ -20,7 +20,8 @@ func cfnLint(t *testing.T, arguments ...string) *exec.Cmd {
 	return deployed.Python(t, append([]string{"-c", "import sys; from cfnlint.runner import main; sys.exit(main())"}, arguments...)...)
 }
 
-// saved writes a template to a new file, without spaces, and returns the path.
+// saved writes a template to a new file, as JSON without spaces, and returns the path of the
+// file.
 func saved(t *testing.T, d document) string {
 	t.Helper()
 	text := must(json.Marshal(d))(t)

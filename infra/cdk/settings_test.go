@@ -41,7 +41,7 @@ func TestSettings(t *testing.T) {
 	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.pageEmail+s.ticketEmail != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
-	// All parameters have their defaults. The secret ones are missing.
+	// The app replaces every parameter that has a default, except hidden ones.
 	want := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL}
 	for name, p := range template(t).Parameters {
 		if !p.NoEcho && p.Default != nil && want[name] == nil {

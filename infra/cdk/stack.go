@@ -19,10 +19,11 @@ const (
 	idLog = "ApiAccessLog"
 	// idDomain is the custom domain, which the app adds.
 	idDomain = "Domain"
-	// idFunctionsLog is the log group of every function.
+	// idFunctionsLog is the log group that all functions share.
 	idFunctionsLog = "FunctionsLog"
 	// idStage is the logical id that SAM gives the $default stage of Api. The stage exists
-	// only after the transform, so DependsOn can name it, but Ref cannot refer to it.
+	// only after CloudFormation's SAM transform, so DependsOn can name it, but Ref cannot
+	// refer to it.
 	idStage = idAPI + "ApiGatewayDefaultStage"
 )
 

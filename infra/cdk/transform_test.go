@@ -19,11 +19,12 @@ import (
 // alias is the alias of a function that callers use.
 const alias = "live"
 
-// TestTransform checks both templates after the transform against testdata: how long functions
-// run, with which settings and roles, how they are released, who may call them for which path,
-// and the stage with its throttling. Of the functions for the catalog's operations it compares
-// only one, because the others are written and released in the same way. Other tests check all
-// functions with cdk-nag and cfn-lint.
+// TestTransform compares template.yaml and the template of the CDK app, both after
+// CloudFormation's SAM transform, with testdata: how long functions run, with which settings
+// and roles, how they are released, who may call them for which path, and the stage with its
+// throttling. Of the functions for the catalog's operations it compares only one, because the
+// others are written and released in the same way. Other tests check all functions with
+// cdk-nag and cfn-lint.
 func TestTransform(t *testing.T) {
 	t.Parallel()
 	for file, transform := range map[string]func(t *testing.T) document{
