@@ -191,7 +191,8 @@ func readAlarm(id string, p properties) (Alarm, error) {
 	return a, a.check(p)
 }
 
-// check returns an error if an alarm has an unknown property.
+// check returns an error if this package cannot evaluate an alarm: if a property has a value
+// that is not supported, or if a metric is one of DynamoDB's.
 func (a Alarm) check(p properties) error {
 	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
 	treats := slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing)

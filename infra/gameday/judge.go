@@ -111,8 +111,8 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 }
 
 // judged returns the next state of an alarm, given the points of its evaluation range, newest
-// first, and the alarm's previous state. If the range has at least as many points as the alarm
-// evaluates, no point counts as missing, wherever the gaps are.
+// first, and the alarm's previous state. If at least as many of these points exist as the
+// alarm evaluates, none counts as missing, wherever the gaps are.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0
@@ -140,7 +140,8 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest one is old enough.
+		// All existing points breach. If the newest period has the number 1, the number of the
+		// oldest of these points is at least Datapoints.
 		return Firing
 	}
 	return OK

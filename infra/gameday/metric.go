@@ -17,10 +17,10 @@ type Sample struct {
 	Value float64
 }
 
-// ReadEMF returns the samples without dimensions in a log line that has the embedded metric
-// format, and the timestamp of the line in Unix milliseconds. A line without the member _aws has
-// no samples. It is an error if a metric or dimension that the line names is missing or has the
-// wrong type: CloudWatch would silently drop such a line.
+// ReadEMF returns the samples in a log line that has the embedded metric format, and the
+// timestamp of the line in Unix milliseconds. It leaves out the samples that have dimensions.
+// A line without the member _aws has no samples. It is an error if a metric or dimension that
+// the line names is missing or has the wrong type: CloudWatch would silently drop such a line.
 func ReadEMF(line []byte) (samples []Sample, at int64, err error) {
 	if !bytes.Contains(line, []byte(`"_aws"`)) {
 		return nil, 0, nil

@@ -69,7 +69,8 @@ func (t *turnstile) enter(payer string) (leave func()) {
 	return leave
 }
 
-// passed makes room for another payment, unless the payer has not entered or has left already.
+// passed makes room for another payment. It does nothing if the payer has not entered, or has
+// already left.
 func (t *turnstile) passed(payer string) {
 	if leave, ok := t.leave.LoadAndDelete(payer); ok {
 		leave.(func())()

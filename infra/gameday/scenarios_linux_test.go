@@ -275,7 +275,7 @@ func timeouts() (codes, silences map[string]fault.Code) {
 // several is the number of payers in scenarios whose alarm needs more than one or two.
 const several = 3
 
-// slow is longer than the alarms allow, but not too long for a settlement.
+// slow is long enough for the alarm facilitator-slow, and too short to leave a payment in doubt.
 const slow = 8250 * time.Millisecond
 
 // scenarios returns all scenarios except the calm one. The longest come first.
@@ -298,12 +298,12 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // the round stands for a day as well, in which reconcile runs more than once
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a round is also a day of the alarm lookups, in which reconcile runs more than once
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// When the process continues, the table's answer and the timeout are both due. The process
-		// may see either of them first.
+		// When a process continues, the table's answer and the call's time limit are both due. If
+		// the process sees the time limit first, the call counts in the alarm ledger-faults.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),

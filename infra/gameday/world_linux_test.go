@@ -288,8 +288,9 @@ func (c scenario) audited(w *world, out *outcome) {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
-	// If a busy machine was too late to record an answer, the answer still counts as owed. make
-	// owed lists such an answer once the payment's lease has ended.
+	// If a busy machine was too late to record an answer, make books counts the answer as owed
+	// at once, but make owed lists it only once the payment's lease has ended. So make books
+	// may count more debts than make owed.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
