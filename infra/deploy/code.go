@@ -7,7 +7,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// code is what a release sells. Unlike the payee, this depends on the code and not on a
+// code is what a release sells. It depends on the code of the release, whereas the payee is a
 // parameter of the template.
 type code struct {
 	Version    string      `json:"version"` // the version of the API

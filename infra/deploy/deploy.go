@@ -206,7 +206,7 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 }
 
 // explained returns an error that says how a deployment differs from its file. If the
-// deployment did not answer, the error does not list values that are missing.
+// deployment did not answer, the error leaves out the values that are unknown for that reason.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {

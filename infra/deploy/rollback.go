@@ -88,8 +88,8 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 
 // reduced writes the stack's file into the checkout of an earlier release, without the
 // parameters that the release's template lacks. It returns the omitted parameters with their
-// values. In place of a default it returns an empty value: omitting the default makes no
-// difference.
+// values. A parameter that has the default of today's template is returned with an empty
+// value, because its omission makes no difference.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {

@@ -21,10 +21,12 @@ const (
 	HiddenRoom = 128
 )
 
-// largest is how many variables an error names when an environment is too large.
+// largest is how many variables, the largest ones, an error names when an environment is too
+// large.
 const largest = 5
 
-// placeholder is the text that stands in the example for a value that the reader must fill in.
+// placeholder is the text in infra/stacks/example.toml that stands for a value that the reader
+// must fill in.
 const placeholder = "…"
 
 // Check checks the file against the template, to find faults before CloudFormation and Lambda

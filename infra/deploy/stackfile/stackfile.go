@@ -27,7 +27,8 @@ const (
 	CDK = "cdk"
 )
 
-// maxFile is far larger than any real stack file.
+// maxFile limits the size of a stack file, in bytes. It is far larger than any real stack
+// file.
 const maxFile = 256 << 10
 
 // File is the file of a stack.
@@ -64,8 +65,7 @@ type own struct {
 	Settings  map[string]any `toml:"cdk"`
 }
 
-// name matches a valid name of a stack file. Such a name cannot lead to a file outside the
-// folder.
+// name matches a valid name of a stack file. Such a name cannot lead to a file outside Folder.
 var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
 // Path returns the path of a stack file in a checkout.

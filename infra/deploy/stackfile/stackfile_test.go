@@ -197,7 +197,7 @@ func counted(t *testing.T, f stackfile.File) (most int) {
 	return most
 }
 
-// TestName checks that no name leads to a file outside the folder.
+// TestName checks that no name leads to a file outside the folder of the stack files.
 func TestName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "../production", "a/b", "-x", "a.toml", "a b", strings.Repeat("a", 200)} {
