@@ -296,8 +296,8 @@ func TestInvocationLasts(t *testing.T) {
 	}
 }
 
-// TestClientGoesAway checks that the handler keeps the data that the router gave it if its
-// client goes away.
+// TestClientGoesAway checks that, even after its client has gone away, a handler keeps the
+// data that the router gave it.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {

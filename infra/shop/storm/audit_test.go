@@ -187,7 +187,8 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 			continue
 		}
 		paid := slices.ContainsFunc(moved, func(t x402test.Transfer) bool {
-			// Without a node, the transaction of a payment that counts as paid is unknown.
+			// Without a node, the shop may count a payment as paid without knowing its
+			// transaction. The answer then names none.
 			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.node
 		})
 		if !paid {
