@@ -8,8 +8,9 @@ import (
 )
 
 // deadNetwork has addresses to which packets from the service's namespace are silently
-// dropped. From the internet's own namespace, a connection to such an address fails at once,
-// so only hosts of TestDelay have one.
+// dropped. Only TestDelay looks up hosts with such addresses, because it runs the service in a
+// namespace other than the internet's. From the internet's own namespace, a connection to such
+// an address fails at once.
 const deadNetwork = "93.184.200.0/24"
 
 // deadAddrs returns n addresses at which nothing answers.

@@ -31,8 +31,8 @@ var rtt = flag.Duration("rtt", 0, "the round trip between the service and the in
 
 // farRoutes and nearRoutes route all packets between the namespaces over the devices far0 and
 // near0. The far side has the addresses 203.0.113.2 and 2001:db8::2. In the internet's
-// namespace every address is local, so the routes to the two addresses of the far side must be
-// in the table local as well.
+// namespace, the routing table named local declares every address local. So the routes to the
+// two addresses of the far side must be in that table as well.
 const (
 	farRoutes = `link set lo up
 addr add 203.0.113.2/32 dev far0
@@ -224,7 +224,8 @@ func TestDelay(t *testing.T) {
 	}
 }
 
-// target is the largest ratio of lookup time to round trips, from design §12.
+// target is the largest ratio, from design §12, of the duration of a lookup to the duration of
+// its round trips.
 const target = 1.10
 
 // trip is a lookup and the number of round trips, one after the other, that it needs.
@@ -257,8 +258,8 @@ func lookupTime(t *testing.T, r *runner, c trip) float64 {
 	return took
 }
 
-// tryLookup is like lookupTime, but also returns an error. For a failed lookup it returns the
-// time until the answer.
+// tryLookup is like lookupTime, but returns an error where lookupTime ends the test. For a
+// failed lookup it returns the time until the answer.
 func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
 	begun := time.Now()
 	reply, err := r.buy(t, c.op.Path+"?domain="+c.domain)
@@ -274,8 +275,8 @@ func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
 	return 0, fmt.Errorf("the log does not say how long %s took: %.2000s", c.op.Slug, r.log.String())
 }
 
-// timing is how long a third-party program took for a lookup, or the error because of which
-// there is no time.
+// timing is how many milliseconds a third-party program took for a lookup. If the lookup
+// failed, Error says why.
 type timing struct {
 	Peer  string  `json:"peer"`
 	MS    float64 `json:"ms"`

@@ -30,8 +30,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSimnet plays the tables against the local runner and against the functions as they are
-// deployed. Then it checks what the rows covered, and to which hosts somebody connected.
+// TestSimnet plays the tables of paid requests against the local runner and against the
+// functions as they are deployed. Then it checks that the answers covered the codes and the
+// nullable fields, that packets were sent only to hosts that the service may connect to, and
+// that the runner's memory is within its limits.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil || testing.Short() {
 		t.Skip("played in make verify: ", err)

@@ -82,11 +82,11 @@ type trouble struct {
 	loss  float64       // share of packets lost in each direction
 	dead  bool          // the first resolver is dead
 	late  time.Duration // delay of the first resolver's replies
-	turns int           // how many lookups of each operation are one run (see -runs)
+	turns int           // how many lookups of each operation there are for each of the -runs
 }
 
-// lateBy limits, in milliseconds at p95, how much longer dns may take with a first resolver
-// that does not reply in time than on a healthy network (design §9).
+// lateBy is how many milliseconds larger the p95 of dns may be with a first resolver that does
+// not reply in time than on a healthy network (design §9).
 const lateBy = 20
 
 func troubles() []trouble {
