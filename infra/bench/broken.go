@@ -50,8 +50,9 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 // With this limit, curl tries the next address after five seconds; without it, after minutes.
 const connectTimeout = "8"
 
-// tools returns the programs that users run for a lookup, by operation. The programs query the
-// resolvers in turn, as they query those listed in /etc/resolv.conf.
+// tools returns the programs that users run for a lookup, by operation. They query the
+// resolvers in /etc/resolv.conf. If dig is not installed, asDig takes its place and queries
+// the given resolvers in turn.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
 	question := peer{"miekg/dns with dig's retries (5 s, then the next server, 3 tries)", asDig(resolvers)}

@@ -119,7 +119,8 @@ func (s *site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// measureAll measures everything, or one part only, and writes the table.
+// measureAll measures everything, or one part only, and prints the table. If it has measured
+// everything, it also writes the table to table.md.
 func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()

@@ -65,7 +65,8 @@ func (p peer) timeOf(domain string) answer {
 	return a
 }
 
-// broken is the key of the peers for hosts with dead addresses in the result of peers.
+// broken is a key in the result of the function peers. Its value is the peers for hosts with
+// dead addresses.
 const broken = "broken"
 
 // peers returns the libraries and tools to compare with, by the slug of the operation.
@@ -199,8 +200,8 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl, which follows redirects. The second parameter is curl's name
-// for the time to print.
+// curl returns a lookup by curl with an option, such as -I, or -IL to follow redirects. The
+// parameter of is curl's name for the time that curl prints.
 func curl(option, of string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)

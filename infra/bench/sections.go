@@ -220,13 +220,14 @@ func (s *site) functions() {
 	}
 	cold := s.section("Cold starts of functions: the built binary behind a Lambda Runtime API")
 	for _, slug := range slugs {
-		f, first := measured(2*starts, slug), 0.0 // even elements of f are microseconds, odd ones are bytes
+		f, first := measured(2*starts, slug), 0.0 // f has microseconds at its even indexes, and bytes at its odd ones
 		for i := range starts {
 			first += f[2*i] / 1000 / starts
 		}
 		size := f[1] / 1e6
 		most := 13.0
-		// These functions contain a registry's client, or a TLS client with every cipher suite.
+		// These binaries may be larger: they contain a registry's client, or a TLS client with
+		// every cipher suite.
 		if slices.Contains([]string{"ssl-check", "whois", "host-intel", "uptime-check", "mcp"}, slug) {
 			most = 17
 		}
