@@ -44,8 +44,8 @@ type cell struct {
 	text string
 }
 
-// timeline prints two columns. It records the events of the right column, and prints them
-// beside those of the left column, which it prints at once.
+// timeline prints two columns. It prints an event of the left column at once. It first records
+// the events of the right column, and prints them later beside those of the left column.
 type timeline struct {
 	out     io.Writer
 	colours bool

@@ -116,8 +116,9 @@ func TestReconcileMark(t *testing.T) {
 }
 
 // TestReconcileFunctionFails checks that the invocation fails without the table, so that
-// Lambda's error metric counts it, and that the log line is written nevertheless. A
-// facilitator that does not answer must count only while something is sold.
+// Lambda's error metric counts it, and that the log line is written nevertheless. Only while
+// something is sold may the line say that the facilitator, which does not answer, is not
+// ready.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))

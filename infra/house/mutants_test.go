@@ -47,7 +47,8 @@ func TestMutants(t *testing.T) {
 	checkCompile(t, made)
 }
 
-// mutant is an entry of a list. New replaces the text Old in File, and then Test must fail.
+// mutant is an entry of a file in infra/prove/mutants. New replaces the text Old in File, and
+// then Test must fail.
 type mutant struct {
 	What, File, Old, New, Test string
 }

@@ -14,9 +14,9 @@ import (
 // clients is the folder of the programs that run third-party clients.
 const clients = "../clients"
 
-// TestClients has unmodified third-party clients buy in the judge's row reply-lost. Like the
-// judge's own payers, they must pay twice at a seller that keeps no record, and once at our
-// shop.
+// TestClients has unmodified third-party clients buy in the judge's row reply-lost, in which
+// the reply to the first payment is lost. Like the judge's own payers, they must pay twice at
+// a seller that keeps no record, and once at our shop.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	testbed.Node(t, clients)

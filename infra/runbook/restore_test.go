@@ -56,9 +56,9 @@ func drill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// make restore refuses to restore to an existing table, except to finish a copy that an
-	// earlier make restore has begun. A drill refuses even that, because it would delete the
-	// copy.
+	// make restore refuses to restore to an existing table, unless the table is a copy that an
+	// earlier make restore has begun: then it finishes the copy. A drill refuses such a copy
+	// as well, because the drill would delete it.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",

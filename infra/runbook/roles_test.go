@@ -54,8 +54,8 @@ func newWatched(t testing.TB, server cloud.Dynamo) *watched {
 			r.Pass()
 			return
 		}
-		// The emulator's CloudFormation has a fault for a stack that does not exist, so the
-		// relay answers itself.
+		// The emulator's CloudFormation has a bug in its answer about a stack that does not
+		// exist, so the relay answers in its place.
 		r.ResponseWriter.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(r.ResponseWriter, "<ErrorResponse><Error><Code>ValidationError</Code><Message>it does not exist</Message></Error></ErrorResponse>")
 	}})
@@ -116,8 +116,8 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
-// add records an action on a place. In place of an item's key, it records the pattern with
-// which the role may use that key.
+// add records an action on a place. If the role may use only items whose keys match a pattern,
+// add records that pattern instead of the item's key.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {

@@ -122,8 +122,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
-// settingsByParameter returns the settings whose value in the template is a parameter,
-// unchanged. It returns them by the name of the parameter.
+// settingsByParameter returns the settings that the template sets to the value of a parameter
+// by a plain !Ref. It returns them by the name of the parameter.
 func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	t.Helper()
 	tpl := template(t)

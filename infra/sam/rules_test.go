@@ -29,7 +29,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
-		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // only the dimension of a metric may have this name
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // FunctionName may only be the name of a metric's dimension
 			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
 		}
 		switch {

@@ -244,7 +244,7 @@ func (t *Template) function(name string, values scope) (Function, error) {
 	}
 	for _, e := range p.Events {
 		if e.Type != "HttpApi" {
-			continue // outside AWS, a person sends events such as those of a schedule
+			continue // other events, such as those of a schedule, have no route: outside AWS, a person sends them
 		}
 		key := "$default" // SAM's default for an event without path and method
 		if e.Properties.Path != "" || e.Properties.Method != "" {

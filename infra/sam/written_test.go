@@ -44,8 +44,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns a copy of a text in which new words replace everything between two other texts,
-// which stay.
+// part returns a copy of text in which words replaces everything between from and to. from and
+// to themselves stay.
 func part(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -91,8 +91,8 @@ const (
 	longestRelease = 64 + len(":999999")
 )
 
-// filters returns the filters that count a metric for the functions slugs. Each filter has as
-// many functions as fit into its pattern.
+// filters returns the filters that count a metric for the functions with the given slugs. Each
+// filter has as many functions as fit into its pattern.
 func filters(f filter, slugs []string) (all []filter) {
 	room := longestPattern - len(`{ () && () }`) - len(f.Term)
 	most := room / (len(` || ($. = "")`) + len(service.MemberRelease) + longestRelease)
@@ -126,10 +126,10 @@ type judgedBy struct {
 // and the payments that were refused.
 //
 // The alarm needs at least three payers whose payments failed or were refused. Each of these
-// payments adds the number of its payer to a metric. With one or two payers, every value of
-// the metric is its minimum or its maximum. So the sum is the count times the minimum, plus a
-// whole multiple of the difference between maximum and minimum, for any number of payments.
-// With three or more payers, the sum practically never has this form.
+// payments adds a value to a metric: a number that stands for its payer. With one or two
+// payers, every value of the metric is its minimum or its maximum. So the sum is the count
+// times the minimum, plus a whole multiple of the difference between maximum and minimum, for
+// any number of payments. With three or more payers, the sum practically never has this form.
 //
 // The alarm allows the new release three times the failure rate of the previous release.
 // Because the previous release may have had few failures by luck, the alarm first adds two to

@@ -55,7 +55,7 @@ func TestBuild(t *testing.T) {
 		_ = binary.Close()
 		t.Logf("%-18s %5.2f MB", slug, float64(info.Size())/1e6)
 	}
-	// The built template, which sam deploy reads, names the built folders.
+	// sam deploy reads the built template, so each CodeUri in it must name a built folder.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
 	if err != nil || strings.Count(string(built), "CodeUri: ") != len(slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
 		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(slugs()), err)

@@ -22,9 +22,9 @@ var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy
 
 // TestFirstDeployment runs the first deployment as README prints it, with standard input
 // closed, against an emulator of AWS. The SAM CLI must ask nothing, and must execute a change
-// set with the two parameters. The emulator does not have the SAM transform, so the deployment
-// ends there. Without --no-confirm-changeset, which README prints, the CLI asks. This shows
-// that the test would notice a question.
+// set with the parameters PayTo and FacilitatorUrl. The emulator does not have the SAM
+// transform, so the deployment ends there. Without --no-confirm-changeset, which README
+// prints, the CLI asks. This shows that the test would notice a question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
