@@ -34,7 +34,8 @@ type target struct {
 	// make returns the bytes of the next request of a round. All requests of a round are made
 	// before it begins, because the round must not measure the client's work, such as signing.
 	make func() []byte
-	// A correct answer has this status, and its body contains the text in part.
+	// A correct answer has the status in the field status, and its body contains the text in
+	// the field part.
 	status int
 	part   string
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is the largest number of events in a period, such as payments in doubt, for which no
-// alarm goes off.
+// few is the bound of alarms that count events, such as payments in doubt. Up to this many
+// events in a period set off no alarm.
 const few = 2
 
-// enough is the number of samples from which a percentile of durations is meaningful.
+// enough is the least number of samples for which a percentile of durations is meaningful.
 const enough = 20
 
 // slowSettlement is the bound of the alarm facilitator-slow. It is far more than a settlement

@@ -8,7 +8,8 @@ import (
 )
 
 // concurrencyQuota is the Service Quotas code of the limit on concurrent Lambda invocations in
-// an account and region. enoughAtOnce is that limit in most older accounts.
+// an account and region. enoughAtOnce is the limit that the command RaiseConcurrency asks for,
+// which most older accounts have.
 const (
 	concurrencyQuota = "L-B99A9384"
 	enoughAtOnce     = 1000

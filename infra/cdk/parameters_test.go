@@ -28,7 +28,8 @@ func standing() map[string]string {
 	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
 }
 
-// others returns, for each parameter, a value that differs from the one before.
+// others returns, for each parameter, a value that differs from the one that the parameter has
+// before the change.
 func others() map[string]string {
 	key := strings.Repeat("a", 43)
 	return map[string]string{
@@ -252,7 +253,7 @@ func TestAParameterIsMissed(t *testing.T) {
 	}
 	text := string(must(os.ReadFile(changed(t, templatePath, " (settings ${Settings})", "")))(t))
 	all = bySAM(t, stored(t, text), map[string]map[string]string{"": standing(), "ReceiptKey": changes()["ReceiptKey"]})
-	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these do not receive the key
+	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these do not receive ReceiptKey
 	if same := unchanged(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
 		t.Errorf("functions that Lambda does not publish: %v, want %v", same, want)
 	}

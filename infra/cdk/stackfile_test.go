@@ -13,8 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// stackAt returns the folder of the app in a checkout that has the file of a stack: the
-// example as a person would fill it in.
+// stackAt returns the folder infra/cdk of a new checkout. The checkout has one stack file: a
+// copy of infra/stacks/example.toml, filled in as a person would fill it in, with the given
+// changes.
 func stackAt(t *testing.T, changes ...string) (app string) {
 	t.Helper()
 	root := t.TempDir()

@@ -120,7 +120,7 @@ func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bo
 	return lost == nil && r.Status == http.StatusConflict
 }
 
-// says returns what the page shows of a reply: the MX host, the error message, or else the
+// says returns what the timeline shows of a reply: the MX host, the error message, or else the
 // first line.
 func says(r x402test.Reply) string {
 	var body struct {

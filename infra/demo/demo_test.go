@@ -197,7 +197,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestThirtyLines checks that the other seller has at most 30 lines, as the page says.
+// TestThirtyLines checks that the other seller has at most 30 lines, as the introduction of
+// the timeline says.
 func TestThirtyLines(t *testing.T) {
 	source := string(testbed.Must(os.ReadFile("thirty/main.go")))
 	_, code, _ := strings.Cut(source, "\nfunc main() {")

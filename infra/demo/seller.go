@@ -35,7 +35,7 @@ const (
 	kills = 1 // the seller is killed while it waits for the facilitator, before any money moves
 )
 
-// silence is how long the seller may hold a payment before the page says why.
+// silence is how long the seller may hold a payment before the timeline says why.
 const silence = time.Second
 
 // seller is one of the two sellers, with its own facilitator, network, resolver and client.
@@ -54,7 +54,7 @@ type seller struct {
 	settled int       // how many settlements were requested
 	killed  time.Time // when the seller was killed
 	held    string    // the payment that the kill interrupted; empty once the seller settles again
-	waited  bool      // the page has said that the seller waits for a lease
+	waited  bool      // the timeline has said that the seller waits for a lease
 	down    bool      // the client has sent a request to the killed seller
 	lost    bool      // the network has lost an answer
 }

@@ -121,7 +121,8 @@ func receiptKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// sign sets the key for receipts that functions get from now on when they start.
+// sign puts the key for receipts into the secret. Functions that start from now on get that
+// key.
 func (w *world) sign(seed byte) {
 	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)

@@ -25,8 +25,8 @@ func template(t *testing.T) *sam.Template {
 	return tpl
 }
 
-// filled returns the example as a person would fill it in, in another folder. The changes are
-// pairs as for strings.NewReplacer.
+// filled reads a copy of infra/stacks/example.toml, filled in as a person would fill it in.
+// The changes are pairs of an old text and a new one.
 func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, stackfile.Folder, "example.toml"))
@@ -59,8 +59,8 @@ func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	return stackfile.Read(dir, "production")
 }
 
-// TestExample checks that the example has every parameter that is not hidden, and is refused
-// until it is filled in.
+// TestExample checks that infra/stacks/example.toml has every parameter that is not hidden,
+// and is refused until it is filled in.
 func TestExample(t *testing.T) {
 	t.Parallel()
 	f, err := filled(t)

@@ -115,7 +115,7 @@ func (m *market) answered(what string, r x402test.Reply, body string, replayed b
 	}
 }
 
-// refused checks that a payment was refused because it was charged for another request.
+// refused checks that a payment was refused because it has already paid for another request.
 func (m *market) refused(what string, r x402test.Reply) {
 	m.Helper()
 	receipt, _ := r.Receipt()
