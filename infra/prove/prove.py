@@ -59,7 +59,7 @@ SILENCE = 15
 
 def buy(how, into):
     """The client of the battery: one purchase from a service with the battery's facilitator.
-    make pay sends one signature while the service says that it may; the other signs anew
+    make pay sends one signature while the service says that it may; the other makes a new signature
     for the same Idempotency-Key whenever it has no answer, up to four times."""
     key, heard = wallet(), []
     with Service(os.environ["FACILITATOR_URL"]) as service:
@@ -87,7 +87,7 @@ def battery():
         return (mode + ", " + how, "", what, "%s; payments moved: %d, calls of /settle: %d" % (said, r["distinct"], r["settle_calls"]))
 
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        return list(pool.map(mode, *zip(*[(m, how) for how in ("same signature", "signs anew") for m in ALL_MODES])))
+        return list(pool.map(mode, *zip(*[(m, how) for how in ("same signature", "new signature") for m in ALL_MODES])))
 
 
 def harness(name, *arguments, era=""):

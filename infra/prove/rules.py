@@ -195,7 +195,7 @@ RULES = [
     ("R17", "the paid answer is private or no-store", "settles", private),
     ("R18", "nothing while pending, the answer when final, the transaction named", "settlement_pending", pending),
     ("R19", "upfront settles before the resource runs; a flow that is not offered is refused", "settles", flows),
-    ("R20a", "client gives up and pays anew under its payment-identifier: one settlement", "slow", gives_up(True)),
+    ("R20a", "client gives up and pays again under its payment-identifier: one settlement", "slow", gives_up(True)),
     ("R20b, R23", "client disconnects in /settle and resends its payment: one settlement, and its answer", "slow", gives_up(False)),
     ("R22", "the handler's 201 or 202 and its headers are kept", "settles", never("every paid answer is a 200")),
     ("R24", "five malformed PAYMENT-SIGNATUREs are 400 or 402 with a structured error", "settles", malformed),

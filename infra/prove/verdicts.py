@@ -39,7 +39,7 @@ UNASKED = "x402 v2 has no GET /reconcile at a facilitator: the service holds, an
 
 NOT_JUDGED = {
     "R11f": "", "R22": "",
-    **{mode + who: UNASKED for who in (", same signature", ", signs anew")
+    **{mode + who: UNASKED for who in (", same signature", ", new signature")
        for mode in ("reconcile_unavailable", "reconcile_soft_404", "reconcile_oversized", "reconcile_truncated")},
     **{"X4-%03d" % n: "" for n in (7, 11, 42, 56, 57)},
     **{"MCP-RC-%03d" % n: "" for n in range(1, 13)},

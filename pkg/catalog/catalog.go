@@ -1,5 +1,6 @@
 // Package catalog is the only definition of the service's operations: the name, path, price,
-// parameters, answer and errors of each operation (spec §1, §2, §4, §7).
+// parameters, answer and errors of each operation (spec §1, §2, §4, §7). In all packages, "spec"
+// means the product's specification, which is not part of this repository.
 //
 // The discovery documents and the payment offers are rendered from this package. Tests compare
 // the catalog with everything else that states these facts: the SAM template, the events, and

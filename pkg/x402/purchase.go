@@ -317,16 +317,16 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	}
 	badSignature := owner.State == ledger.Refused && owner.BadSignature
 	if out.Status == http.StatusPaymentRequired && badSignature {
-		out.Fault = f.Saying(f.Public() + ", for an earlier signature, which holds the purchase for as long as it is valid: a new Idempotency-Key buys at once")
+		out.Fault = f.Saying(f.Public() + " (an earlier signature for this purchase). That signature blocks the purchase while it is valid. To buy at once, send a new Idempotency-Key")
 		return out
 	}
 	if f.Code == fault.SettlementUncertain && out.Payment.Charged == nil {
-		text := "An earlier payment for this request may have moved money; that is not known yet."
+		text := "Whether an earlier payment for this request moved money is not known yet."
 		if h.gate.Evidence != nil {
 			end := owner.ValidBefore.UTC().Format(time.RFC3339)
-			text += " The chain decides it some minutes after " + end + "."
+			text += " The chain will show it some minutes after " + end + "."
 		}
-		text += " Send this again; it is never charged twice. With a new Idempotency-Key it is bought anew, at the risk of paying twice."
+		text += " Send this request again: it is never charged twice. With a new Idempotency-Key, it is a new purchase, and you may pay twice."
 		out.Fault = f.Saying(text)
 	}
 	return out

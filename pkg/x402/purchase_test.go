@@ -290,7 +290,7 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 			h := b.sign(nil)
 			out := b.ask(h, "GET /a")
 			b.expect(when, out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
-			if says := out.Fault.Public(); !strings.Contains(says, "a new Idempotency-Key buys at once") {
+			if says := out.Fault.Public(); !strings.Contains(says, "To buy at once, send a new Idempotency-Key") {
 				t.Errorf("%s: %q", when, says)
 			}
 			b.rewrite(h, inDoubt)

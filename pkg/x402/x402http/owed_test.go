@@ -135,7 +135,7 @@ func TestMostRuns(t *testing.T) {
 				m.apply(ledger.EventSendBack, 0)
 				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
 				r, _ := m.buy(oslo)
-				m.answered("bought anew", r, "fair", false)
+				m.answered("bought again", r, "fair", false)
 				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
 				weather.ran(m, 4)
 				m.moved("10000", "10000")

@@ -7,8 +7,8 @@ const url = "https://api.example.com/v1/tools/dns?domain=example.com&type=MX";
 const account = privateKeyToAccount(process.env.PRIVATE_KEY as `0x${string}`);
 const pay = wrapFetchWithPayment(fetch, new x402Client().register("eip155:8453", new ExactEvmScheme(account)));
 
-// One key for every attempt: each attempt signs anew, and all of them are one
-// purchase, which is charged once.
+// One key for every attempt: each attempt makes a new signature, and all of
+// them are one purchase, which is charged once.
 const key = process.env.IDEMPOTENCY_KEY || crypto.randomUUID();
 console.error("IDEMPOTENCY_KEY=" + key);
 let answered = false;
