@@ -32,8 +32,8 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 	if err != nil {
 		return nil, err
 	}
-	over := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	return &buyer{tell: tell, url: url, client: &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}}, nil
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	return &buyer{tell: tell, url: url, client: &x402test.Client{HTTP: client, Wallet: wallet, Now: time.Now}}, nil
 }
 
 func (b *buyer) satisfied() bool { return b.answers > 0 }

@@ -18,7 +18,7 @@ import (
 func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))
-	till := &till{program: &program{over: transport()}, at: at, purse: kept, paid: newUpstream(w.url, transport())}
+	till := &till{program: &program{transport: transport()}, at: at, purse: kept, paid: newUpstream(w.url, transport())}
 	q := buyer.Request{Tool: tool, Arguments: json.RawMessage(arguments), Meta: map[string]any{}}
 	o := testbed.Must(buyer.Quote(w.t.Context(), till.paid, q))
 	way := testbed.Must(o.Choose())

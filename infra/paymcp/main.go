@@ -53,17 +53,17 @@ With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 
 // program is one run of the command.
 type program struct {
-	in       io.ReadCloser
-	terminal bool // whether in is a terminal
-	out      io.WriteCloser
-	notes    io.Writer
-	now      func() time.Time
-	after    func(time.Duration) <-chan time.Time
-	over     http.RoundTripper
-	self     string        // the path of this executable
-	folder   string        // the folder of all files of this program
-	usual    bool          // whether folder is the default one
-	wait     time.Duration // the time limit for one call
+	in        io.ReadCloser
+	terminal  bool // whether in is a terminal
+	out       io.WriteCloser
+	notes     io.Writer
+	now       func() time.Time
+	after     func(time.Duration) <-chan time.Time
+	transport http.RoundTripper
+	self      string        // the path of this executable
+	folder    string        // the folder of all files of this program
+	usual     bool          // whether folder is the default one
+	wait      time.Duration // the time limit for one call
 }
 
 func main() {
@@ -74,13 +74,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process
 	p := &program{
-		in:       os.Stdin,
-		out:      os.Stdout,
-		notes:    os.Stderr,
-		now:      time.Now,
-		after:    time.After,
-		terminal: term.IsTerminal(int(os.Stdin.Fd())),
-		over:     transport(),
+		in:        os.Stdin,
+		out:       os.Stdout,
+		notes:     os.Stderr,
+		now:       time.Now,
+		after:     time.After,
+		terminal:  term.IsTerminal(int(os.Stdin.Fd())),
+		transport: transport(),
 	}
 	err := p.parseAndRun(ctx, os.Args[1:])
 	switch {
@@ -167,7 +167,7 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 	if err != nil {
 		return err
 	}
-	till := &till{program: p, at: at, purse: kept, paid: newUpstream(at.String(), p.over)}
+	till := &till{program: p, at: at, purse: kept, paid: newUpstream(at.String(), p.transport)}
 	switch command {
 	case "config":
 		return till.config(ctx)

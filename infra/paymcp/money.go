@@ -117,15 +117,15 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 		return ""
 	}
 	d := bill.Delivery{
-		Asked:    t.question(b),
-		Resource: b.Resource,
-		Settled:  settled,
-		Body:     []byte(b.Reply.Text()),
-		Over:     bounded{t.over},
+		Asked:     t.question(b),
+		Resource:  b.Resource,
+		Settled:   settled,
+		Body:      []byte(b.Reply.Text()),
+		Transport: bounded{t.transport},
 	}
 	if d.Asked == nil {
 		d.Asked = t.at
-		d.Unsaid = true
+		d.AnyRequest = true
 	}
 	_, _, err := d.Verify(ctx, signed.Signature)
 	switch {

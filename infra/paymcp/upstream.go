@@ -65,11 +65,11 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 }
 
 // bounded is a transport that limits how much of a response is read.
-type bounded struct{ over http.RoundTripper }
+type bounded struct{ transport http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	res, err := b.over.RoundTrip(r)
+	res, err := b.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}

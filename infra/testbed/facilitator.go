@@ -122,7 +122,7 @@ func CallPayer(body []byte) string {
 
 // NewClient returns a paying client that has a new wallet and sends its requests with the
 // given HTTP client.
-func NewClient(tb testing.TB, over *http.Client) *x402test.Client {
+func NewClient(tb testing.TB, client *http.Client) *x402test.Client {
 	wallet := Must(x402test.NewWallet(rand.Reader))
-	return &x402test.Client{HTTP: over, Wallet: wallet, Now: time.Now}
+	return &x402test.Client{HTTP: client, Wallet: wallet, Now: time.Now}
 }

@@ -48,10 +48,10 @@ func Throwaway(path string) (*x402test.Wallet, error) {
 
 // Client returns a client that pays with a wallet. It follows no redirect, because a signature
 // is for the URL that was requested.
-func Client(wallet *x402test.Wallet, over http.RoundTripper) *x402test.Client {
+func Client(wallet *x402test.Wallet, transport http.RoundTripper) *x402test.Client {
 	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
 		Timeout:       60 * time.Second,
-		Transport:     over,
+		Transport:     transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

@@ -34,14 +34,13 @@ type Delivery struct {
 	// Resource is the URL of the resource in the offer. If it is empty, the receipt must name
 	// Asked, with or without its query.
 	Resource string
-	// Unsaid means that it is unknown how the seller normalizes a request. The request in the
-	// receipt is then not compared.
-	Unsaid  bool
-	Settled x402.SettleResponse
-	Body    []byte
-	// Over is the transport for reading the keys of the service; nil means
-	// http.DefaultTransport.
-	Over http.RoundTripper
+	// AnyRequest means that it is unknown how the seller normalizes a request. The request in
+	// the receipt is then not compared.
+	AnyRequest bool
+	Settled    x402.SettleResponse
+	Body       []byte
+	// Transport is used for reading the keys of the service; nil means http.DefaultTransport.
+	Transport http.RoundTripper
 }
 
 // Verify checks that a key of the service signed the receipt jws for this request, this
@@ -59,7 +58,7 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 		return s, kid, fmt.Errorf("the key %q is not allowed to sign for %q", kid, s.ResourceURL)
 	case !d.isFor(asked, s.ResourceURL):
 		return s, kid, fmt.Errorf("it is for %q, which was not asked", s.ResourceURL)
-	case s.Request != "" && !d.Unsaid && s.Request != Question(&asked):
+	case s.Request != "" && !d.AnyRequest && s.Request != Question(&asked):
 		return s, kid, fmt.Errorf("it is for the question %q, but the question was %s", s.Request, Question(&asked))
 	case s.Transaction != "" && !strings.EqualFold(s.Transaction, d.Settled.Transaction):
 		return s, kid, fmt.Errorf("it is for the transaction %q, but the answer names %q", s.Transaction, d.Settled.Transaction)
@@ -131,11 +130,11 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 	}
 	ctx, cancel := context.WithTimeout(ctx, keysLimit)
 	defer cancel()
-	over := d.Over
-	if over == nil {
-		over = http.DefaultTransport
+	transport := d.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
 	}
-	r, err := Client(nil, over).Get(ctx, asked.Scheme+"://"+asked.Host+receipt.Path, "")
+	r, err := Client(nil, transport).Get(ctx, asked.Scheme+"://"+asked.Host+receipt.Path, "")
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", ErrUnchecked, err)

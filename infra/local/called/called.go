@@ -76,8 +76,8 @@ func (a As) Command(name string, words ...Word) string {
 	return a.line(a.Program("make")+" "+name, words)
 }
 
-// Of returns the command line for a program that has a single make target.
-func (a As) Of(target string, words ...Word) string {
+// Target returns the command line for a program that has a single make target.
+func (a As) Target(target string, words ...Word) string {
 	return a.line(a.Program("make "+target), words)
 }
 

@@ -41,7 +41,7 @@ func TestCommand(t *testing.T) {
 		t.Errorf("%q, want %q", got, want)
 	}
 	again := Word{Name: "AGAIN", Flag: "-again", Value: "1"}
-	if got, want := byMake.Of("pay", again)+", "+alone.Of("pay", again), "make pay AGAIN=1, operate -again 1"; got != want {
+	if got, want := byMake.Target("pay", again)+", "+alone.Target("pay", again), "make pay AGAIN=1, operate -again 1"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 }

@@ -16,10 +16,10 @@ const maxText = 256
 // checks as ReadUpTo.
 func Read(path string) ([]byte, error) { return ReadUpTo(path, maxText) }
 
-// ReadUpTo returns the text of a file. It stops after as many bytes as most says. The file
-// must be regular and not a link, it must belong to the current user, and nobody else may be
-// able to read or write it.
-func ReadUpTo(path string, most int64) ([]byte, error) {
+// ReadUpTo returns the text of a file. It stops after limit bytes. The file must be regular and
+// not a link, it must belong to the current user, and nobody else may be able to read or write
+// it.
+func ReadUpTo(path string, limit int64) ([]byte, error) {
 	// Opening a pipe would wait for a writer, so the kind of file is checked first.
 	named, err := os.Lstat(path)
 	if err != nil {
@@ -44,7 +44,7 @@ func ReadUpTo(path string, most int64) ([]byte, error) {
 	case ofAnother(opened):
 		return nil, fmt.Errorf("%q belongs to another user, who can read the key: chown it if that is you", path)
 	}
-	return io.ReadAll(io.LimitReader(f, most))
+	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // Write creates a file that only its owner can read. The file is written to disk completely or

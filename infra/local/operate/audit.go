@@ -180,8 +180,8 @@ func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	return p, ok
 }
 
-// of reports whether the transfer m has the amount and the payee of the record p.
-func (a *audit) of(p recorded, m *movement) bool {
+// agrees reports whether the transfer m has the amount and the payee of the record p.
+func (a *audit) agrees(p recorded, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
 
@@ -209,7 +209,7 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	switch {
 	case m == nil || p.moved != "" && p.moved != m.Transaction:
 		a.unmoved(ctx, p)
-	case a.of(p, m):
+	case a.agrees(p, m):
 		a.match(ctx, m, r)
 	case len(a.mismatched) < maxDifferences:
 		a.mismatched = append(a.mismatched, p)
@@ -378,7 +378,7 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 			continue
 		}
 		p, ok := a.recordedOf(*r)
-		its := ok && a.of(p, m)
+		its := ok && a.agrees(p, m)
 		known = known || its
 		if its && r.Paid() {
 			a.match(ctx, m, *r)

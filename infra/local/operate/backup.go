@@ -18,7 +18,7 @@ var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS bac
 // backup writes a copy of the ledger file, even while a service has it open, and prints the
 // name and the size of the copy.
 func backup(ctx context.Context, o order) error {
-	return o.within(false, func(l opened) error {
+	return o.withLedger(false, func(l opened) error {
 		store, ok := l.rows.(*file.Store)
 		if !ok {
 			return errBackupOfTable

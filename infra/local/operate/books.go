@@ -152,7 +152,7 @@ func listBooks(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	return o.within(true, func(l opened) error { return l.books(ctx, day) })
+	return o.withLedger(true, func(l opened) error { return l.books(ctx, day) })
 }
 
 func (l opened) books(ctx context.Context, day time.Time) error {

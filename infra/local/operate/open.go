@@ -31,10 +31,10 @@ type opened struct {
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// within opens the ledger that the environment names, calls do with the ledger, and closes the
-// ledger. Set byPayee if do searches for transfers to the payee: a deployment's ledger then
+// withLedger opens the ledger that the environment names, calls do with the ledger, and closes
+// the ledger. Set byPayee if do searches for transfers to the payee: a deployment's ledger then
 // requires PAY_TO.
-func (o order) within(byPayee bool, do func(opened) error) error {
+func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
 	case err != nil:

@@ -43,7 +43,7 @@ func TestPrincipal(t *testing.T) {
 	t.Parallel()
 	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
 	key, _ := parseKey(keyOf(3))
-	for _, transaction := range []string{"", back} {
+	for _, transaction := range []string{"", refundTx} {
 		if err := o.repay(t.Context(), due{debtKey: key, transaction: transaction}); err != nil {
 			t.Error(err)
 		}
@@ -64,7 +64,7 @@ func TestNoPrincipal(t *testing.T) {
 	} {
 		o, memory := asked(t, says)
 		key, _ := parseKey(keyOf(3))
-		for _, d := range []due{{debtKey: key}, {debtKey: key, transaction: back}, {debtKey: key, transaction: paidIn, answered: true}} {
+		for _, d := range []due{{debtKey: key}, {debtKey: key, transaction: refundTx}, {debtKey: key, transaction: paidIn, answered: true}} {
 			if err := o.repay(t.Context(), d); err == nil || !strings.Contains(err.Error(), "AWS does not say who you are") {
 				t.Errorf("%s: %v", name, err)
 			}

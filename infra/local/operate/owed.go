@@ -26,7 +26,7 @@ func listOwed(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	return o.within(false, func(l opened) error {
+	return o.withLedger(false, func(l opened) error {
 		found, err := l.outstanding(ctx)
 		if err == nil {
 			err = l.unproven(ctx, &found)

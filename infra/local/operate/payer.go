@@ -40,7 +40,7 @@ func listPayer(ctx context.Context, o order) error {
 	if err != nil {
 		return fmt.Errorf("WALLET %.60q is not an address: give 0x and 40 hexadecimal digits", o.args[0])
 	}
-	return o.within(false, func(l opened) error {
+	return o.withLedger(false, func(l opened) error {
 		a, err := l.account(ctx, wallet)
 		switch {
 		case err != nil:

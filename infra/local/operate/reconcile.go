@@ -11,7 +11,7 @@ import (
 // reconcileOnce checks every payment in doubt once, as the scheduled function does every few
 // minutes, and prints the results.
 func reconcileOnce(ctx context.Context, o order) error {
-	return o.within(true, func(l opened) error {
+	return o.withLedger(true, func(l opened) error {
 		begun := l.Platform.Now()
 		s, err := l.Reconciler.Run(ctx)
 		facts(o.out, "ledger", l.name, "evidence", l.node)

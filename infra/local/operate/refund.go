@@ -73,7 +73,7 @@ func refund(ctx context.Context, o order, answered bool) error {
 			return fmt.Errorf("TRANSACTION %.80q is not a transaction: give 0x and 64 hexadecimal digits", o.args[1])
 		}
 	}
-	return o.within(false, func(l opened) error { return l.repay(ctx, d) })
+	return o.withLedger(false, func(l opened) error { return l.repay(ctx, d) })
 }
 
 func (l opened) repay(ctx context.Context, d due) error {

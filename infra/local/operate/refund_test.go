@@ -51,7 +51,7 @@ func TestRefundAtOnce(t *testing.T) {
 		for i := range errs {
 			both.Go(func() {
 				key, _ := parseKey(keyOf(i))
-				errs[i] = o.repay(t.Context(), due{debtKey: key, transaction: back})
+				errs[i] = o.repay(t.Context(), due{debtKey: key, transaction: refundTx})
 			})
 		}
 		both.Wait()

@@ -56,7 +56,7 @@ func newScripted(t *testing.T) testbed.Script {
 	for n := range 10 {
 		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
 	}
-	s.words = append(s.words, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", back, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
+	s.words = append(s.words, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", refundTx, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
 		localUser(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
 	return s
 }

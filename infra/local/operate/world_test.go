@@ -25,9 +25,9 @@ const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// back is the transaction that sends a refund, from the account sender.
-	back   = "0x00000000000000000000000000000000000000000000000000000000000000bb"
-	sender = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
+	// refundTx is the transaction that sends a refund, from the account sender.
+	refundTx = "0x00000000000000000000000000000000000000000000000000000000000000bb"
+	sender   = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
 	// paidIn is the transaction of the only payment on the node's chain, with the amount 5000.
 	paidIn = "0x0000000000000000000000000000000000000000000000000000000000000003"
 )
@@ -134,16 +134,16 @@ func complete(b *buyer) {
 	b.now = b.now.Add(time.Minute)
 	r, _, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
 	b.must(err)
-	_, err = b.Apply(b.t.Context(), *r, ledger.EventRefund, ledger.Change{Transaction: back})
+	_, err = b.Apply(b.t.Context(), *r, ledger.EventRefund, ledger.Change{Transaction: refundTx})
 	b.must(err)
 	b.reserves(6, 0)
 }
 
-// reserves makes a reservation for the refund of payment owner: it reserves the nth transfer
-// in the refunding transaction, back.
+// reserves makes a reservation for the refund of payment owner: it reserves the nth transfer in
+// the transaction refundTx.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
-	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), back, "5000", n), keyOf(owner))
+	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), refundTx, "5000", n), keyOf(owner))
 	if b.must(err); !mine {
 		b.t.Error("it is reserved already")
 	}
@@ -169,8 +169,8 @@ func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 }
 
 // startNode starts a node and returns its URL. Its chain has the payment paidIn and the
-// transaction back, unless the words of a script say otherwise. A word that is an amount in
-// atomic units adds a transfer of that amount to the transaction back. The transfer goes to
+// transaction refundTx, unless the words of a script say otherwise. A word that is an amount in
+// atomic units adds a transfer of that amount to the transaction refundTx. The transfer goes to
 // the payer. It comes from the account sender or, after the word from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {
 	t.Helper()
@@ -186,19 +186,19 @@ func startNode(t *testing.T, words ...string) (url string) {
 		case "from-payer":
 			from = payer
 		case "failed":
-			chain.Failed = back
+			chain.Failed = refundTx
 		case "early": // the refund was made before the payment
 			paid = now.Add(time.Hour)
 		case "down", "unknown", "unpaid":
 		default:
-			moves(back, from, payer, w, now)
+			moves(refundTx, from, payer, w, now)
 		}
 	}
 	if !slices.Contains(words, "unpaid") {
 		moves(paidIn, payer, payer, "5000", paid)
 	}
 	if !slices.Contains(words, "unknown") {
-		moves(back, sender, sender, "1", now)
+		moves(refundTx, sender, sender, "1", now)
 	}
 	if slices.Contains(words, "down") { // the node answers with something that is not JSON
 		return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "!") }))

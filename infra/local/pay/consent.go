@@ -37,7 +37,7 @@ func parseLimit(s string) (limit, error) {
 	}
 	most, ok := new(big.Rat).SetString(digits)
 	if !ok || !regexp.MustCompile(form).MatchString(digits) {
-		return limit{}, typed("MAX=%.40q is not an amount: write it in units of the token (0.10) or in atomic units (5000atomic)", s)
+		return limit{}, usageError("MAX=%.40q is not an amount: write it in units of the token (0.10) or in atomic units (5000atomic)", s)
 	}
 	return limit{s, most, atomic}, nil
 }
@@ -51,7 +51,7 @@ func (l limit) allows(w bill.Way) error {
 				"MAX=%satomic allows the price in atomic units", w.Asset, w.Network, l.text, w.Value.String())
 		}
 		if most = new(big.Rat).Mul(most, big.NewRat(bill.Unit, 1)); !most.IsInt() {
-			return typed("MAX=%s has more than the %d decimals of USDC", l.text, bill.Decimals)
+			return usageError("MAX=%s has more than the %d decimals of USDC", l.text, bill.Decimals)
 		}
 	}
 	if new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
@@ -101,7 +101,7 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 func readKey(path string) (*x402test.Wallet, error) {
 	wallet, err := bill.ReadKey(path)
 	if err != nil {
-		return nil, typed("KEY_FILE: %v", err)
+		return nil, usageError("KEY_FILE: %v", err)
 	}
 	return wallet, nil
 }

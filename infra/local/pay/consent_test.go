@@ -75,7 +75,7 @@ func TestLimit(t *testing.T) {
 		})
 	}
 	for _, bad := range []string{"", " ", "-1", "+1", ".5", "1.", "1e3", "0x10", "$1", "1,5", "1 USDC", "NaN", "1.5atomic", "atomic", strings.Repeat("9", 79) + "atomic", "0." + strings.Repeat("1", 19), strings.Repeat("1", 61)} {
-		if l, err := parseLimit(bad); !errors.Is(err, errTyped) {
+		if l, err := parseLimit(bad); !errors.Is(err, errUsage) {
 			t.Errorf("%q is %+v, %v", bad, l, err)
 		}
 	}

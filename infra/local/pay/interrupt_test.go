@@ -103,7 +103,7 @@ func TestReadKey(t *testing.T) {
 		if c.says == "" {
 			continue // the x at the end of the file is beyond the size limit, so it is not read
 		}
-		if !errors.Is(err, errTyped) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
+		if !errors.Is(err, errUsage) || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), key1[40:]) {
 			t.Errorf("%s: %v, want %q", c.path, err, c.says)
 		}
 	}

@@ -87,9 +87,9 @@ func readPayment(path string) (p payment, err error) {
 	}
 	switch {
 	case err != nil:
-		return p, typed("AGAIN: %v. AGAIN=1 resends the last payment, AGAIN=<file> another one", err)
+		return p, usageError("AGAIN: %v. AGAIN=1 resends the last payment, AGAIN=<file> another one", err)
 	case json.Unmarshal(text, &p) != nil || p.Signature == "" || !untrusted.ASCII(p.Signature) || !untrusted.ASCII(p.Key):
-		return p, typed("AGAIN: %s is not a kept payment", path)
+		return p, usageError("AGAIN: %s is not a kept payment", path)
 	}
 	return p, nil
 }

@@ -57,20 +57,20 @@ func main() {
 	context.AfterFunc(ctx, stop) // the next signal ends the process
 	as := called.Here(os.Getenv, os.Args[0])
 	p := &payer{
-		as:    as,
-		over:  network(new(net.Dialer).DialContext),
-		after: time.After,
-		now:   time.Now,
-		in:    os.Stdin,
-		out:   os.Stdout,
-		notes: os.Stderr,
+		as:        as,
+		transport: network(new(net.Dialer).DialContext),
+		after:     time.After,
+		now:       time.Now,
+		in:        os.Stdin,
+		out:       os.Stdout,
+		notes:     os.Stderr,
 	}
 	err := p.run(ctx, parse(os.Args[1:], as))
 	if err != nil && !errors.Is(err, errAnswered) {
 		fmt.Fprintln(os.Stderr, err.Error())
 	}
 	switch {
-	case errors.Is(err, errTyped):
+	case errors.Is(err, errUsage):
 		os.Exit(2)
 	case err != nil:
 		os.Exit(1)
@@ -105,20 +105,20 @@ func parse(args []string, as called.As) (o options) {
 	return o
 }
 
-// errTyped marks errors that say what is wrong with the command line.
-var errTyped = errors.New("")
+// errUsage marks errors that say what is wrong with the command line.
+var errUsage = errors.New("")
 
-// typed returns an error that says what is wrong with the command line. It wraps errTyped.
-func typed(format string, args ...any) error {
-	return fmt.Errorf("%w%s", errTyped, text(format, args...))
+// usageError returns an error that says what is wrong with the command line. It wraps errUsage.
+func usageError(format string, args ...any) error {
+	return fmt.Errorf("%w%s", errUsage, text(format, args...))
 }
 
 func (p *payer) run(ctx context.Context, o options) (err error) {
 	if regexp.MustCompile(`^\s*(0x)?[0-9a-fA-F]{64}\s*$`).MatchString(o.key) {
-		return typed("KEY is the Idempotency-Key, which is sent to the service, and this one looks like a private key.\nTo pay with a private key, put it in a file: KEY_FILE=...")
+		return usageError("KEY is the Idempotency-Key, which is sent to the service, and this one looks like a private key.\nTo pay with a private key, put it in a file: KEY_FILE=...")
 	}
 	if o.key != "" && !x402.ValidKey(o.key) {
-		return typed("KEY must be at most 255 visible ASCII characters, without spaces")
+		return usageError("KEY must be at most 255 visible ASCII characters, without spaces")
 	}
 	p.store = folder(o.dir)
 	p.key = o.key
@@ -147,7 +147,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 // from the saved ones. The question may not, because the signature pays for one question.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
-		return typed("AGAIN resends a payment that is signed already: leave out KEY_FILE")
+		return usageError("AGAIN resends a payment that is signed already: leave out KEY_FILE")
 	}
 	path := o.again
 	if path == "1" {
@@ -160,7 +160,7 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 		return err
 	}
 	if p.url, err = target(kept.URL); err != nil {
-		return typed("AGAIN: %s is not a kept payment: its url is %q", path, kept.URL)
+		return usageError("AGAIN: %s is not a kept payment: its url is %q", path, kept.URL)
 	}
 	if o.url != "" {
 		signed := *p.url
@@ -168,7 +168,7 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 			return err
 		}
 		if !sameQuestion(signed, *p.url) {
-			return typed("AGAIN resends the payment for %s, but URL asks for something else. Leave out URL to resend it, or AGAIN to pay for that URL", signed.String())
+			return usageError("AGAIN resends the payment for %s, but URL asks for something else. Leave out URL to resend it, or AGAIN to pay for that URL", signed.String())
 		}
 	}
 	p.key = cmp.Or(p.key, kept.Key)
@@ -194,7 +194,7 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 		p.whose = "the key in " + o.keyFile
 		o.max = cmp.Or(o.max, defaultMax)
 		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
-			return nil, typed("a real key pays over https only: over http, anybody on the path could name another payee")
+			return nil, usageError("a real key pays over https only: over http, anybody on the path could name another payee")
 		}
 	}
 	if o.max != "" {

@@ -108,7 +108,7 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	b := &buyer{}
 	b.payer = &payer{
 		url: u, key: key, whose: "a throwaway key", store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
-		over: network(new(net.Dialer).DialContext),
+		transport: network(new(net.Dialer).DialContext),
 		after: func(pause time.Duration) <-chan time.Time {
 			over := make(chan time.Time)
 			if b.waits++; b.waits == b.stopAt {

@@ -16,22 +16,22 @@ import (
 
 // payer pays for one URL.
 type payer struct {
-	client  *x402test.Client
-	over    http.RoundTripper // the transport of requests
-	after   func(time.Duration) <-chan time.Time
-	now     func() time.Time
-	url     *url.URL
-	key     string // Idempotency-Key; empty means that none is sent
-	whose   string // a description of the wallet's key, for a person
-	real    bool   // the key may have money
-	most    *limit // the most that may be signed; nil means no limit
-	ask     bool   // a person must confirm the payment
-	store   folder
-	verbose bool
-	as      called.As
-	in      io.Reader
-	out     io.Writer
-	notes   io.Writer
+	client    *x402test.Client
+	transport http.RoundTripper
+	after     func(time.Duration) <-chan time.Time
+	now       func() time.Time
+	url       *url.URL
+	key       string // Idempotency-Key; empty means that none is sent
+	whose     string // a description of the wallet's key, for a person
+	real      bool   // the key may have money
+	most      *limit // the most that may be signed; nil means no limit
+	ask       bool   // a person must confirm the payment
+	store     folder
+	verbose   bool
+	as        called.As
+	in        io.Reader
+	out       io.Writer
+	notes     io.Writer
 
 	file   string // the file in which the payment is saved
 	hinted bool   // the advice has been printed; it is printed only once
@@ -56,7 +56,7 @@ var errAnswered = errors.New("the answer is not a 200")
 
 // howAgain returns the command that resends this payment, even after other payments were made.
 func (p *payer) howAgain() string {
-	return p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
+	return p.as.Target("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
 
 // pay requests the price, signs for it, saves the signature and then sends the signature. It
@@ -85,7 +85,7 @@ func (p *payer) pay(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("save the signature: %w\nNothing was paid: without the saved signature, the payment could not be repeated", err)
 	}
-	last := p.as.Of("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
+	last := p.as.Target("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: "1"})
 	p.say("kept:    %s (%s sends it again; it is never charged twice)\n", p.file, last)
 	return p.send(ctx, signature)
 }
@@ -191,7 +191,7 @@ func (p *payer) RoundTrip(r *http.Request) (*http.Response, error) {
 		r.Header.Set(x402.HeaderKey, p.key)
 	}
 	p.show(r.Header, "→ %s %s\n", r.Method, p.url)
-	res, err := p.over.RoundTrip(r)
+	res, err := p.transport.RoundTrip(r)
 	if err == nil {
 		p.show(res.Header, "← %d %s\n", res.StatusCode, http.StatusText(res.StatusCode))
 	}

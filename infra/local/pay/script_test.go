@@ -24,10 +24,10 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
 // TestScripts runs the scripts of testdata. They contain command lines of make pay. After each
-// command line come the notes, the standard output and the error, which is marked as typed if the
-// command line is wrong. Whatever a service answers, one signature is sent with one key, the
-// payment is kept with the address of the service, and no text steers the terminal. A section
-// begins with its name and these settings:
+// command line come the notes, the standard output and the error, which is marked "typed:" if
+// the command line is wrong. Whatever a service answers, one signature is sent with one key,
+// the payment is kept with the address of the service, and no text steers the terminal. A
+// section begins with its name and these settings:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
 //	% header NAME: VALUE              a header of these answers; JSON is encoded
@@ -178,7 +178,7 @@ func (s *scripted) Command(line string) string {
 		said += "stdout:\n" + b.out.String()
 	}
 	switch {
-	case errors.Is(err, errTyped):
+	case errors.Is(err, errUsage):
 		said += "typed: " + err.Error() + "\n"
 	case err != nil:
 		said += "error: " + err.Error() + "\n"

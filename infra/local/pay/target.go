@@ -31,7 +31,7 @@ const (
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
-		return "", typed("LOCAL_ADDR=%q is not where the service is. Its first line says where: URL=http://...%s", configured, pingPath)
+		return "", usageError("LOCAL_ADDR=%q is not where the service is. Its first line says where: URL=http://...%s", configured, pingPath)
 	}
 	switch host {
 	case "", "0.0.0.0":
@@ -49,18 +49,18 @@ func target(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	switch web := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""; {
 	case web && u.User != nil:
-		return nil, typed("URL has a user name or a password in it, and x402 needs neither")
+		return nil, usageError("URL has a user name or a password in it, and x402 needs neither")
 	case web:
 		if n, err := strconv.ParseUint(cmp.Or(u.Port(), "80"), 10, 16); err != nil || n == 0 {
-			return nil, typed("URL has the port %q; ports are 1 to 65535, and make run uses 8402", u.Port())
+			return nil, usageError("URL has the port %q; ports are 1 to 65535, and make run uses 8402", u.Port())
 		}
 		return u, nil
 	case strings.HasPrefix(s, "/"):
-		return nil, typed("URL=%q has no host. For the service of make run:\n  make pay URL=%s", s, quoted("http://"+localAddr+s))
+		return nil, usageError("URL=%q has no host. For the service of make run:\n  make pay URL=%s", s, quoted("http://"+localAddr+s))
 	case !strings.Contains(s, "://") && s != "":
-		return nil, typed("URL=%q does not begin with http:// or https://. Perhaps:\n  make pay URL=%s", s, quoted("http://"+s))
+		return nil, usageError("URL=%q does not begin with http:// or https://. Perhaps:\n  make pay URL=%s", s, quoted("http://"+s))
 	}
-	return nil, typed("URL=%q is not the address of a service. One looks like http://%s%s", s, localAddr, pingPath)
+	return nil, usageError("URL=%q is not the address of a service. One looks like http://%s%s", s, localAddr, pingPath)
 }
 
 // quoted returns text as a quoted word for a shell.

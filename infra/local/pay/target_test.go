@@ -42,7 +42,7 @@ func TestAgainWithoutANetwork(t *testing.T) {
 		b := newBuyer(t, "http://silent.example/", "")
 		path, err := b.store.keep(payment{URL: "http://silent.example/", Signature: "s"}, noon())
 		must(t, err)
-		b.over = network(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		b.transport = network(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
 		})
@@ -78,7 +78,7 @@ func TestServiceWithoutANetwork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBuyer(t, "http://service.example/", "")
 				s := &late{takes: c.takes, code: c.code, retries: c.retries}
-				b.over, b.now, b.after = s, time.Now, time.After
+				b.transport, b.now, b.after = s, time.Now, time.After
 				begun := time.Now()
 				err := b.send(t.Context(), "signature")
 				if took := time.Since(begun); !errors.Is(err, errAnswered) || s.tries != c.tries || took != c.ends {

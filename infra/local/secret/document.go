@@ -23,9 +23,9 @@ type value = json.RawMessage
 type member struct {
 	asks  string   // the question to a person
 	names []string // the JSON members of this part
-	// instead are the JSON members that this part replaces.
-	instead []string
-	read    func(text string) (map[string]value, error)
+	// replaces lists the JSON members that are removed when this part is set.
+	replaces []string
+	read     func(text string) (map[string]value, error)
 }
 
 // members returns the parts of the secret. The keys are the values that the variable SET of
@@ -35,7 +35,7 @@ func members() map[string]member {
 	token := []string{boot.SecretToken}
 	return map[string]member{
 		"key":                 {"CDP key: its id, a space, and its secret", key, token, parseKey},
-		boot.SecretToken:      {"Bearer token of the facilitator", token, key, one(boot.SecretToken)},
+		boot.SecretToken:      {"Bearer token of the facilitator", token, key, textParser(boot.SecretToken)},
 		boot.SecretNodes:      {"URLs of nodes, separated by commas", []string{boot.SecretNodes}, nil, parseNodes},
 		boot.SecretReceiptKey: {"RECEIPT_KEY, as make receipt-key prints it", []string{boot.SecretReceiptKey}, nil, parseReceiptKey},
 	}
@@ -51,8 +51,8 @@ func text(s string) value {
 	return doc
 }
 
-// one returns a parser for a part whose value is a single text.
-func one(name string) func(string) (map[string]value, error) {
+// textParser returns a parser for a part whose value is a single text.
+func textParser(name string) func(string) (map[string]value, error) {
 	return func(s string) (map[string]value, error) {
 		if s == "" {
 			return nil, errNoValue
@@ -68,7 +68,7 @@ func parseReceiptKey(s string) (map[string]value, error) {
 			s = key
 		}
 	}
-	return one(boot.SecretReceiptKey)(s)
+	return textParser(boot.SecretReceiptKey)(s)
 }
 
 // parseNodes parses a list of node URLs, separated by commas or white space.
@@ -130,7 +130,7 @@ func merged(had map[string]value, part string, values map[string]value) map[stri
 		delete(then, name)
 	}
 	if values != nil {
-		for _, name := range m.instead {
+		for _, name := range m.replaces {
 			delete(then, name)
 		}
 	}

@@ -182,7 +182,7 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 func (o order) show(now current) error {
 	if !now.there {
 		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
-			o.as.Of("secret", called.Word{
+			o.as.Target("secret", called.Word{
 				Name:  "NAME",
 				Flag:  "-name",
 				Value: o.name,

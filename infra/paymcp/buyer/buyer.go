@@ -248,7 +248,7 @@ func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result 
 			return b.uncharged(c, reply)
 		case unclear:
 			return b.unclear(c, reply, err)
-		case again:
+		case retry:
 		}
 		c.Payment.NotBefore = time.Time{}
 		if step.wait > 0 {

@@ -21,10 +21,10 @@ const (
 	refused               // the server refuses the payment and asks for another one
 	uncharged             // an error that was not charged; sending the payment again would not help
 	unclear               // an error that does not say whether the payment was charged
-	again                 // no answer yet: send the payment again
+	retry                 // no answer yet: send the payment again
 )
 
-// step says what a reply means and, for the kind again, when to continue.
+// step says what a reply means and, for the kind retry, when to continue.
 type step struct {
 	kind kind
 	wait time.Duration // how long the server asks us to wait
@@ -55,7 +55,7 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	retryable := reply.failure().Retryable
 	switch {
 	case retryable != nil && *retryable:
-		return step{again, reply.wait()}
+		return step{retry, reply.wait()}
 	case p.Charged != nil && *p.Charged:
 		return step{kind: answered}
 	case retryable != nil && p.Charged != nil:
@@ -77,13 +77,13 @@ func heard(p *purse.Payment, charged *bool) {
 func judgeError(p *purse.Payment, err error) step {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {
-		return step{kind: again}
+		return step{kind: retry}
 	}
 	heard(p, nil)
 	e, is := errors.AsType[*ServerError](err)
 	if !is {
 		p.Lost = true
-		return step{kind: again}
+		return step{kind: retry}
 	}
 	if _, asks := e.offer(); asks {
 		return step{kind: refused}

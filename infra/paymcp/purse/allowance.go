@@ -47,8 +47,8 @@ func (p *Purse) Allow(a Allowance) error {
 // Allowed reads the allowance from a file that only its owner may access. It returns nil if
 // there is no such file.
 func (p *Purse) Allowed(server string) (*Allowance, error) {
-	const most = 64 << 10
-	text, err := keyfile.ReadUpTo(p.AllowanceFile(), most)
+	const limit = 64 << 10
+	text, err := keyfile.ReadUpTo(p.AllowanceFile(), limit)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -53,9 +53,8 @@ func (o *OverBudget) Error() string { return fmt.Sprintf("the budget has %s spen
 func (p *Purse) bookFile() string { return filepath.Join(p.dir, "book.json") }
 
 // Reserve writes a signature into the book. If the sum of the last 24 hours in the same token
-// would then exceed most, which is the budget, Reserve writes nothing and returns an
-// *OverBudget.
-func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
+// would then exceed limit (the budget), Reserve writes nothing and returns an *OverBudget.
+func (p *Purse) Reserve(ctx context.Context, e Entry, limit *big.Int) error {
 	unlock, err := p.lock(ctx, filepath.Join(p.dir, "book.lock"))
 	if err != nil {
 		return err
@@ -70,8 +69,8 @@ func (p *Purse) Reserve(ctx context.Context, e Entry, most *big.Int) error {
 		return err
 	}
 	spent := Sum(signed, e.Network, e.Asset)
-	if new(big.Int).Add(spent, amount).Cmp(most) > 0 {
-		return &OverBudget{Spent: spent, Free: room(signed, e, amount, most)}
+	if new(big.Int).Add(spent, amount).Cmp(limit) > 0 {
+		return &OverBudget{Spent: spent, Free: room(signed, e, amount, limit)}
 	}
 	return replace(p.bookFile(), book{bookVersion, append(signed, e)})
 }
@@ -115,13 +114,13 @@ func (e Entry) of(network, asset string) bool {
 
 // room returns the time from which the budget has room for the amount, because enough entries
 // are then older than a day. It returns the zero time if the amount alone exceeds the budget.
-func room(signed []Entry, e Entry, amount, most *big.Int) time.Time {
-	if amount.Cmp(most) > 0 {
+func room(signed []Entry, e Entry, amount, limit *big.Int) time.Time {
+	if amount.Cmp(limit) > 0 {
 		return time.Time{}
 	}
 	for i, former := range signed {
 		later := Sum(signed[i+1:], e.Network, e.Asset)
-		if later.Add(later, amount).Cmp(most) <= 0 {
+		if later.Add(later, amount).Cmp(limit) <= 0 {
 			return former.At.Add(Day)
 		}
 	}

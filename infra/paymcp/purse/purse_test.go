@@ -69,7 +69,7 @@ func TestSumByToken(t *testing.T) {
 	t.Parallel()
 	p := open(t, t.TempDir(), time.Now)
 	e := entry(1, time.Now())
-	reserve := func(most int64) error { return p.Reserve(t.Context(), e, big.NewInt(most)) }
+	reserve := func(limit int64) error { return p.Reserve(t.Context(), e, big.NewInt(limit)) }
 	if err := reserve(5000); err != nil {
 		t.Fatal(err)
 	}
