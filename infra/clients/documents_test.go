@@ -89,9 +89,9 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil is a fault to put into a document: other replaces every occurrence of old. The
-// validator must then make a complaint that contains the text about.
-type spoil struct{ old, other, about string }
+// spoil is a fault to put into a document: every old is replaced by other. A complaint of the
+// validator must then contain the text in complaint.
+type spoil struct{ old, other, complaint string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
 // serves. It also gives broken descriptions to each validator, because each must find the
@@ -130,7 +130,7 @@ func checkOpenAPI(t *testing.T, s service) {
 			found := c.validate(t, paths)
 			wantComplaint(t, "as served", found["served"], "")
 			for i, s := range c.spoils {
-				wantComplaint(t, "broken", found[fmt.Sprint(i)], s.about)
+				wantComplaint(t, "broken", found[fmt.Sprint(i)], s.complaint)
 			}
 		})
 	}
@@ -195,11 +195,11 @@ func (s spoil) broken(t *testing.T, doc []byte) []byte {
 	return bytes.ReplaceAll(doc, []byte(s.old), []byte(s.other))
 }
 
-// wantComplaint checks that one of the complaints contains the text about. If about is "",
-// there must be no complaints.
-func wantComplaint(t *testing.T, what string, complaints []string, about string) {
-	if about == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), about) {
-		t.Errorf("%s: complains of %q, want something about %q", what, complaints, about)
+// wantComplaint checks that a complaint contains the text in want. If want is "", there must be
+// no complaints.
+func wantComplaint(t *testing.T, what string, complaints []string, want string) {
+	if want == "" && len(complaints) > 0 || !strings.Contains(strings.Join(complaints, "\n"), want) {
+		t.Errorf("%s: complains of %q, want something about %q", what, complaints, want)
 	}
 }
 
@@ -289,13 +289,13 @@ func checkHTML(t *testing.T, s service) {
 		pages[path] = a.Body
 	}
 	docs := pages[catalog.PathDocs]
-	about := map[string]string{}
+	wants := map[string]string{}
 	for _, p := range []spoil{
 		{"</h1>", "</h2>", "close-order"}, {`<html lang="en"`, `<html`, "element-required-attributes"}, {"</caption>", "", "no-implicit-close"},
 		{`id="errors"`, `id="limits"`, "no-dup-id"}, {`id="errors"`, `id="nowhere"`, "no-missing-references"}, {"h2", "h4", "heading-level"},
 		{` scope="col"`, "", "wcag/h63"},
 	} {
-		pages[p.about], about[p.about] = p.broken(t, docs), p.about
+		pages[p.complaint], wants[p.complaint] = p.broken(t, docs), p.complaint
 	}
 	args, names := []string{validators + "html.mjs"}, map[string]string{}
 	for name, page := range pages {
@@ -307,6 +307,6 @@ func checkHTML(t *testing.T, s service) {
 		t.Errorf("%d of %d pages were looked at", len(found), len(pages))
 	}
 	for path, complaints := range found {
-		wantComplaint(t, names[path], complaints, about[names[path]])
+		wantComplaint(t, names[path], complaints, wants[names[path]])
 	}
 }

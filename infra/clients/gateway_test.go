@@ -21,16 +21,16 @@ import (
 type step func(*testbed.Relayed)
 
 // gateway stands in front of a service, like API Gateway. Requests without a payment reach the
-// service unchanged. Each request with a payment is handled by the next step of the plan.
-// After the end of the plan, each is handled by the step that the field every holds. If the
-// service does not answer, the gateway closes the client's connection.
+// service unchanged. Each request with a payment is handled by the next step of the plan. After
+// the end of the plan, afterPlan handles the requests. If the service does not answer, the
+// gateway closes the client's connection.
 type gateway struct {
 	url string
 
-	mu    sync.Mutex
-	every step // handles requests after the end of the plan; nil means pass
-	plan  []step
-	seen  []paidRequest
+	mu        sync.Mutex
+	afterPlan step // handles requests after the end of the plan; nil means pass
+	plan      []step
+	seen      []paidRequest
 
 	goesOn chan struct{} // gets a value when a step of inPieces may send the rest of a page
 }
@@ -75,8 +75,8 @@ func (g *gateway) decide(r *testbed.Relayed) {
 		g.seen = append(g.seen, paidRequest{signature: signature, key: header.Get(x402.HeaderKey), uri: r.URL.RequestURI(), header: header.Clone(), at: time.Now()})
 		if len(g.plan) > 0 {
 			do, g.plan = g.plan[0], g.plan[1:]
-		} else if g.every != nil {
-			do = g.every
+		} else if g.afterPlan != nil {
+			do = g.afterPlan
 		}
 		g.mu.Unlock()
 	}
@@ -163,20 +163,20 @@ func fails(status, retryAfter int, code, charged string, retryable bool) step {
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work and drops the answer. Another
-// step, the parameter then, replies to the client instead.
-func lostThen(then step) step {
+// lostThen returns a step that lets the service do its work, drops the answer, and leaves the
+// reply to another step.
+func lostThen(reply step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
-		then(r)
+		reply(r)
 	}
 }
 
 // settledThen is like lostThen, but the reply also has the header with the service's receipt.
-func settledThen(then step) step {
+func settledThen(reply step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
-		then(r)
+		reply(r)
 	}
 }
 

@@ -151,7 +151,7 @@ func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due
 	r.world.goods = sold
 	t.Cleanup(r.free)
 	r.gateway = newGateway(t, "http://"+r.addr)
-	r.gateway.every = r.passOn
+	r.gateway.afterPlan = r.passOn
 	r.world.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: r.world.books, Do: r.settle})
 	r.world.env["DUPLICATE_WINDOW_SECONDS"] = wideWindow
 	if mode.node != nil {

@@ -56,17 +56,17 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	return answer
 }
 
-// Send sends the client an answer. Of the body, it sends at most as many bytes as arriving
-// says. If the body is longer, Send then resets the connection.
-func (r *Relayed) Send(answer *httptest.ResponseRecorder, arriving int) {
+// Send sends the client an answer. Of the body, it sends at most maxBody bytes. If the body is
+// longer, Send then resets the connection.
+func (r *Relayed) Send(answer *httptest.ResponseRecorder, maxBody int) {
 	body := answer.Body.Bytes()
 	maps.Copy(r.ResponseWriter.Header(), answer.Header())
 	if r.Method != http.MethodHead && mayHaveBody(answer.Code) {
 		r.ResponseWriter.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	}
 	r.WriteHeader(answer.Code)
-	_, _ = r.ResponseWriter.Write(body[:min(arriving, len(body))]) // fails if the client has hung up
-	if arriving < len(body) {
+	_, _ = r.ResponseWriter.Write(body[:min(maxBody, len(body))]) // fails if the client has hung up
+	if maxBody < len(body) {
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 		r.Drop()
 	}
