@@ -13,12 +13,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// few is the bound of alarms that count events, such as payments in doubt. Up to this many
-// events in a period set off no alarm.
-const few = 2
+// tolerated is the largest number of events in a period, such as payments in doubt, for which
+// no alarm goes off.
+const tolerated = 2
 
-// enough is the least number of samples for which a percentile of durations is meaningful.
-const enough = 20
+// minSamples is the number of samples from which a percentile of durations is meaningful.
+const minSamples = 20
 
 // slowSettlement is the bound of the alarm facilitator-slow. It is far more than a settlement
 // takes, which is one or two blocks of two seconds each, and far less than the time limit of a
@@ -51,7 +51,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 		means:      means,
 		of:         []series{e.serviceMetric("faults", metric, statSum), e.serviceMetric("ready", service.ReadyMetric(probe), statMin)},
 		expression: "FILL(faults, 0) + IF(FILL(ready, 1) > 0, 0, 3)",
-		bound:      few,
+		bound:      tolerated,
 		period:     minutes5,
 		periods:    3,
 		breaching:  2,
@@ -98,7 +98,7 @@ func (e *envelope) forNow() []alarm {
 				e.serviceMetric("settled", service.SettlementMetrics()[0], statSum),
 			},
 			expression: "IF(most > least, IF(silent > FILL(settled, 0), silent, 0), 0)",
-			bound:      few,
+			bound:      tolerated,
 			period:     minutes15,
 		}, {
 			name:      "resolvers",
@@ -156,15 +156,15 @@ func (e *envelope) forTomorrow() []alarm {
 		// If the probe of the resolvers failed in two or more runs of reconcile, the alarm
 		// resolvers reports that fault, and this alarm does not.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
-			enough, slowLookup, few+1),
-		bound:  few,
+			minSamples, slowLookup, tolerated+1),
+		bound:  tolerated,
 		period: day,
 	}, {
 		name:  "facilitator-slow",
 		means: "One settlement in twenty took longer than 8 s over an hour. Beyond 13 s, 15 s at most, they end in doubt.",
 		of: append(e.percentile(service.MetricSettle), e.serviceMetric("uncertain", service.MetricUncertain, statSum),
 			e.serviceMetric("settled", service.SettlementMetrics()[0], statSum)),
-		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", enough),
+		expression: fmt.Sprintf("IF(n >= %d, IF(FILL(uncertain, 0) > FILL(settled, 0), 0, p95))", minSamples),
 		bound:      slowSettlement,
 		period:     hour,
 	}, {
@@ -180,13 +180,13 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("settled", service.SettlementMetrics()[0], statSum),
 		},
 		expression: "IF(FILL(settled, 0) > 0, 0, IF(most > least, tries, 0))",
-		bound:      few,
+		bound:      tolerated,
 		period:     hour / 2,
 	}, {
 		name:   "overloaded",
 		means:  "Over a day, paid lookups were turned away because all places of an operation were taken.",
 		of:     []series{e.serviceMetric("", service.MetricOverloaded, statSum)},
-		bound:  few,
+		bound:  tolerated,
 		period: day,
 	}, {
 		name:  "concurrency",

@@ -88,7 +88,7 @@ func (d deployment) resolved(name string, argument any) any {
 	list, _ := argument.([]any)
 	switch name {
 	case "Ref":
-		return d.referred(argument.(string))
+		return d.ref(argument.(string))
 	case "Fn::GetAtt":
 		if text, ok := argument.(string); ok { // the CDK writes some attributes this way
 			return d.substituted("${" + text + "}")
@@ -133,8 +133,8 @@ func (d deployment) split(list []any) (all []any) {
 	return all
 }
 
-// referred returns the result of Ref for a name.
-func (d deployment) referred(name string) string {
+// ref returns the result of Ref for a name.
+func (d deployment) ref(name string) string {
 	if v, ok := d.values[name]; ok {
 		return v
 	}
@@ -161,7 +161,7 @@ func (d deployment) substituted(argument any) string {
 		if resource, attribute, ok := strings.Cut(name, "."); ok {
 			return d.identity(resource) + fmt.Sprint([]any{attribute})
 		}
-		return d.referred(name)
+		return d.ref(name)
 	})
 }
 
@@ -239,9 +239,9 @@ func replacedBy(t *testing.T, kind string) [][]string {
 	return paths
 }
 
-// answering returns the version to which the alias of each function points, by the logical id
-// of the function.
-func (d deployment) answering() map[string]any {
+// aliasVersions returns the version to which the alias of each function points, by the logical
+// id of the function.
+func (d deployment) aliasVersions() map[string]any {
 	all := map[string]any{}
 	for _, slug := range functionSlugs() {
 		id := sam.LogicalID(slug)

@@ -180,8 +180,8 @@ func synthesizeEach(list string) {
 // the same version, or Lambda publishes no new version because nothing in the function has
 // changed.
 func unchanged(before, after deployment) (same []string) {
-	now := after.answering()
-	for id, version := range before.answering() {
+	now := after.aliasVersions()
+	for id, version := range before.aliasVersions() {
 		if now[id] == version || gocmp.Equal(before.configured(id), after.configured(id)) {
 			same = append(same, id)
 		}

@@ -97,7 +97,7 @@ func fetchAnswers(ctx context.Context, client *http.Client, origin string, c cod
 
 // call calls an operation as a tool, without a payment.
 func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
-	op, found := c.withoutQuestion()
+	op, found := c.withoutParameters()
 	if !found {
 		return nil
 	}

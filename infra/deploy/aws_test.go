@@ -85,7 +85,7 @@ func newAccount(t *testing.T) *account {
 			}
 		}()
 		if r.URL.Path == pathBuilt {
-			a.built()
+			a.buildEnded()
 			return
 		}
 		body := testbed.Must(io.ReadAll(r.Body))
@@ -128,8 +128,8 @@ func (a *account) post(form url.Values) {
 // pathBuilt is the path that a simulated build requests when it has ended.
 const pathBuilt = "/built"
 
-// built handles the end of a build: it calls meanwhile.
-func (a *account) built() {
+// buildEnded handles the end of a build: it calls meanwhile.
+func (a *account) buildEnded() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.meanwhile != nil {
@@ -293,8 +293,8 @@ func brief(n *yaml.Node) {
 // inReview is the status of a stack that has only a change set so far.
 const inReview = "REVIEW_IN_PROGRESS"
 
-// made returns a new stack. It has an origin, but no template yet.
-func (a *account) made(name string) *stack {
+// newStack returns a new stack. It has an origin, but no template yet.
+func (a *account) newStack(name string) *stack {
 	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
 	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()

@@ -26,9 +26,9 @@ func TestByCDK(t *testing.T) {
 	first := o.commit("by the CDK app")
 
 	o.file("budgetUsd", "budgetUSD")
-	o.cannot(deployIt, "[hostfacts.cdk] has what is no setting of the CDK app: budgetUSD")
+	o.fails(deployIt, "[hostfacts.cdk] has what is no setting of the CDK app: budgetUSD")
 	o.file("budgetUSD", "budgetUsd")
-	o.does(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.", "selling: yes, 8 prices")
+	o.succeeds(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.", "selling: yes, 8 prices")
 	if is := o.now(outputCommit); is != first {
 		t.Errorf("the commit on record is %s, want %s", is, first)
 	}
@@ -39,7 +39,7 @@ func TestByCDK(t *testing.T) {
 	// The stack's current values are read from its template.
 	o.file(testbed.Account(1), testbed.Account(2), `LogLevel = "info"`, `LogLevel = "warn"`, `DefaultEndpoint = "yes"`, `DefaultEndpoint = "no"`, `Release = "Canary10Percent10Minutes"`, `Release = "AllAtOnce"`,
 		`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
-	notes := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")
+	notes := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")
 	for _, row := range []string{"PayTo", "LogLevel", "DefaultEndpoint", "Release", "LedgerTableName"} {
 		if strings.Count(notes, "\n"+row+"  ") != 1 {
 			t.Errorf("%s is not among the differences:\n%s", row, notes)
@@ -55,9 +55,9 @@ func TestByCDK(t *testing.T) {
 	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
 	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")
 	second := o.commit("another payee")
-	o.allows(o.cannot(deployIt))
-	o.does(deployIt, "payee "+testbed.Account(2), "selling: no")
-	o.does([]string{"rollback", "-yes", "shop"}, "motto is no setting of this release, and is left out", "payee "+testbed.Account(2), "selling: no", "code "+short(first))
+	o.allows(o.fails(deployIt))
+	o.succeeds(deployIt, "payee "+testbed.Account(2), "selling: no")
+	o.succeeds([]string{"rollback", "-yes", "shop"}, "motto is no setting of this release, and is left out", "payee "+testbed.Account(2), "selling: no", "code "+short(first))
 	if o.now(outputCommit) != first || second == first {
 		t.Errorf("%s", o.stack())
 	}
@@ -65,7 +65,7 @@ func TestByCDK(t *testing.T) {
 
 	testbed.Check(os.Rename(filepath.Join(o.root, "infra", "deploy"), filepath.Join(t.TempDir(), "away")))
 	old := o.commit("as it was before the files of stacks")
-	o.cannot([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
+	o.fails([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
 }
 
 // permitted checks that the runbook names the version of the CDK's command line, and the

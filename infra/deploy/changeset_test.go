@@ -50,7 +50,7 @@ func (a *account) createChangeSet(form url.Values) (string, *refusal) {
 		set.failed = "Template error: " + strings.Join(broken, ", ")
 	}
 	if missing != nil {
-		a.stacks[name] = a.made(name)
+		a.stacks[name] = a.newStack(name)
 	}
 	a.sets[form.Get("ChangeSetName")] = set
 	return element("Id", "arn:aws:cloudformation:us-east-1:111122223333:changeSet/"+form.Get("ChangeSetName")+"/1") + element("StackId", identity(name)), nil

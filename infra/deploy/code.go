@@ -36,9 +36,9 @@ func thisCode() code {
 	return c
 }
 
-// withoutQuestion returns an operation without required parameters, which can be called as a
+// withoutParameters returns an operation without required parameters, which can be called as a
 // tool without arguments.
-func (c code) withoutQuestion() (op operation, found bool) {
+func (c code) withoutParameters() (op operation, found bool) {
 	i := slices.IndexFunc(c.Operations, func(o operation) bool { return !strings.Contains(o.Example, "?") })
 	if i < 0 {
 		return op, false

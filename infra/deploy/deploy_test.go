@@ -17,31 +17,31 @@ func TestDeploy(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
 	first := o.git("rev-parse", "HEAD")
-	o.does(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.",
+	o.succeeds(deployIt, "The stack shop-stack does not exist in us-east-1: this creates it.",
 		" is what infra/stacks/shop.toml says: payee "+testbed.Account(1)+" on eip155:8453, selling: yes, 8 prices, version 0.1.0, ledger shop-stack-Ledger-")
 	if is := o.now(outputCommit); is != first || o.now(outputFormer) != "" {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
 	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // the change is not committed yet
-	o.cannot([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
-	if notes := o.does(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
+	o.fails([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
+	if notes := o.succeeds(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
 		t.Errorf("the code is the same:\n%s", notes)
 	}
 	if is := o.now("LogLevel"); is != "debug" || o.now(outputCommit) != first {
 		t.Errorf("LogLevel is %s, and the code of %s", is, o.now(outputCommit))
 	}
 	o.write("pkg/more.txt", "more")
-	o.cannot(deployIt, "these files are in no commit", "?? pkg/more.txt")
+	o.fails(deployIt, "these files are in no commit", "?? pkg/more.txt")
 	second := o.commit("more")
-	o.does(deployIt, "code   "+short(first)+"   "+short(second)+"\n")
+	o.succeeds(deployIt, "code   "+short(first)+"   "+short(second)+"\n")
 	if o.now(outputCommit) != second || o.now(outputFormer) != first {
 		t.Errorf("on record are %s and %s, want %s and %s", o.now(outputCommit), o.now(outputFormer), second, first)
 	}
 	// A typo, a secret and an environment that is too large are found before anything is
 	// built.
 	o.file("LogLevel =", "LogLevl =", "Contact = ", "FacilitatorToken = \"s3cr3t\"\nContact = ")
-	notes := o.cannot(deployIt, "infra/stacks/shop.toml has 3 fault(s)", "did you mean LogLevel?", "FacilitatorToken is hidden (NoEcho)")
+	notes := o.fails(deployIt, "infra/stacks/shop.toml has 3 fault(s)", "did you mean LogLevel?", "FacilitatorToken is hidden (NoEcho)")
 	if strings.Contains(notes, "sam build") || strings.Contains(notes, "s3cr3t") {
 		t.Errorf("it built, or said a secret:\n%s", notes)
 	}
@@ -73,12 +73,12 @@ func (o *operator) allows(refusal string) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
-	o.does(deployIt)
+	o.succeeds(deployIt)
 
 	// A new payee is refused unless the file allows it. Even then the deployment fails if the
 	// functions still have the old payee afterwards.
 	o.file(testbed.Account(1), testbed.Account(2))
-	refusal := o.cannot(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
+	refusal := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
 	o.account.lag(true)
 	_, notes, err := o.types(deployIt...)
@@ -88,13 +88,13 @@ func TestRefused(t *testing.T) {
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(2))
 	o.account.lag(false)
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
-	o.does(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
+	o.succeeds(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
 
 	// Stopping the sales needs no permission in the file. Each start of sales needs one.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
-	o.does(deployIt, "Selling   yes   no\n", "selling: no")
+	o.succeeds(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)
-	stale := o.cannot(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
+	stale := o.fails(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
 
 	// Somebody changes the stack, for example to stop its sales, while another deployment is
 	// being built.
@@ -103,30 +103,30 @@ func TestRefused(t *testing.T) {
 	o.account.mu.Lock()
 	o.account.meanwhile = func(s *stack) { s.updated = time.Now() }
 	o.account.mu.Unlock()
-	o.cannot(deployIt, "the stack shop-stack was changed meanwhile by somebody else, and nothing is deployed: begin again")
+	o.fails(deployIt, "the stack shop-stack was changed meanwhile by somebody else, and nothing is deployed: begin again")
 	o.write("infra/stacks/shop.toml", mine)
 
 	// Another ledger is accepted only with Selling = no and a permission in the file.
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(o.account.emulator.Config()), "shop-copy"))
 	o.file(`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
-	o.cannot(deployIt, "to shop-copy while something is sold", `deploy Selling = "no" first`)
+	o.fails(deployIt, "to shop-copy while something is sold", `deploy Selling = "no" first`)
 	o.file(`Selling = "yes"`, `Selling = "no"`)
-	o.allows(o.cannot(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
-	o.does(deployIt, "ledger shop-copy")
+	o.allows(o.fails(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
+	o.succeeds(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
 	// A colleague's checkout is from yesterday: its file has an empty table name, or no line
 	// for the table.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
-	o.cannot(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
+	o.fails(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
 	o.file(`LedgerTableName = ""`, ``)
-	o.cannot(deployIt, "LedgerTableName is missing")
+	o.fails(deployIt, "LedgerTableName is missing")
 	// The permission for an earlier start does not allow this start.
 	o.write("infra/stacks/shop.toml", mine)
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	o.allows(stale)
-	o.allows(o.cannot(deployIt, "somebody has stopped selling"))
-	o.does(deployIt, "Selling   no    yes\n", "selling: yes")
+	o.allows(o.fails(deployIt, "somebody has stopped selling"))
+	o.succeeds(deployIt, "Selling   no    yes\n", "selling: yes")
 }
 
 // TestRollback checks that a rollback restores the code of the previous release, and no
@@ -136,19 +136,19 @@ func TestRollback(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
 	rollBack := []string{"rollback", "-yes", "shop"}
-	o.cannot(rollBack, "there is no stack shop-stack in us-east-1: nothing can be rolled back")
-	o.does(deployIt)
-	o.cannot(rollBack, "the release before is not on record", "make rollback STACK=shop TO=commit")
+	o.fails(rollBack, "there is no stack shop-stack in us-east-1: nothing can be rolled back")
+	o.succeeds(deployIt)
+	o.fails(rollBack, "the release before is not on record", "make rollback STACK=shop TO=commit")
 	first := o.git("rev-parse", "HEAD")
 
 	// The second release has another payee and one more parameter.
 	o.file(testbed.Account(1), testbed.Account(2))
-	o.allows(o.cannot(deployIt))
+	o.allows(o.fails(deployIt))
 	o.change("template.yaml", "Parameters:\n", "Parameters:\n  Motto:\n    Type: String\n    Default: \"\"\n")
 	o.file("Selling = ", "Motto = \"\"\nSelling = ")
 	second := o.commit("another payee")
-	o.does(deployIt, "payee "+testbed.Account(2))
-	o.does(rollBack, "code    "+short(second)+"   "+short(first)+"\n", "Motto", "left out: this release does not have it", "payee "+testbed.Account(2))
+	o.succeeds(deployIt, "payee "+testbed.Account(2))
+	o.succeeds(rollBack, "code    "+short(second)+"   "+short(first)+"\n", "Motto", "left out: this release does not have it", "payee "+testbed.Account(2))
 	if o.now(outputCommit) != first || o.now("PayTo") != testbed.Account(2) || o.now(outputFormer) != "" {
 		t.Errorf("%s", o.stack())
 	}
@@ -158,22 +158,22 @@ func TestRollback(t *testing.T) {
 
 	// If the sales were stopped after the earlier release, a rollback does not start them.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
-	o.does(deployIt, "selling: no", "payee "+testbed.Account(2))
-	o.does(rollBack, "selling: no", "payee "+testbed.Account(2))
+	o.succeeds(deployIt, "selling: no", "payee "+testbed.Account(2))
+	o.succeeds(rollBack, "selling: no", "payee "+testbed.Account(2))
 	if o.now(outputCommit) != first || o.now("Selling") != "no" {
 		t.Errorf("%s", o.stack())
 	}
 
 	// The rollback names the parameter that the earlier release would ignore.
 	o.file(`Motto = ""`, `Motto = "never twice"`)
-	o.does(deployIt)
-	o.cannot(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
+	o.succeeds(deployIt)
+	o.fails(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
 	o.file(`Motto = "never twice"`, `Motto = ""`)
 	o.change("pkg/catalog/operations.go", `Amount:  "1000"`, `Amount:  "2000"`)
 	dear := o.commit("another price")
-	o.cannot([]string{"rollback", "-yes", "-to", dear, "shop"}, "the price would change: from ping:1000 to 2000", `allow = ["price=ping:1000->2000"]`)
-	o.cannot([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")
-	o.cannot([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
+	o.fails([]string{"rollback", "-yes", "-to", dear, "shop"}, "the price would change: from ping:1000 to 2000", `allow = ["price=ping:1000->2000"]`)
+	o.fails([]string{"rollback", "-yes", "-to", "nothing", "shop"}, "the commit nothing is not in this clone")
+	o.fails([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
 }
 
 // TestMake checks that the make targets run the program, and that make smoke uses the origin

@@ -49,7 +49,7 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 		differs("the token of "+op.Slug, offer.Asset, asset)
 		differs("the price of "+op.Slug, offer.Amount, op.Amount)
 	}
-	if op, found := c.withoutQuestion(); found {
+	if op, found := c.withoutParameters(); found {
 		differs("the payee of the tools", a.tool.PayTo, f.Parameters[parameterPayee])
 		differs("the network of the tools", a.tool.Network, f.Parameters[parameterNetwork])
 		differs("the price of the tool "+op.Tool, a.tool.Amount, op.Amount)

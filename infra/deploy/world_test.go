@@ -154,8 +154,8 @@ func (o *operator) types(arguments ...string) (out, notes string, err error) {
 	return said.String(), noted.String(), err
 }
 
-// does checks that a command succeeds and prints some texts.
-func (o *operator) does(arguments []string, says ...string) (notes string) {
+// succeeds checks that a command succeeds and prints some texts.
+func (o *operator) succeeds(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	_, notes, err := o.types(arguments...)
 	if err != nil {
@@ -165,9 +165,8 @@ func (o *operator) does(arguments []string, says ...string) (notes string) {
 	return notes
 }
 
-// cannot checks that a command fails and prints some texts, and that the stack stays
-// unchanged.
-func (o *operator) cannot(arguments []string, says ...string) (notes string) {
+// fails checks that a command fails and prints some texts, and that the stack stays unchanged.
+func (o *operator) fails(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	before := o.stack()
 	_, notes, err := o.types(arguments...)
