@@ -244,13 +244,13 @@ func (c scenario) first(w *world, payers []*payer) {
 }
 
 // saw returns the last answer that a payer has seen, and fails the test if this answer is not
-// the expected one. The caller gives a function that returns the expected answer for an
-// operation. If this function is nil, the answer must be a success.
-func (p *payer) saw(when string, of func(op string) sight) sight {
+// the expected one. The function expected returns the expected answer for an operation. If
+// expected is nil, the answer must be a success.
+func (p *payer) saw(when string, expected func(op string) sight) sight {
 	got := p.last()
 	want := sight{status: http.StatusOK}
-	if of != nil {
-		want = of(p.op.Slug)
+	if expected != nil {
+		want = expected(p.op.Slug)
 	}
 	if p.broken != nil || !same(got, want) {
 		p.w.Errorf("%s: %s the client sees %s %v, want %s", p.op.Slug, when, got, p.broken, want)

@@ -142,9 +142,9 @@ func again(_ *world, payers []*payer) {
 	}
 }
 
-// otherwise returns a breakage in which the functions run with a payee other than the one in
+// payeeDiffers returns a breakage in which the functions run with a payee other than the one in
 // their offers.
-func otherwise() breakage {
+func payeeDiffers() breakage {
 	pays := func(payee string) func(w *world) {
 		return func(w *world) {
 			w.host.Set("PAY_TO", payee)
@@ -315,7 +315,7 @@ func scenarios() []scenario {
 		name: "the facilitator refuses every payment", payers: 1, breakage: settling(refusing),
 		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
 	}, {
-		name: "the service offers another payee than it takes", payers: 1, breakage: otherwise(),
+		name: "the service offers another payee than it takes", payers: 1, breakage: payeeDiffers(),
 		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
 	}, {
 		name: "the facilitator's word leaves every payment in doubt", payers: 1, breakage: settling(reverting),

@@ -188,7 +188,7 @@ const patience = 60 * time.Second
 // runner is a running service: the local runner with play money, or the built functions.
 type runner struct {
 	url     string
-	far     far // the network namespace in which the service runs
+	far     farNamespace // the network namespace in which the service runs
 	log     *programs.Output
 	process *programs.Process
 	turns   chan struct{} // its capacity limits the concurrent requests; nil means no limit

@@ -47,13 +47,13 @@ route add 2001:db8::2/128 dev near0 table local
 `
 )
 
-// far is a thread in a second network namespace, which is a round trip away from the namespace
-// of the test process. It runs the functions that are sent to it. A nil far means no delay:
-// everything is in one namespace.
-type far chan func()
+// farNamespace is a thread in a second network namespace, which is a round trip away from the
+// namespace of the test process. It runs the functions that are sent to it. A nil farNamespace
+// means no delay: everything is in one namespace.
+type farNamespace chan func()
 
-func newFar(t *testing.T, rtt time.Duration, lines *[2]line) far {
-	f := make(far)
+func newFarNamespace(t *testing.T, rtt time.Duration, lines *[2]line) farNamespace {
+	f := make(farNamespace)
 	go func() {
 		runtime.LockOSThread() // never unlocked, so the thread ends with the goroutine
 		for job := range f {
@@ -92,7 +92,7 @@ func newFar(t *testing.T, rtt time.Duration, lines *[2]line) far {
 
 // do runs a job in the namespace. The sockets that it opens and the processes that it starts are
 // in the namespace as well. The job must not end the test.
-func (f far) do(job func() error) error {
+func (f farNamespace) do(job func() error) error {
 	if f == nil {
 		return job()
 	}
@@ -101,9 +101,9 @@ func (f far) do(job func() error) error {
 	return <-done
 }
 
-func (f far) start(cmd *exec.Cmd) error { return f.do(cmd.Start) }
+func (f farNamespace) start(cmd *exec.Cmd) error { return f.do(cmd.Start) }
 
-func (f far) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
+func (f farNamespace) dial(ctx context.Context, network, address string) (conn net.Conn, err error) {
 	err = f.do(func() error {
 		conn, err = new(net.Dialer).DialContext(ctx, network, address)
 		return err

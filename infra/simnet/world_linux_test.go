@@ -137,8 +137,8 @@ type internet struct {
 	ca    *testbed.Authority
 	tap   *tap
 	hosts map[string]host
-	far   far     // the namespace of the service; nil means the namespace of this process
-	lines [2]line // one line to the service, and one back
+	far   farNamespace // the namespace of the service; nil means the namespace of this process
+	lines [2]line      // one line to the service, and one back
 	first firstResolver
 	// public has the addresses that the service may connect to: the server of the bootstrap
 	// file, and port 443 of closedAddr and of every host that has a server.
@@ -165,7 +165,7 @@ func newInternet(t *testing.T) *internet {
 		testbed.Check(testbed.IP(measuredAddrs()))
 	}
 	if *rtt > 0 {
-		n.far = newFar(t, *rtt, &n.lines)
+		n.far = newFarNamespace(t, *rtt, &n.lines)
 	}
 	n.tap = newTap(t)
 	for _, h := range n.hosts {

@@ -81,7 +81,7 @@ func (p *process) keepUp() {
 		p.mu.Lock()
 		command := p.command
 		p.mu.Unlock()
-		p.judge(command.Wait())
+		p.recordEnd(command.Wait())
 		p.mu.Lock()
 		stopped := p.stopped
 		p.mu.Unlock()
@@ -95,9 +95,9 @@ func (p *process) keepUp() {
 	}
 }
 
-// judge records the end of the process if it was unexpected, for example if the race detector
-// has caused it.
-func (p *process) judge(err error) {
+// recordEnd records the end of the process if it was unexpected, for example if the race
+// detector has caused it.
+func (p *process) recordEnd(err error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		status, ok := exit.Sys().(syscall.WaitStatus)
