@@ -48,7 +48,7 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 				row := r.Head()
 				row.Key = strings.ReplaceAll(row.Key, payer, fmt.Sprintf("0x%040x", n))
 				row.Version = 1
-				if stands, err := store.Put(ctx, under(r, row)); err != nil || stands.Head().WriteID != row.WriteID {
+				if stands, err := store.Put(ctx, withRow(r, row)); err != nil || stands.Head().WriteID != row.WriteID {
 					return fmt.Errorf("payment %d: %v, %w", n, stands, err)
 				}
 			}
@@ -59,8 +59,8 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	return file
 }
 
-// under returns a copy of a payment's or a purchase's record, with another key and version.
-func under(r ledger.Record, row ledger.Row) ledger.Record {
+// withRow returns a copy of a payment's or a purchase's record, with another key and version.
+func withRow(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:
 		r.Row = row

@@ -170,6 +170,6 @@ func (s *site) commit(r ledger.Record) time.Duration {
 		row := r.Head()
 		row.Key = fmt.Sprintf("%s%d", row.Key, i)
 		row.Version = 1
-		must(store.Put(s.ctx, under(r, row)))
+		must(store.Put(s.ctx, withRow(r, row)))
 	})
 }

@@ -200,10 +200,10 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl with an option, such as -I, or -IL to follow redirects. The
-// parameter of is curl's name for the time that curl prints.
-func curl(option, of string, more ...string) look {
+// curl returns a lookup by curl, which follows redirects. The second parameter is curl's name
+// for the time to print.
+func curl(option, variable string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
-		"-w", "%{http_code} %{" + of + "}", "https://DOMAIN/"}, more...)
+		"-w", "%{http_code} %{" + variable + "}", "https://DOMAIN/"}, more...)
 	return tool(`^2[0-9]{2} ([0-9.]+)$`, time.Second, command...)
 }

@@ -52,11 +52,11 @@ func TestDependencies(t *testing.T) {
 			if !slices.Contains(d.graph, module) || !slices.Contains(d.sums, module) || !slices.Contains(d.binary, module) {
 				t.Errorf("the library is not among its modules: %+v", d)
 			}
-			none(t, "go mod graph", d.graph, tools)
-			none(t, "go.sum", d.sums, slices.Concat(tools, c.unsummed))
-			none(t, "the binary", d.binary, slices.Concat(tools, c.unlinked))
+			requireNone(t, "go mod graph", d.graph, tools)
+			requireNone(t, "go.sum", d.sums, slices.Concat(tools, c.unsummed))
+			requireNone(t, "the binary", d.binary, slices.Concat(tools, c.unlinked))
 			for _, begin := range c.linked {
-				if len(those(d.binary, begin)) == 0 {
+				if len(withPrefix(d.binary, begin)) == 0 {
 					t.Errorf("the binary has nothing of %s: %q", begin, d.binary)
 				}
 			}
@@ -64,18 +64,19 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// none fails the test if the path of a module in list begins with one of the given prefixes.
-func none(t *testing.T, where string, list, others []string) {
+// requireNone fails the test if the path of a module in list begins with one of the given
+// prefixes.
+func requireNone(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {
-		if found := those(list, begin); len(found) > 0 {
+		if found := withPrefix(list, begin); len(found) > 0 {
 			t.Errorf("%s has %q", where, found)
 		}
 	}
 }
 
-// those returns the modules in list whose path begins with a prefix.
-func those(list []string, begin string) []string {
+// withPrefix returns the modules in list whose path begins with a prefix.
+func withPrefix(list []string, begin string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(m string) bool { return !strings.HasPrefix(m, begin) })
 }
 
@@ -89,7 +90,7 @@ func dependenciesOf(t *testing.T, shop string) dependencies {
 	run := func(arguments ...string) string {
 		t.Helper()
 		cmd := exec.Command("go", arguments...)
-		cmd.Dir, cmd.Env = folder, goes(t, folder)
+		cmd.Dir, cmd.Env = folder, readerEnvironment(t, folder)
 		return string(programs.Run(t, cmd))
 	}
 	run("mod", "init", "example.com/shop")

@@ -33,7 +33,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 		cmd := exec.Command("go", append([]string{"run", program}, arguments...)...)
 		cmd.Dir = filepath.Join(folder, "empty")
 		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
-		cmd.Env = append(goes(t, folder), "LOWEST_PRICE=10000", environment)
+		cmd.Env = append(readerEnvironment(t, folder), "LOWEST_PRICE=10000", environment)
 		out, err := cmd.CombinedOutput()
 		// If the program fails, go run prints the program's exit status. go run itself always
 		// exits with 1.

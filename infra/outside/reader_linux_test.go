@@ -35,7 +35,7 @@ var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 type reader struct {
 	home        string   // the folder in which the reader begins
 	kept        string   // a folder for the variables and the current folder of the shell
-	environment []string // further variables of the environment (see goes)
+	environment []string // further variables of the environment (see readerEnvironment)
 	server      *programs.Process
 	at          string           // the address to which commands send requests
 	said        *programs.Output // the standard error of the last command
@@ -144,7 +144,7 @@ export -p > "$2"; pwd > "$2.folder"`
 	stdout := filepath.Join(t.TempDir(), "stdout")
 	cmd := exec.Command("sh", "-c", script, "sh", line, r.state(), stdout)
 	cmd.Dir = r.folder()
-	cmd.Env = append(goes(t, r.kept), r.environment...)
+	cmd.Env = append(readerEnvironment(t, r.kept), r.environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p, err := programs.Start(cmd)
 	if err != nil {

@@ -54,9 +54,10 @@ func forget() {
 	}
 }
 
-// goes returns the environment for a reader who has the go command and the caches of this
-// machine. Except for GOROOT, it has none of the Go variables that were set for these tests.
-func goes(t *testing.T, home string) []string {
+// readerEnvironment returns the environment for a reader who has the go command and the caches
+// of this machine. Except for GOROOT, it has none of the Go variables that were set for these
+// tests.
+func readerEnvironment(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		return strings.HasPrefix(variable, "GO") && !strings.HasPrefix(variable, "GOROOT=")

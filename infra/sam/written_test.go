@@ -44,9 +44,9 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// part returns a copy of text in which words replaces everything between from and to. from and
-// to themselves stay.
-func part(t *testing.T, text, from, to, words string) string {
+// replaceBetween returns a copy of a text in which new words replace everything between two
+// other texts, which stay.
+func replaceBetween(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
 	_, after, ends := strings.Cut(rest, to)
@@ -198,7 +198,7 @@ func TestCatalogDecides(t *testing.T) {
 		refs = append(refs, "!Ref "+sam.Pascal(g.Name)+"Alarm")
 	}
 	whole := string(testbed.Must(os.ReadFile("../../template.yaml")))
-	whole = part(t, whole, "      Alarms: !If [Watched, [", "], [!Ref AWS::NoValue]]\n", strings.Join(refs, ", "))
+	whole = replaceBetween(t, whole, "      Alarms: !If [Watched, [", "], [!Ref AWS::NoValue]]\n", strings.Join(refs, ", "))
 	var text strings.Builder
 	check(t, testbed.Must(texts.New("operations.tmpl").Funcs(texts.FuncMap{
 		"pascal": sam.Pascal, "function": sam.LogicalID, "metric": func(slug string) string { return strings.ReplaceAll(slug, "-", "_") },
@@ -213,7 +213,7 @@ func TestCatalogDecides(t *testing.T) {
 		filters(filter{Metric: service.MetricNewBroken, Term: "$." + service.MetricBroken + " = 1", Value: `"1"`}, sells),
 		filters(filter{Metric: service.MetricNewUnanswered, Term: "$." + service.MemberUnanswered + " >= 0", Value: "$." + service.MemberUnanswered}, sells),
 	), releaseJudge(), service.MemberRelease, strings.Join(versions, ", "), sellers}))
-	written(t, "template.yaml", part(t, whole, "  # Written by go test ./infra/sam -update from infra/sam/testdata/operations.tmpl:\n",
+	written(t, "template.yaml", replaceBetween(t, whole, "  # Written by go test ./infra/sam -update from infra/sam/testdata/operations.tmpl:\n",
 		"  # The generated part ends here.\n", text.String()))
 }
 
@@ -232,10 +232,10 @@ func writeReadme(t *testing.T) {
 		}
 		prices += fmt.Sprintf("| %s | `%s` | %s |\n", question, o.Path, o.Price())
 	}
-	readme = part(t, readme, "| You want to know | Ask | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices))
+	readme = replaceBetween(t, readme, "| You want to know | Ask | Price |\n|---|---|---|\n", "\n\n", strings.TrimSpace(prices))
 	var answer bytes.Buffer
 	check(t, json.Indent(&answer, []byte(catalog.DNS().Response), "", "  "))
-	readme = part(t, readme, "\nreceipt: valid: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
+	readme = replaceBetween(t, readme, "\nreceipt: valid: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
 	written(t, "README.md", readme)
 }
 
