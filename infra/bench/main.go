@@ -142,7 +142,7 @@ func (s *site) measureAll(only string) {
 	table := markdown(where, s.sections)
 	must(os.Stdout.WriteString(table))
 	if only == "" {
-		check(os.WriteFile("infra/bench/table.md", []byte(table), 0o644)) //nolint:gosec // a document
+		check(os.WriteFile("infra/bench/table.md", []byte(table), 0o644)) //nolint:gosec // a file of the repository
 	}
 }
 

@@ -133,7 +133,7 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 // back simulates a release several times, and returns in what percentage of the simulations it
 // is rolled back before the canary ends.
 func (j judge) back(r release, times int) float64 {
-	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // the same each time
+	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // every run must have the same numbers
 	for range times {
 		if slices.Contains(j.Minutes(r.play(random, j.metrics), before+lasts), gameday.Firing) {
 			back++

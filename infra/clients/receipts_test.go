@@ -155,4 +155,4 @@ func (w world) key() ed25519.PrivateKey {
 	return testbed.Must(receipt.ParseKey(strings.TrimSpace(string(text))))
 }
 
-func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // Public documents this type

@@ -34,7 +34,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(parent) //nolint:errcheck // git has removed what was in it
+	defer os.RemoveAll(parent) //nolint:errcheck // at worst, a temporary folder stays
 	former := filepath.Join(parent, "release")
 	remove, err := d.worktree(ctx, former, commit)
 	if err != nil {

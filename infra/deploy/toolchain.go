@@ -114,7 +114,7 @@ func (j job) tried(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(out) //nolint:errcheck // it is in a folder that is emptied anyway
+	defer os.RemoveAll(out) //nolint:errcheck // at worst, a temporary folder stays
 	settings := map[string]string{"stack": j.file.Name, "assets": "none"}
 	if j.root != j.desk.root {
 		settings["unknown"] = "ignore"
@@ -166,7 +166,7 @@ func (r record) into(path string) error {
 	if err := errors.Join(encoder.Encode(&root), encoder.Close()); err != nil {
 		return fmt.Errorf("the built template: %w", err)
 	}
-	return os.WriteFile(path, written.Bytes(), 0o644) //nolint:gosec // as sam build writes it
+	return os.WriteFile(path, written.Bytes(), 0o644) //nolint:gosec // sam build gives the file this mode, too
 }
 
 // member returns the member of a document with the given name, or nil if there is none.

@@ -346,7 +346,7 @@ func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	}
 	method := cmp.Or(goods.Method, http.MethodGet)
 	url := p.Origin + cmp.Or(goods.Path, goods.ToolPath)
-	ready, err := http.NewRequest(method, url, strings.NewReader(goods.Body)) //nolint:noctx // it gets one later
+	ready, err := http.NewRequest(method, url, strings.NewReader(goods.Body)) //nolint:noctx // each use clones it with a context
 	if err != nil {
 		return err
 	}

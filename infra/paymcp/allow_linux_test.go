@@ -63,7 +63,7 @@ func TestAllow(t *testing.T) {
 		"no key":              {[]string{"0.02", "0.05", dir + "/none", "yes"}, "the key cannot be used"},
 		"a key that is shown": {[]string{"0.02", "0.05", key + ".open", "yes"}, "chmod 600"},
 	} {
-		testbed.Check(os.WriteFile(key+".open", []byte("x"), 0o644)) //nolint:gosec // that is the case
+		testbed.Check(os.WriteFile(key+".open", []byte("x"), 0o644)) //nolint:gosec // the test needs a file that others can read
 		out, err := typed(t, args, c.lines...)
 		if a, failed := p.Allowed(at.String()); err == nil || !strings.Contains(out, c.says) || a != nil || failed != nil {
 			t.Errorf("%s: %v %v %v\n%s", name, err, a, failed, out)

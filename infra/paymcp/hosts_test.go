@@ -106,7 +106,7 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {
 		out, err := testbed.Command(t, testbed.PayMCP(t), args...).CombinedOutput()
-		if code, is := err.(*exec.ExitError); !is || code.ExitCode() != 2 || !strings.Contains(string(out), "usage: pay-mcp URL") { //nolint:errorlint // of os/exec alone
+		if code, is := err.(*exec.ExitError); !is || code.ExitCode() != 2 || !strings.Contains(string(out), "usage: pay-mcp URL") { //nolint:errorlint // os/exec does not wrap this error
 			t.Errorf("%q: %v %s", args, err, out)
 		}
 	}

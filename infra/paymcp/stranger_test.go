@@ -83,7 +83,7 @@ func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 // settle calls the facilitator to move the money of a payment.
 func (s *stranger) settle(payment any) error {
 	body := testbed.Must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": s.terms}))
-	res, err := http.Post(s.settles+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // the test ends first
+	res, err := http.Post(s.settles+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // a request of a test needs no context
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ type line struct {
 func (l *line) lose(share float64, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.share, l.draw = share, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // it is to be known before
+	l.share, l.draw = share, rand.New(rand.NewPCG(seed, 0)) //nolint:gosec // the losses must be predictable
 }
 
 // loses decides whether the line loses the next packet.

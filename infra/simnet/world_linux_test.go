@@ -196,7 +196,7 @@ func serveBootstrap(t *testing.T) {
 	}
 	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
 	l := listen(t, bootstrapAddr)
-	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // until the test ends
+	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
 // server starts a server on an address of a host, ip:port. It runs until the test ends.
@@ -307,7 +307,7 @@ func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Cer
 // a connection: the kernel completes the TCP handshake, and nothing follows.
 func plain(t *testing.T, _ *testbed.Authority, _, at string) {
 	l := listen(t, at)
-	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // until the test ends
+	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
 func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }

@@ -132,7 +132,7 @@ var builds sync.Map
 // build builds the program of a package, or the folder of all functions, and returns its path.
 func build(kind, pkg string) (string, error) {
 	once, _ := builds.LoadOrStore(kind+" "+pkg, sync.OnceValues(func() (string, error) { return compile(kind, pkg) }))
-	return once.(func() (string, error))() //nolint:forcetypeassert // the map has nothing else
+	return once.(func() (string, error))() //nolint:forcetypeassert // the map contains only this type
 }
 
 // compile runs the compiler, which links only programs that are missing or outdated. Suites

@@ -18,8 +18,8 @@ func Terminal(tb testing.TB) (person, program *os.File) {
 	}
 	tb.Cleanup(func() { _ = person.Close() })
 	var locked, number int32
-	ioctl(tb, person, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)) //nolint:gosec // how ioctl takes it
-	ioctl(tb, person, syscall.TIOCGPTN, unsafe.Pointer(&number))   //nolint:gosec // the same
+	ioctl(tb, person, syscall.TIOCSPTLCK, unsafe.Pointer(&locked)) //nolint:gosec // ioctl takes a pointer
+	ioctl(tb, person, syscall.TIOCGPTN, unsafe.Pointer(&number))   //nolint:gosec // ioctl takes a pointer
 	program, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
 	if err != nil {
 		tb.Skipf("needs a pseudo-terminal: %v", err)
@@ -32,7 +32,7 @@ func Terminal(tb testing.TB) (person, program *os.File) {
 func Echoes(tb testing.TB, terminal *os.File) bool {
 	tb.Helper()
 	var state syscall.Termios
-	ioctl(tb, terminal, syscall.TCGETS, unsafe.Pointer(&state)) //nolint:gosec // how ioctl takes it
+	ioctl(tb, terminal, syscall.TCGETS, unsafe.Pointer(&state)) //nolint:gosec // ioctl takes a pointer
 	return state.Lflag&syscall.ECHO != 0
 }
 

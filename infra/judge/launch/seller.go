@@ -47,7 +47,7 @@ func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, 
 			return nil, err
 		}
 	}
-	cmd := exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // it is killed as a group
+	cmd := exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // a context would kill only the shell, and not its whole process group
 	cmd.Dir = p.Dir
 	cmd.Env = os.Environ()
 	for _, one := range p.Env {

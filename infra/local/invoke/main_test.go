@@ -84,7 +84,7 @@ func TestTrial(t *testing.T) {
 	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", dir+"/",
 		"./infra/local/invoke", "./functions/ping", "./functions/mcp", "./functions/reconcile"))
 	sam := "#!/bin/sh\n" + `grep -q rawPath event.json && grep -q '"CodeUri":"'"$CODE"'"' template.json && echo '{"statusCode":200,"body":"'"$*"'"}'`
-	if err := os.WriteFile(filepath.Join(dir, "sam"), []byte(sam), 0o700); err != nil { //nolint:gosec // a program
+	if err := os.WriteFile(filepath.Join(dir, "sam"), []byte(sam), 0o700); err != nil { //nolint:gosec // a program must be executable
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))

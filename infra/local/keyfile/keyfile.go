@@ -28,7 +28,7 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 	if !named.Mode().IsRegular() {
 		return nil, fmt.Errorf("%q is not a regular file; a link is not followed", path)
 	}
-	f, err := os.Open(path) // #nosec G304 -- the operator names it, or the file of the ledger
+	f, err := os.Open(path) // #nosec G304 -- the operator chooses the path
 	if err != nil {
 		return nil, err
 	}

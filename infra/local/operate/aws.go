@@ -70,7 +70,7 @@ func (a awsAccount) request(ctx context.Context, s awsService, action string, pa
 	client := http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
-	res, err := client.Do(q) //nolint:gosec // the operator names the region
+	res, err := client.Do(q) //nolint:gosec // the operator chooses the region, and so the host
 	if err != nil {
 		return fmt.Errorf("ask AWS to %s: %w", action, err)
 	}

@@ -52,7 +52,7 @@ func (o order) withLedger(byPayee bool, do func(opened) error) error {
 		if err != nil {
 			return err
 		}
-		defer s.Close() //nolint:errcheck // what was written is durable since then
+		defer s.Close() //nolint:errcheck // every write is already durable
 		stores.Ledger = s
 		stores.Index = s
 		l.rows = s

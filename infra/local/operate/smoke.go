@@ -38,12 +38,12 @@ func smoke(ctx context.Context, o order) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, smokeTimeout)
 	defer cancel()
-	q, err := http.NewRequestWithContext(limited, http.MethodGet, u.JoinPath(pathReady).String(), nil) //nolint:gosec // the operator names the origin
+	q, err := http.NewRequestWithContext(limited, http.MethodGet, u.JoinPath(pathReady).String(), nil) //nolint:gosec // the operator chooses the origin
 	if err != nil {
 		return err
 	}
 	q.Header.Set("Accept", "application/json")
-	res, err := http.DefaultClient.Do(q) //nolint:gosec // the same
+	res, err := http.DefaultClient.Do(q) //nolint:gosec // the operator chooses the origin
 	if err != nil {
 		return fmt.Errorf("ask %s: %s", pathReady, untrusted.Text(err.Error()))
 	}

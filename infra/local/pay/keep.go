@@ -52,7 +52,7 @@ func (f folder) make() error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
-	return os.Chmod(string(f), 0o700) // #nosec G302 -- a folder
+	return os.Chmod(string(f), 0o700) // #nosec G302 -- a folder needs the execute bit
 }
 
 // throwaway returns a wallet for play money. The wallet's key is kept, because an

@@ -29,7 +29,7 @@ func sellerKey(last byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(seed)
 }
 
-func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // what Public says
+func publicOf(k ed25519.PrivateKey) ed25519.PublicKey { return k.Public().(ed25519.PublicKey) } //nolint:forcetypeassert // Public documents this type
 
 const (
 	soldPath = "/v1/tools/dns"

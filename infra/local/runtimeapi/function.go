@@ -60,7 +60,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 	if err != nil {
 		return nil, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // it lives as long as the process
+	l, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a listener on this machine needs no context
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		exited:  make(chan struct{}),
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
-	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // it was built, and Kill ends it
+	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // a program of the caller; Kill ends it, not a context
 	p.cmd.Dir = dir
 	p.cmd.Stdout = logs
 	p.cmd.Stderr = logs

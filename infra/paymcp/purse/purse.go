@@ -25,7 +25,7 @@ func Open(dir string, now func() time.Time, after func(time.Duration) <-chan tim
 	if err := os.MkdirAll(p.purchases(), 0o700); err != nil {
 		return nil, fmt.Errorf("make the folder for payments: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil { // #nosec G302 -- a folder; it may have been there
+	if err := os.Chmod(dir, 0o700); err != nil { // #nosec G302 -- a folder needs the execute bit; it may have existed with another mode
 		return nil, fmt.Errorf("close the folder for payments to others: %w", err)
 	}
 	return p, nil
