@@ -17,7 +17,7 @@ func keyPair(n byte) (private, public string) {
 	seed := make([]byte, ed25519.SeedSize)
 	seed[0] = n
 	key := ed25519.NewKeyFromSeed(seed)
-	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // what Public says
+	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // Public documents this type
 }
 
 // TestReceiptConfiguration checks every configuration of receipts. Answers are signed with a

@@ -206,7 +206,7 @@ func testSite() Site {
 			PayTo: "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", Name: "USD Coin", Version: "2",
 		},
 		DuplicateWindow: 45 * time.Second,
-		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // what Public says
+		ReceiptKeys:     []ed25519.PublicKey{ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)).Public().(ed25519.PublicKey)}, //nolint:forcetypeassert // Public documents this type
 		Contact:         "mailto:operator@some-registry.test",
 		Now:             func() time.Time { return time.Date(2026, 11, 20, 13, 0, 0, 0, time.UTC) },
 		Caps:            Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20},

@@ -40,9 +40,9 @@ func pageOf(from embed.FS, name string, more template.FuncMap) *template.Templat
 		"prose":  prose,
 		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // a line may end after each label
 		"json":   highlight,
-		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- escaped by TestGenerated
-		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- ours
-		"js":     func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- ours
+		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- TestPrograms in infra/house has escaped it
+		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- an embedded file of this package
+		"js":     func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- an embedded file of this package
 	}).Funcs(more).ParseFS(from, "assets/"+name, "assets/parts.html.tmpl"))
 }
 
@@ -195,7 +195,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	}
 	p.takeParams()
 	p.Data = p.data(string(encode(signable(v.Offer))))
-	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- the runner's, and no word of a request
+	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- it comes from the local runner, and not from a request
 	return filled(paywallPage(), p), p.policy()
 }
 

@@ -231,7 +231,7 @@ func withTimeouts(codes []string) string {
 
 func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
 
-//nolint:unparam // that all are a day is a fact of package ledger
+//nolint:unparam // every argument is a day today, but package ledger decides that
 func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
 // owedSpacing returns how long a client has to wait before it retries the lookup of an owed

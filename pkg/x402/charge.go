@@ -56,7 +56,7 @@ func ChargeOf(info fault.Info) Charge {
 
 // canBeAbout reports whether an answer with a code can be about a payment with this standing.
 func canBeAbout(info fault.Info, s ledger.Standing) bool {
-	switch info.Code { //nolint:exhaustive // all others are decided by their class
+	switch info.Code { //nolint:exhaustive // all other codes are decided by their class, below
 	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
 	case fault.SettlementUncertain: // also after money has moved, if this could not be recorded

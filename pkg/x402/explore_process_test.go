@@ -313,7 +313,7 @@ func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 		return err
 	}
 	event, change := ledger.EventSendBack, ledger.Change{Operator: "operator"}
-	switch t.kind { //nolint:exhaustive // the others are no events
+	switch t.kind { //nolint:exhaustive // only taskSendBack is left, and it is the default
 	case taskRefund:
 		event, change = ledger.EventRefund, ledger.Change{Transaction: "0xrefund"}
 	case taskWithdraw:

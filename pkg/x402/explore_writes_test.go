@@ -40,7 +40,7 @@ func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
 	x.checkProven(was, is, after, c.key)
 	x.checkClaim(was, is, x.clock(after))
 	x.checkVerdict(was, is, x.nodes[after.procs[slot].node], c.key)
-	switch is.State { //nolint:exhaustive // the others are not remembered
+	switch is.State { //nolint:exhaustive // nothing is noted for other states
 	case ledger.Settling:
 		after.procs[slot].claimed |= 1 << c.key
 	case ledger.Refunded:

@@ -19,7 +19,7 @@ import (
 // anybody can send such a payment.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
-	switch c.Result { //nolint:exhaustive // nothing else is told of the others
+	switch c.Result { //nolint:exhaustive // all others are answered as unproven
 	case ledger.InFlight:
 		return a.answers().inFlight(c.Record, c.Wait)
 	case ledger.Over:

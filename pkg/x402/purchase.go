@@ -360,7 +360,7 @@ func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Out
 	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil
 	}
-	switch a.ownershipOf(owner) { //nolint:exhaustive // the others have no answer
+	switch a.ownershipOf(owner) { //nolint:exhaustive // with all others, there is no such answer
 	case ledger.OwnerBusy:
 		return inProgress(owner)
 	case ledger.OwnerAnswers:

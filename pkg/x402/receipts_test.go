@@ -27,7 +27,7 @@ type receipts struct {
 func newReceipts(t *testing.T) *receipts {
 	t.Helper()
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
-	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // what Public says
+	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // Public documents this type
 	s := must(receipt.NewSigner(private, []ed25519.PublicKey{public}))
 	return &receipts{Signer: s, public: public}
 }

@@ -259,7 +259,7 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 		return f
 	}
 	text := f.Public()
-	switch f.Code { //nolint:exhaustive // the others' messages ask for no repetition
+	switch f.Code { //nolint:exhaustive // no other message asks for a retry
 	case fault.PaymentInProgress:
 		text = "A payment for this request is being processed."
 	case fault.InternalError:
@@ -309,7 +309,7 @@ func goesBack(r ledger.Payment) *Outcome {
 // ended answers a payment that was refunded, was refused for good, or had an answer that is no
 // longer kept.
 func (a answers) ended(r ledger.Payment) *Outcome {
-	switch r.State { //nolint:exhaustive // the others are refused
+	switch r.State { //nolint:exhaustive // all others are refused, below
 	case ledger.Refunded:
 		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)
 	case ledger.Redeemed:

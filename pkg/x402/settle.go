@@ -168,7 +168,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		return failed(f, chargedBy(h.record()))
 	}
 	if recorded { // if the write failed, the answer is as uncertain as the record
-		switch c.reply { //nolint:exhaustive // the others are answered as unsure
+		switch c.reply { //nolint:exhaustive // all others are answered as unsure, below
 		case replyStopped:
 			return failed(fault.From(r.Cause), chargedBy(h.record()))
 		case replyRefused:

@@ -203,7 +203,7 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 		if fault.From(err).IsSilence() {
 			kind = guard.ErrUnresolvable
 		}
-		return family{err: fmt.Errorf("%w: %v", kind, err)} //nolint:errorlint // the codes of the dns tool must not become another tool's
+		return family{err: fmt.Errorf("%w: %v", kind, err)} //nolint:errorlint // not %w: the codes of the dns tool must not become another tool's
 	}
 	var f family
 	switch r.msg.Rcode {

@@ -61,7 +61,7 @@ func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 // is false for everything that a payer can cause, so that no payer can block a facilitator for
 // all other payments.
 func operatorsFault(s x402.Settlement) bool {
-	switch s.Class { //nolint:exhaustive // what else a facilitator replies is about the payer
+	switch s.Class { //nolint:exhaustive // all other replies are about the payer
 	case x402.NotSent:
 		return s.Code != fault.PaymentUnavailable // PaymentUnavailable means that this one payment could not be sent
 	case x402.TurnedAway:

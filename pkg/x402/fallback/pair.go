@@ -134,7 +134,7 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	if r.Finding.Decides() || r.AboutPayer {
 		return
 	}
-	switch r.Class { //nolint:exhaustive // the others are final
+	switch r.Class { //nolint:exhaustive // all other classes are final
 	case x402.Unknown:
 		s.askSecond(ctx, true)
 	case x402.NotSent, x402.TurnedAway:

@@ -272,7 +272,7 @@ func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 		return Answer{Status: status, Stored: true, Body: body}, nil
 	}
 	var compressed bytes.Buffer
-	z := compressors.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool has nothing else
+	z := compressors.Get().(*gzip.Writer) //nolint:forcetypeassert // the pool contains only this type
 	defer compressors.Put(z)
 	z.Reset(&compressed)
 	_, writeErr := z.Write(body)

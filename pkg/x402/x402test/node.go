@@ -116,7 +116,7 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 		}
 		logs := slices.DeleteFunc(n.events(), func(e event) bool { return e.TransactionHash != text })
 		if len(logs) == 0 {
-			return nil, nil //nolint:nilnil // null, as of a transaction that there is not
+			return nil, nil //nolint:nilnil // a node answers null for an unknown transaction
 		}
 		return map[string]any{
 			"transactionHash": text,

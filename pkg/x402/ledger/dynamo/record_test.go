@@ -41,7 +41,7 @@ func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a failed test
+	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a panic fails the test
 }
 
 // TestDecodeCorrupt checks that an item whose attributes and record disagree is corrupt for
@@ -116,7 +116,7 @@ func Paged(t *Table, size int) { t.pageSize = size }
 
 // Dial replaces the function with which a client that HTTPClient returned connects.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
-	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a failed test
+	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a panic fails the test
 }
 
 // FuzzDecode checks that decode reads what encode wrote, and calls every other item corrupt.

@@ -311,7 +311,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 
 // pack returns the packed form of the JSON form of a record.
 func (t *Table) pack(doc []byte) []byte {
-	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool has nothing else
+	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool contains only this type
 	defer t.compressors.Put(w)
 	b := bytes.NewBuffer([]byte{packing})
 	w.Reset(b)

@@ -24,7 +24,7 @@ func (s *Store) Backup(ctx context.Context, to string) (records int, err error) 
 	if err != nil {
 		return 0, wrap("backup", err)
 	}
-	defer os.Remove(part.Name()) //nolint:errcheck // the copy has another name by then
+	defer os.Remove(part.Name()) //nolint:errcheck // the backup is a hard link with another name
 	err = part.Close()
 	if err == nil {
 		records, err = s.copyTo(ctx, location{part.Name()})

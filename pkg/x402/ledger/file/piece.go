@@ -239,7 +239,7 @@ func uniteBy(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	defer c.Close() //nolint:errcheck // the end of db says it
+	defer c.Close() //nolint:errcheck // closing db reports the error
 	for _, query := range []string{
 		"SELECT whole FROM marker", // opens the -wal
 		// From the next transaction on, this connection locks all others out until it is

@@ -296,7 +296,7 @@ func TestKilled(t *testing.T) {
 // process has written.
 func killed(t *testing.T, path, name string) (keys []string) {
 	var said bytes.Buffer
-	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // this program
+	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // the test binary itself
 	writer.Env = append(os.Environ(), "LEDGER_WRITER="+path, "LEDGER_NAME="+name)
 	writer.Stderr = &said
 	out, err := writer.StdoutPipe()
