@@ -89,8 +89,8 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil is a fault to put into a document: every old is replaced by other. A complaint of the
-// validator must then contain the text in complaint.
+// spoil is a fault to put into a document: other replaces every occurrence of old. The validator
+// must then make a complaint that contains the text complaint.
 type spoil struct{ old, other, complaint string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
