@@ -200,8 +200,8 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl, which follows redirects. The second parameter is curl's name
-// for the time to print.
+// curl returns a lookup by curl with an option, such as -I, or -IL to follow redirects. variable
+// is curl's name for the time that curl prints.
 func curl(option, variable string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + variable + "}", "https://DOMAIN/"}, more...)
