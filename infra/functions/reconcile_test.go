@@ -56,7 +56,7 @@ func TestReconcileFunction(t *testing.T) {
 	terms := testbed.LocalTerms(t)
 	longAgo := func() time.Time { return time.Now().Add(-72 * time.Hour) }
 	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // the former payee is so old that reconcile deletes it
-	testbed.Check(former.Note(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
+	testbed.Check(former.Record(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
 	h, logs := host(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))

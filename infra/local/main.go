@@ -161,7 +161,7 @@ func newServer(h http.Handler) *http.Server {
 func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name string, done func(), err error) {
 	if c.Ledger.Name == "" {
 		s, err := file.Open(c.LedgerFile, file.Accept(c.LedgerAccept))
-		if errors.Is(err, file.ErrUnreadable) || errors.Is(err, file.ErrHalved) || errors.Is(err, file.ErrBeside) {
+		if errors.Is(err, file.ErrUnreadable) || errors.Is(err, file.ErrIncomplete) || errors.Is(err, file.ErrBeside) {
 			return stores, "", nil, err // the error says what to do
 		}
 		if err == nil {

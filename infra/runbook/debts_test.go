@@ -65,7 +65,7 @@ func newDebts(t testing.TB, server cloud.Dynamo) *debts {
 	transfer() // this transfer has no record in the ledger
 	// The ledger also names a former payee, all of whose authorizations have expired.
 	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
-	testbed.Check(ledger.NewPayees(former).Note(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
+	testbed.Check(ledger.NewPayees(former).Record(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
 	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: d.chain}
 	d.node = testbed.Serve(t, node)
 	d.origin = serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"checks":{}}`)) })

@@ -180,7 +180,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 			b.verify = x402.Verification{Valid: true}
 			h := b.sign(c.payer)
 			l := ledger.New(b.store, time.Now, rand.Text)
-			r, _, err := l.Testify(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
+			r, _, err := l.RecordTransfer(t.Context(), ledger.Witness{Key: b.key(h), Receipt: ledger.Receipt{Transaction: tx}, At: time.Now()})
 			if err == nil && c.end != "" {
 				_, err = l.Apply(t.Context(), *r, c.end, ledger.Change{Transaction: "0xback"})
 			}

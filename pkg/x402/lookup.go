@@ -312,7 +312,7 @@ func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error
 	if l.hold.Released() {
 		return nil
 	}
-	return l.hold.Return(ctx)
+	return l.hold.GiveBack(ctx)
 }
 
 // wrote reports whether a write of this attempt succeeded. If the write failed, wrote logs the

@@ -103,7 +103,7 @@ func (h *holder) notePayee(ctx context.Context) {
 	asset := h.request.Offer.asset.String()
 	payee := strings.ToLower(h.terms.PayTo)
 	h.dues.closing.Go(func() {
-		if err := h.gate.Payees.Note(ctx, network, asset, payee, amount); err != nil {
+		if err := h.gate.Payees.Record(ctx, network, asset, payee, amount); err != nil {
 			h.gate.Log.WarnContext(ctx, "payee not noted", "error", err)
 		}
 	})

@@ -44,7 +44,7 @@ func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {
 		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
-	h.wrote(ctx, "claim not given back", h.hold.Return(withoutDeadline(ctx)))
+	h.wrote(ctx, "claim not given back", h.hold.GiveBack(withoutDeadline(ctx)))
 	return failed(f, nil).by(h.record())
 }
 

@@ -121,7 +121,7 @@ func (s *shop) step(line string) bool {
 	case "sent-back":
 		s.send(nobodys, back, payer, value)
 	case "found": // reconcile has found the transfer on the chain
-		_, _, err := s.Testify(ctx, ledger.Witness{
+		_, _, err := s.RecordTransfer(ctx, ledger.Witness{
 			Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
 			Of: func(r ledger.Payment) bool { return strings.Contains(string(r.Terms), value) },
 		})

@@ -132,7 +132,7 @@ func complete(b *buyer) {
 	b.noNode = false
 	b.must(b.claim(ledger.Key("eip155:8453", asset, sender, "0x05")).Settled(b.t.Context(), ledger.Receipt{Transaction: "0x55"}, false))
 	b.now = b.now.Add(time.Minute)
-	r, _, err := b.Testify(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
+	r, _, err := b.RecordTransfer(b.t.Context(), ledger.Witness{Key: keyOf(6), Terms: b.terms, At: b.now, Receipt: receiptOf("0x06")})
 	b.must(err)
 	_, err = b.Apply(b.t.Context(), *r, ledger.EventRefund, ledger.Change{Transaction: refundTx})
 	b.must(err)

@@ -81,7 +81,7 @@ func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	return h.write(ctx, EventSupersede, Change{owner: owner})
 }
 
-// Release, KeepAnswer and Return give the lease back and leave the stored answer unchanged.
+// Release, KeepAnswer and GiveBack give the lease back and leave the stored answer unchanged.
 // All three write EventRelease, but they count the lookup of this claim in different ways.
 
 // Release gives the lease back after a lookup that failed on the seller's side. The answer
@@ -98,10 +98,10 @@ func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
 	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
 }
 
-// Return gives the lease back when no lookup was run. No lookup is counted, and the pause
-// before the next lookup is as it was before this claim. Return writes nothing if the lease
+// GiveBack gives the lease back when no lookup was run. No lookup is counted, and the pause
+// before the next lookup is as it was before this claim. GiveBack writes nothing if the lease
 // was given back already.
-func (h *Hold) Return(ctx context.Context) error {
+func (h *Hold) GiveBack(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
 	}
@@ -155,7 +155,7 @@ func (h *Hold) confirm(ctx context.Context) error {
 // record is already paid. It returns nil if this attempt may still look up the answer. If the
 // receipt is on record and this attempt does not hold the lease, it returns ErrLost.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
-	r, written, err := h.ledger.Testify(ctx, Witness{
+	r, written, err := h.ledger.RecordTransfer(ctx, Witness{
 		Key:     h.record.Key,
 		Receipt: receipt,
 		Terms:   h.record.Terms,

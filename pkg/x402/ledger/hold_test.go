@@ -201,7 +201,7 @@ func TestLookups(t *testing.T) {
 			return h.Release(ctx, f)
 		}
 	}
-	returns := func(h *ledger.Hold) error { return h.Return(ctx) }
+	returns := func(h *ledger.Hold) error { return h.GiveBack(ctx) }
 	keeps := func(h *ledger.Hold) error { return h.KeepAnswer(ctx, false) }
 	owes, whole, large := answer(t, "one"), answer(t, "two"), ledger.Answer{Status: 200, Encoding: "gzip"}
 	owes.Owed = []string{"whois"}
@@ -297,7 +297,7 @@ func TestReturn(t *testing.T) {
 	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), false))
 	before := d.state(t)
-	must(t, h.Return(t.Context()))
+	must(t, h.GiveBack(t.Context()))
 	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() || s.Version != before.Version {
 		t.Errorf("%+v after %+v", s, before)
 	}

@@ -106,9 +106,9 @@ type Payees struct {
 // NewPayees returns a Payees that has not recorded any payee yet.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
-// Note makes sure that the record of payees covers a payment that is made now. The amount is
+// Record makes sure that the record of payees covers a payment that is made now. The amount is
 // in atomic units. The network, the asset and the payee must be in lower case.
-func (p *Payees) Note(ctx context.Context, network, asset, payee, amount string) error {
+func (p *Payees) Record(ctx context.Context, network, asset, payee, amount string) error {
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
 	p.mu.Lock()

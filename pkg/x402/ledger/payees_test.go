@@ -16,7 +16,7 @@ const soldKey = "payees|eip155:8453|0xa"
 // notes records a payee.
 func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
 	t.Helper()
-	must(t, p.Note(t.Context(), "eip155:8453", "0xa", payee, amount))
+	must(t, p.Record(t.Context(), "eip155:8453", "0xa", payee, amount))
 }
 
 // on returns the address and the lowest amount of each recorded payee.
@@ -121,7 +121,7 @@ func TestPayeesAtOnce(t *testing.T) {
 	p := ledger.NewPayees(d.Ledger)
 	for _, op := range []ledgertest.Op{ledgertest.Fetch, ledgertest.Replace} {
 		d.store.Decide = ledgertest.Failing(op, ledgertest.FailBefore, d.store.Calls(op)+1)
-		if err := p.Note(t.Context(), "eip155:8453", "0xa", "0x3", "1"); !errors.Is(err, ledgertest.ErrInjected) {
+		if err := p.Record(t.Context(), "eip155:8453", "0xa", "0x3", "1"); !errors.Is(err, ledgertest.ErrInjected) {
 			t.Errorf("a failed %s: %v", op, err)
 		}
 	}

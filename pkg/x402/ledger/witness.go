@@ -76,14 +76,14 @@ type Witness struct {
 	Of func(Payment) bool
 }
 
-// Testify records proof that money moved, whatever other writers have written meanwhile. It
-// returns the stored record, and reports whether this call wrote it. It writes nothing if the
-// payment is already known to be paid. Otherwise an answer is owed from then on, or the amount
-// must be refunded (DueBack). The amount must be refunded if there was no record before, if
-// the payer had been told that the payment was finally refused, if the transfer is older than
-// the request, or if another payment has paid for the purchase. Testify may be called again
-// for the same transfer.
-func (l *Ledger) Testify(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
+// RecordTransfer records proof that money moved, whatever other writers have written
+// meanwhile. It returns the stored record, and reports whether this call wrote it. It writes
+// nothing if the payment is already known to be paid. Otherwise an answer is owed from then
+// on, or the amount must be refunded (DueBack). The amount must be refunded if there was no
+// record before, if the payer had been told that the payment was finally refused, if the
+// transfer is older than the request, or if another payment has paid for the purchase.
+// RecordTransfer may be called again for the same transfer.
+func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
 	const tries = 3 // a conflict means that somebody else has decided the payment, which happens only a few times
 	for range tries {
 		switch r, err = l.Fetch(ctx, w.Key); {

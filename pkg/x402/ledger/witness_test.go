@@ -17,12 +17,12 @@ func witness(key string) ledger.Witness {
 	}
 }
 
-// These are the results that testify returns.
+// These are the results that recordTransfer returns.
 const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
 
-// testify calls Testify with a witness, and returns the result.
-func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
-	r, written, err := d.Testify(t.Context(), w)
+// recordTransfer calls RecordTransfer with a witness, and returns the result.
+func (d *testLedger) recordTransfer(t *testing.T, w ledger.Witness) (string, error) {
+	r, written, err := d.RecordTransfer(t.Context(), w)
 	switch {
 	case err != nil:
 		return failed, err
@@ -36,15 +36,15 @@ func (d *testLedger) testify(t *testing.T, w ledger.Witness) (string, error) {
 
 func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
 	t.Helper()
-	if got, err := d.testify(t, w); got != want {
-		t.Errorf("Testify = %s, %v; want %s", got, err, want)
+	if got, err := d.recordTransfer(t, w); got != want {
+		t.Errorf("RecordTransfer = %s, %v; want %s", got, err, want)
 	}
 }
 
-// TestTestify checks that money which is seen on the chain becomes an owed answer or a refund,
-// whatever the payment's record said before. If the store fails at any call, nothing is lost:
-// the next Testify records the money.
-func TestTestify(t *testing.T) {
+// TestRecordTransfer checks that money which is seen on the chain becomes an owed answer or a
+// refund, whatever the payment's record said before. If the store fails at any call, nothing
+// is lost: the next RecordTransfer records the money.
+func TestRecordTransfer(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
 		before  func(d *testLedger)
@@ -73,11 +73,11 @@ func TestTestify(t *testing.T) {
 					n++
 					return map[bool]ledgertest.Fault{true: fault}[n == at]
 				}
-				if got, err := d.testify(t, witness(d.payment().Key)); at == 0 && got != c.want {
+				if got, err := d.recordTransfer(t, witness(d.payment().Key)); at == 0 && got != c.want {
 					t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 				}
 				d.store.Decide = nil
-				_, err := d.testify(t, witness(d.payment().Key))
+				_, err := d.recordTransfer(t, witness(d.payment().Key))
 				if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
 					t.Errorf("%s, %v at call %d: %+v, %v", name, fault, at, r, err)
 				}
@@ -107,10 +107,10 @@ func TestTestify(t *testing.T) {
 	}
 }
 
-// TestTestifyReplaced checks money from a payment that has lost its purchase to another
+// TestRecordTransferReplaced checks money from a payment that has lost its purchase to another
 // payment. If the other payment is known to be paid, the money must be refunded. Otherwise an
 // answer is owed, unless the payer had been told for certain that no money moves.
-func TestTestifyReplaced(t *testing.T) {
+func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  ledger.Event // the event with which the attempt to settle ends
 		then func(d *testLedger, owner *ledger.Hold)
@@ -138,15 +138,16 @@ func TestTestifyReplaced(t *testing.T) {
 			must(t, d.pay(t, "second").Supersede(t.Context(), owner.Record().Key))
 		}
 		c.then(d, owner)
-		if got, err := d.testify(t, witness(replaced.Record().Key)); got != c.want || err != nil {
+		if got, err := d.recordTransfer(t, witness(replaced.Record().Key)); got != c.want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
 	}
 }
 
-// TestTestifyMeetsOthers checks what happens if others write the record between the read and
-// the write of Testify. Testify then reads the record again, but not for ever.
-func TestTestifyMeetsOthers(t *testing.T) {
+// TestRecordTransferMeetsOthers checks what happens if others write the record between the
+// read and the write of RecordTransfer. RecordTransfer then reads the record again, but not
+// for ever.
+func TestRecordTransferMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
 		must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", ""))
@@ -154,7 +155,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // the call of Testify just before which somebody else writes
+		op     ledgertest.Op // the call of RecordTransfer just before which somebody else writes
 		times  int
 		want   string
 	}{
@@ -180,7 +181,7 @@ func TestTestifyMeetsOthers(t *testing.T) {
 			}
 			return ledgertest.None
 		}
-		if got, err := d.testify(t, w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == failed) {
+		if got, err := d.recordTransfer(t, w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == failed) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}

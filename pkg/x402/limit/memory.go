@@ -12,16 +12,16 @@ import (
 type Store interface {
 	// Count adds n, which may be negative, to the units that a client has used in a window,
 	// and returns the new total. window is the time at which the window begins. If the total
-	// would exceed the limit most, Count adds nothing, and ok is false. If most is Unbounded,
+	// would exceed maxUnits, Count adds nothing, and ok is false. If maxUnits is Unbounded,
 	// one call never adds n twice, even if a reply of the store is lost.
-	Count(ctx context.Context, client string, window time.Time, n Units, most int) (total Units, ok bool, err error)
+	Count(ctx context.Context, client string, window time.Time, n Units, maxUnits int) (total Units, ok bool, err error)
 
-	// Acquire adds a lease to an operation if that operation has fewer than limit leases,
+	// Acquire adds a lease to an operation if that operation has fewer than maxLeases leases,
 	// including expired ones. Otherwise it adds nothing, and ok is false. held has all leases
 	// of the operation, in any order. It includes the lease if that was added; if the lease
 	// was refused, held may be from a moment later. If the operation already has the lease, ok
 	// is true, so an Acquire may be sent twice.
-	Acquire(ctx context.Context, operation string, l Lease, limit int) (held []Lease, ok bool, err error)
+	Acquire(ctx context.Context, operation string, l Lease, maxLeases int) (held []Lease, ok bool, err error)
 
 	// Remove removes leases. It ignores a lease that is not stored, and a lease whose stored
 	// Until is another one.
@@ -48,12 +48,12 @@ type counts struct {
 const keptWindows = 4 + debts
 
 // Acquire implements Store.
-func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, limit int) ([]Lease, bool, error) {
+func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, maxLeases int) ([]Lease, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	held := m.leases[operation]
 	ok := slices.ContainsFunc(held, l.equal)
-	if ctx.Err() == nil && !ok && len(held) < limit {
+	if ctx.Err() == nil && !ok && len(held) < maxLeases {
 		if m.leases == nil {
 			m.leases = map[string][]Lease{}
 		}
@@ -83,12 +83,12 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
 // times. So the limit still holds if the clock is wrong by hours and is corrected within the
 // minute.
-func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, most int) (Units, bool, error) {
+func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, maxUnits int) (Units, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	totals := m.totals(window)
 	total := totals[client]
-	if ctx.Err() != nil || total.All+n.All > most {
+	if ctx.Err() != nil || total.All+n.All > maxUnits {
 		return total, false, ctx.Err()
 	}
 	total.All += n.All

@@ -31,9 +31,9 @@ const (
 	// for the time pause.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
-	// shares is a divisor: an environment may let a tenth of the limit pass before it reports to
-	// the Store.
-	shares = 10
+	// An environment may let a tenth of the limit pass before it reports to the Store: the
+	// limit divided by reportDivisor.
+	reportDivisor = 10
 	// recheck is how long a client over its limit is refused without asking the store, if
 	// undecided requests may give back enough units.
 	recheck = time.Second
@@ -49,7 +49,7 @@ type Units struct {
 	Open int // how many of All belong to undecided requests and may be given back
 }
 
-// Unbounded is the value of most with which Store.Count always adds the units.
+// Unbounded is the value of maxUnits with which Store.Count always adds the units.
 const Unbounded = math.MaxInt
 
 // Rate limits how many units a client may use in a Window. The limit is for all environments
@@ -122,13 +122,13 @@ func weight(of300, perMinute int) int {
 
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
-	window time.Time     // when the current window began
-	count  int           // how many units without a payment this environment has let pass or reported
-	sent   int           // how many units of count were reported, or may have been
-	total  Units         // the store's last answer
-	heard  time.Time     // when the store returned that total
-	firm   int           // the largest number of units that an answer of the store has shown as final (All minus Open)
-	report chan struct{} // closed when the current report ends; nil if no report is running
+	window    time.Time     // when the current window began
+	count     int           // how many units without a payment this environment has let pass or reported
+	sent      int           // how many units of count were reported, or may have been
+	total     Units         // the store's last answer
+	heard     time.Time     // when the store returned that total
+	finalSeen int           // the largest number of units that an answer of the store has shown as final (All minus Open)
+	report    chan struct{} // closed when the current report ends; nil if no report is running
 }
 
 // unsent returns how many units were not reported to the store.
@@ -139,7 +139,7 @@ func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
 // final returns how many units the client will have used, at least, when all its requests are
 // decided.
-func (t *tally) final() int { return max(t.count, t.firm+t.unsent()) }
+func (t *tally) final() int { return max(t.count, t.finalSeen+t.unsent()) }
 
 // exceeds reports whether more units would put the client over the limit, as far as this
 // environment knows.
@@ -155,7 +155,7 @@ func (t *tally) exceeds(more, limit int, now time.Time) bool {
 func (t *tally) hear(total Units, now time.Time) {
 	t.total = total
 	t.heard = now
-	t.firm = max(t.firm, total.All-total.Open)
+	t.finalSeen = max(t.finalSeen, total.All-total.Open)
 }
 
 // of locks the Rate, calls answer with the tally of a client, and returns the result.
@@ -181,7 +181,7 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 		}
 		reporting := t.report
 		storeFails := now.Before(r.resume)
-		fewUnsent := t.unsent() < r.limit/shares && t.used() < r.limit
+		fewUnsent := t.unsent() < r.limit/reportDivisor && t.used() < r.limit
 		if storeFails || reporting == nil && fewUnsent {
 			defer r.mu.Unlock()
 			t.count++

@@ -109,10 +109,10 @@ func (q *Request) Open(ctx context.Context) error {
 	ok := !t.exceeds(r.undecided, r.limit, now)
 	if ok {
 		q.window = t.window
-		most := r.limit - t.unsent()
+		maxUnits := r.limit - t.unsent()
 		units := Units{All: r.undecided, Open: r.undecided - 1}
 		r.mu.Unlock()
-		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, most)
+		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, maxUnits)
 		now = r.now()
 		r.mu.Lock()
 		if err != nil { // the client's total is unknown

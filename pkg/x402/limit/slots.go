@@ -33,9 +33,9 @@ const (
 	tagLength    = 6
 	randomLength = 5
 
-	// clientShare is a divisor: one client may hold a quarter of the slots, and at least one
-	// slot.
-	clientShare = 4
+	// One client may hold a quarter of the slots, that is their number divided by
+	// clientDivisor, and at least one slot.
+	clientDivisor = 4
 
 	// An acquisition may be refused because clients hold more than their share. These clients
 	// are about to release the slots above their share, so the acquisition is tried again,
@@ -45,25 +45,25 @@ const (
 )
 
 // Slots limits how many calls of an operation run at once in all environments, and how many of
-// them belong to one client (see clientShare).
+// them belong to one client (see clientDivisor).
 type Slots struct {
 	operation string
-	most      int
+	totalCap  int
 	clientCap int // how many slots one client may hold
 	store     Store
 	now       func() time.Time
 }
 
-// NewSlots returns the Slots of an operation whose cap is most. It panics unless the cap is
-// from 1 to MaxCap.
-func NewSlots(operation string, most int, s Store, now func() time.Time) *Slots {
-	if most < 1 || most > MaxCap {
+// NewSlots returns the Slots of an operation whose cap is totalCap. It panics unless totalCap
+// is from 1 to MaxCap.
+func NewSlots(operation string, totalCap int, s Store, now func() time.Time) *Slots {
+	if totalCap < 1 || totalCap > MaxCap {
 		panic("limit.NewSlots: the cap is out of range")
 	}
 	return &Slots{
 		operation: operation,
-		most:      most,
-		clientCap: max(most/clientShare, 1),
+		totalCap:  totalCap,
+		clientCap: max(totalCap/clientDivisor, 1),
 		store:     s,
 		now:       now,
 	}
@@ -97,7 +97,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 	wholeSecond := until.Add(time.Second - 1).Truncate(time.Second)
 	mine := &slot{s, Lease{ID: newID(tag), Until: wholeSecond}}
 	for pause := firstWait; ; pause *= 2 {
-		held, added, err := s.store.Acquire(ctx, s.operation, mine.lease, s.most)
+		held, added, err := s.store.Acquire(ctx, s.operation, mine.lease, s.totalCap)
 		if err != nil {
 			return nil, s.failed(err)
 		}
@@ -113,7 +113,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 		case added:
 			return mine, nil
 		case !s.mayRetry(ctx, u, pause):
-			cause := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.most)
+			cause := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.totalCap)
 			return nil, fault.New(fault.Overloaded, cause)
 		}
 		if len(u.expired) > 0 {
@@ -129,10 +129,10 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 // room after a pause, because they are about to release those slots.
 func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
 	withinShares := u.alive - u.overShare
-	if withinShares >= s.most || pause > lastWait {
+	if withinShares >= s.totalCap || pause > lastWait {
 		return false
 	}
-	return u.alive < s.most || wait(ctx, pause)
+	return u.alive < s.totalCap || wait(ctx, pause)
 }
 
 // failed returns the fault ledger_unavailable for an error of the store.
@@ -144,7 +144,7 @@ func (s *Slots) failed(err error) *fault.Error {
 func (s *Slots) shareHeld(cause error) *fault.Error {
 	return fault.Newf(fault.Overloaded, cause,
 		"Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
-			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.most)
+			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.totalCap)
 }
 
 // tagOf returns the tag of a client. The ids of all its leases begin with it.

@@ -29,7 +29,7 @@ func formerly(d *harness) *seller {
 // sold records that the seller sold something for an amount, paid to the former payee.
 func (s *seller) sold(amount string) {
 	s.d.t.Helper()
-	s.d.must(ledger.NewPayees(s.d.ledger).Note(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
+	s.d.must(ledger.NewPayees(s.d.ledger).Record(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
 // refuses claims the nth payment, which pays the former payee, and lets the facilitator refuse

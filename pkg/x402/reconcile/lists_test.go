@@ -168,7 +168,7 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 		const n = 2500
 		for i := range n {
 			w := ledger.Witness{Key: payment(100 + i).Key, Terms: payment(1).Terms, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}}
-			_, _, err := d.ledger.Testify(t.Context(), w)
+			_, _, err := d.ledger.RecordTransfer(t.Context(), w)
 			d.must(err)
 		}
 		time.Sleep(time.Hour)
@@ -346,7 +346,7 @@ func TestUnproven(t *testing.T) {
 		superseded.Version++
 		ledgertest.MustPut(t, d.memory, superseded)
 		d.wants(reconcile.Summary{Unproven: 27})
-		_, _, err := d.ledger.Testify(t.Context(), ledger.Witness{Key: payment(6).Key, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}})
+		_, _, err := d.ledger.RecordTransfer(t.Context(), ledger.Witness{Key: payment(6).Key, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}})
 		d.must(err)
 		d.wants(reconcile.Summary{Unproven: 26, Owed: 1})
 		var newest []string

@@ -333,7 +333,7 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 	if err != nil {
 		return nil, "", err
 	}
-	record, written, err := r.Ledger.Testify(ctx, ledger.Witness{
+	record, written, err := r.Ledger.RecordTransfer(ctx, ledger.Witness{
 		Key:   key,
 		Terms: terms,
 		At:    t.Time,

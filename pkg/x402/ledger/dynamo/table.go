@@ -138,21 +138,20 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 }
 
 // held returns the record under a key, or nil if there is none. A caller that has already got
-// the item from the server passes it to held. If the passed item is empty, held reads the
-// table.
-func (t *Table) held(ctx context.Context, key string, it item) (ledger.Record, error) {
-	it, err := t.item(ctx, keyed(key), it)
-	if err != nil || len(it) == 0 {
+// the item from the server passes it as known. If known is empty, held reads the table.
+func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record, error) {
+	known, err := t.item(ctx, keyed(key), known)
+	if err != nil || len(known) == 0 {
 		return nil, err
 	}
-	return decode(key, it)
+	return decode(key, known)
 }
 
-// item returns the item that the caller passes, unless that is empty. Otherwise item makes a
-// consistent read, and its result is empty if the table has no item under the key.
-func (t *Table) item(ctx context.Context, key, it item) (item, error) {
-	if len(it) > 0 {
-		return it, nil
+// item returns known, unless that is empty. If it is, item makes a consistent read, and its
+// result is empty if the table has no item under the key.
+func (t *Table) item(ctx context.Context, key, known item) (item, error) {
+	if len(known) > 0 {
+		return known, nil
 	}
 	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      &t.name,

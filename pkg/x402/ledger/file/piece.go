@@ -17,13 +17,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// ErrHalved means that a file is probably incomplete: the marker in the file says that the
+// ErrIncomplete means that a file is probably incomplete: the marker in the file says that the
 // -wal file beside it is needed, and the -wal is missing. Open does not change the file.
-var ErrHalved = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
+var ErrIncomplete = errors.New("the ledger file is only a part of a ledger, because the -wal file that belongs beside it is missing")
 
-// halvedAdvice is the text that Open adds to ErrHalved. It tells the operator which word
-// accepts the file.
-const halvedAdvice = `
+// incompleteAdvice is the text that Open adds to ErrIncomplete. It tells the operator which
+// word accepts the file.
+const incompleteAdvice = `
 Either this is a copy of the file alone, made while a program had it open. Then the newest
 payments are not in it: use the ledger itself, or a copy that make backup or Store.Backup
 wrote. Or the program was killed, and another one, such as the sqlite3 shell or an earlier
@@ -159,9 +159,9 @@ func (l location) hasWAL() (bool, error) {
 }
 
 // check returns ErrBeside if the -wal belongs to another ledger. If the -wal is missing, check
-// returns ErrHalved, unless accepted is the word for this file. A file changes while another
-// process opens or closes it, so check looks twice and reports only what is wrong both times.
-// If check cannot read the file, it reports nothing, because later checks will.
+// returns ErrIncomplete, unless accepted is the word for this file. A file changes while
+// another process opens or closes it, so check looks twice and reports only what is wrong both
+// times. If check cannot read the file, it reports nothing, because later checks will.
 func (l location) check(ctx context.Context, accepted string) error {
 	for earlier := range 2 {
 		before, err := l.hasWAL()
@@ -179,7 +179,7 @@ func (l location) check(ctx context.Context, accepted string) error {
 			return nil
 		case earlier == 0: // look a second time
 		case halved:
-			return fmt.Errorf("%w: %s%s", ErrHalved, l.path, fmt.Sprintf(halvedAdvice, m.word))
+			return fmt.Errorf("%w: %s%s", ErrIncomplete, l.path, fmt.Sprintf(incompleteAdvice, m.word))
 		default:
 			return fmt.Errorf("%w: %s", ErrBeside, l.path)
 		}

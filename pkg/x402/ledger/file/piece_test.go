@@ -60,11 +60,11 @@ func refused(t *testing.T, path string, options ...Option) (word string) {
 	before, err := os.ReadFile(path)
 	must(t, err)
 	s, err := Open(path, options...)
-	if !errors.Is(err, ErrHalved) {
+	if !errors.Is(err, ErrIncomplete) {
 		if err == nil {
 			must(t, s.Close())
 		}
-		t.Fatalf("Open = %v, want ErrHalved", err)
+		t.Fatalf("Open = %v, want ErrIncomplete", err)
 	}
 	for _, said := range []string{path, "a copy of the file alone", "was killed", "make backup", "LEDGER_ACCEPT=", "file.Accept("} {
 		if !strings.Contains(err.Error(), said) {

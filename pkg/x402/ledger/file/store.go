@@ -14,7 +14,7 @@
 // The last process that closes the ledger moves everything into the main file. If a process is
 // killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while
 // nobody has it open, or use a copy that Backup has written. Open refuses a file without its
-// -wal (ErrHalved), unless it gets the option Accept with the word that the error names.
+// -wal (ErrIncomplete), unless it gets the option Accept with the word that the error names.
 //
 // Expired records stay in a file until Sweep deletes them. Package reconcile calls Sweep, and
 // each call looks at some of the records.
@@ -85,15 +85,15 @@ type Option func(*settings)
 
 type settings struct{ accepted string }
 
-// Accept makes Open accept a file that it has refused with ErrHalved. word is the acceptance
-// word that the error has named. It is valid only for that file in its present state: every
-// other refused file has another word.
+// Accept makes Open accept a file that it has refused with ErrIncomplete. word is the
+// acceptance word that the error has named. It is valid only for that file in its present
+// state: every other refused file has another word.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
 // Open opens the ledger at path. If there is no file at path, Open creates the file and its
 // folder, readable by this user only. ErrUnreadable means that the file is not a ledger that
-// this version can read, or that its pages are damaged. ErrHalved means that its -wal file is
-// missing. ErrBeside means that the -wal file beside it belongs to another ledger.
+// this version can read, or that its pages are damaged. ErrIncomplete means that its -wal file
+// is missing. ErrBeside means that the -wal file beside it belongs to another ledger.
 func Open(path string, options ...Option) (*Store, error) {
 	var set settings
 	for _, option := range options {

@@ -65,14 +65,14 @@ func agrees(t *testing.T, s limit.Store) {
 		mine := slices.Contains(held[op], l)
 		switch random.IntN(5) {
 		case 0, 1: // a lease that is held already is not added twice
-			most := random.IntN(6)
-			ok := mine || len(held[op]) < most
+			maxLeases := random.IntN(6)
+			ok := mine || len(held[op]) < maxLeases
 			if ok && !mine {
 				held[op] = append(held[op], l)
 			}
-			got, took, err := s.Acquire(t.Context(), op, l, most)
-			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, most, held[op])
-			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, most)
+			got, took, err := s.Acquire(t.Context(), op, l, maxLeases)
+			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, maxLeases, held[op])
+			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, maxLeases)
 		case 2: // a lease that is not stored does not stop other leases from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
@@ -91,14 +91,14 @@ func agrees(t *testing.T, s limit.Store) {
 			window := noon.Add([]time.Duration{0, limit.Window, 5 * time.Hour, 5*time.Hour + limit.Window}[random.IntN(4)])
 			n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}
 			key := client + window.String()
-			most := []int{limit.Unbounded, counted[key].All + random.IntN(4)}[random.IntN(2)]
-			ok := counted[key].All+n.All <= most
+			maxUnits := []int{limit.Unbounded, counted[key].All + random.IntN(4)}[random.IntN(2)]
+			ok := counted[key].All+n.All <= maxUnits
 			if ok {
 				counted[key] = limit.Units{All: counted[key].All + n.All, Open: counted[key].Open + n.Open}
 			}
-			got, took, err := s.Count(t.Context(), client, window.In(time.FixedZone("", 3600)), n, most)
-			check(err, ok, took, "Count(%s, %s, %+v, %d)", client, window, n, most)
-			check(nil, counted[key], got, "Count(%s, %s, %+v, %d) of", client, window, n, most)
+			got, took, err := s.Count(t.Context(), client, window.In(time.FixedZone("", 3600)), n, maxUnits)
+			check(err, ok, took, "Count(%s, %s, %+v, %d)", client, window, n, maxUnits)
+			check(nil, counted[key], got, "Count(%s, %s, %+v, %d) of", client, window, n, maxUnits)
 		}
 	}
 }
@@ -108,9 +108,9 @@ func sorted(leases []limit.Lease) []limit.Lease {
 }
 
 // acquire adds a lease and fails the test if it is refused.
-func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, most int) {
+func acquire(t *testing.T, s limit.Store, operation string, l limit.Lease, maxLeases int) {
 	t.Helper()
-	if held, ok, err := s.Acquire(t.Context(), operation, l, most); err != nil || !ok {
+	if held, ok, err := s.Acquire(t.Context(), operation, l, maxLeases); err != nil || !ok {
 		t.Fatalf("Acquire of %s = %v, %v, %v", l.ID, held, ok, err)
 	}
 }

@@ -36,9 +36,9 @@ func (w *Watched) Calls() []Call {
 }
 
 // Acquire implements limit.Store.
-func (w *Watched) Acquire(ctx context.Context, operation string, l limit.Lease, most int) (held []limit.Lease, ok bool, err error) {
+func (w *Watched) Acquire(ctx context.Context, operation string, l limit.Lease, maxLeases int) (held []limit.Lease, ok bool, err error) {
 	err = w.do(ctx, Call{Verb: "acquire", Of: operation}, func() error {
-		held, ok, err = w.Memory.Acquire(ctx, operation, l, most)
+		held, ok, err = w.Memory.Acquire(ctx, operation, l, maxLeases)
 		return err
 	})
 	return held, ok, err
@@ -50,9 +50,9 @@ func (w *Watched) Remove(ctx context.Context, operation string, leases ...limit.
 }
 
 // Count implements limit.Store.
-func (w *Watched) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (total limit.Units, ok bool, err error) {
+func (w *Watched) Count(ctx context.Context, client string, window time.Time, n limit.Units, maxUnits int) (total limit.Units, ok bool, err error) {
 	err = w.do(ctx, Call{"count", client, n.All}, func() error {
-		total, ok, err = w.Memory.Count(ctx, client, window, n, most)
+		total, ok, err = w.Memory.Count(ctx, client, window, n, maxUnits)
 		return err
 	})
 	return total, ok, err
