@@ -48,7 +48,7 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if combined, ok := result.(interface{ Owed() bundle.Owed }); ok {
 		owed := combined.Owed()
 		w.Header().Set(x402.HeaderOwed, strings.Join(owed.Parts, ", "))
-		storefront.Mark(w, owed.Prevented(), owed.Silent)
+		storefront.MarkOwed(w, owed.Prevented(), owed.Silent)
 	}
 	_, _ = w.Write(untrusted.Marshal(result))
 }

@@ -37,7 +37,7 @@ func (b *timedBody) Read(p []byte) (int, error) {
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
-// once the answer is written. That function reads the rest of the body, within the limit most.
+// once the answer is written. That function reads the rest of the body, up to maxBytes.
 // Otherwise a client that is still sending would lose the connection and, with it, the answer.
 // The function does nothing over HTTP/2, where the stream ends anyway. It also does nothing if
 // the client sent the header Expect, because such a client waits before it sends the body.
@@ -45,7 +45,7 @@ func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(un
 // The request is a copy so that the original keeps its body. If that body is not read to its
 // end, net/http closes the connection; otherwise net/http would take the rest of the body for
 // the next request.
-func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *http.Request, end func()) {
+func withTimedBody(w http.ResponseWriter, r *http.Request, maxBytes int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}
 	timed = r.WithContext(r.Context())
@@ -58,13 +58,13 @@ func withTimedBody(w http.ResponseWriter, r *http.Request, most int64) (timed *h
 		return timed, nothing
 	}
 	readRest := func() {
-		if r.ContentLength > most {
+		if r.ContentLength > maxBytes {
 			return
 		}
 		if err := connection.Flush(); err != nil {
 			return
 		}
-		_, _ = io.CopyN(io.Discard, body, most+1)
+		_, _ = io.CopyN(io.Discard, body, maxBytes+1)
 	}
 	return timed, readRest
 }

@@ -99,7 +99,7 @@ type Recorder struct {
 	TooLong bool         // more than MaxAnswer was written
 	Late    bool         // something was written after the context had ended
 	Fault   *fault.Error // the fault that was given to Fail; nil if Fail was not called
-	// Prevented and Silent are set by Mark. They mean the same as in x402.Reply.
+	// Prevented and Silent are set by MarkOwed. They mean the same as in x402.Reply.
 	Prevented, Silent bool
 
 	ctx    context.Context
@@ -162,10 +162,10 @@ func (w *Recorder) Write(b []byte) (int, error) {
 // has written is dropped. w is a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
-// Mark describes the owed parts of an answer: prevented means that none of them was tried, and
-// silent means that at least one is owed because its target did not respond. w must be a
+// MarkOwed describes the owed parts of an answer: prevented means that none of them was tried,
+// and silent means that at least one is owed because its target did not respond. w must be a
 // Recorder.
-func Mark(w http.ResponseWriter, prevented, silent bool) {
+func MarkOwed(w http.ResponseWriter, prevented, silent bool) {
 	recorder := w.(*Recorder)
 	recorder.Prevented = prevented
 	recorder.Silent = silent

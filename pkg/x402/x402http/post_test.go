@@ -27,7 +27,7 @@ const drawURL = "http://shop.example/draw?size=2"
 
 // takes opens a shop with one POST handler, which answers with the body that it gets. It
 // returns the number of runs.
-func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
+func (m *market) takes(maxBytes int64, options ...x402http.Option) *atomic.Int32 {
 	m.Helper()
 	runs := &atomic.Int32{}
 	mux := http.NewServeMux()
@@ -35,7 +35,7 @@ func (m *market) takes(most int64, options ...x402http.Option) *atomic.Int32 {
 		runs.Add(1)
 		body := must(io.ReadAll(r.Body))
 		_, _ = fmt.Fprintf(w, "%s of %d bytes: %s", r.Header.Get("Content-Type"), r.ContentLength, body)
-	}), append(options, x402http.Post(most))...)
+	}), append(options, x402http.Post(maxBytes))...)
 	m.shop = mux
 	return runs
 }

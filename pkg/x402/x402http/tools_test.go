@@ -138,11 +138,11 @@ func (m *market) buysTwice(overMCP bool) {
 }
 
 // toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. The
-// function behind wraps the shop's router in a middleware, through which all requests pass.
-func (m *market) toolShop(h http.Handler, behind func(http.Handler) http.Handler, options ...x402http.Option) {
+// function middleware wraps the shop's router so that all requests pass through it.
+func (m *market) toolShop(h http.Handler, middleware func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()
-	program := behind(mux)
+	program := middleware(mux)
 	e := s.Sell("0.01", h, options...)
 	method := "GET"
 	if len(options) > 0 {

@@ -60,16 +60,16 @@ func TestSlowHandler(t *testing.T) {
 	})
 }
 
-// late is a handler that writes one part of its answer before its time is over, and the rest
-// afterwards. In its next run, it answers at once.
-type late struct {
+// lateHandler is a handler that writes one part of its answer before its time is over, and the
+// rest afterwards. In its next run, it answers at once.
+type lateHandler struct {
 	early, late string // the parts written before and after its time is over; "" means none
 	status      int    // written after its time is over; 0 means none
 	ran         bool
 }
 
 // ServeHTTP implements http.Handler.
-func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.ran {
 		_, _ = io.WriteString(w, "again")
 		return
@@ -93,16 +93,16 @@ func (l *late) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		handler late
+		handler lateHandler
 		answer  string // "" if the handler has not answered
 	}{
-		"gives up":                {late{}, ""},
-		"gives up in the middle":  {late{early: `{"half":`}, ""},
-		"fails":                   {late{late: "cancelled", status: http.StatusServiceUnavailable}, ""},
-		"answers":                 {late{late: "fair"}, "fair"},
-		"ends an answer":          {late{early: "fa", late: "ir"}, "fair"},
-		"answers with a status":   {late{late: "no such city", status: http.StatusNotFound}, "no such city"},
-		"answers with no content": {late{status: http.StatusNoContent}, ""},
+		"gives up":                {lateHandler{}, ""},
+		"gives up in the middle":  {lateHandler{early: `{"half":`}, ""},
+		"fails":                   {lateHandler{late: "cancelled", status: http.StatusServiceUnavailable}, ""},
+		"answers":                 {lateHandler{late: "fair"}, "fair"},
+		"ends an answer":          {lateHandler{early: "fa", late: "ir"}, "fair"},
+		"answers with a status":   {lateHandler{late: "no such city", status: http.StatusNotFound}, "no such city"},
+		"answers with no content": {lateHandler{status: http.StatusNoContent}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
