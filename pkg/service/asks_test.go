@@ -97,8 +97,8 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// noted makes the facilitator report a status of the extensions.
-func noted(what string) func(*shop) {
+// reportsExtensions makes the facilitator report a status of the extensions.
+func reportsExtensions(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 

@@ -43,7 +43,7 @@ type peers struct {
 	// a shorter time limit ends at that limit.
 	settles, looks, finds time.Duration
 	cancelled             bool // a settled payment has been cancelled on the chain
-	unjudging             bool // the facilitator is down when the service asks it to verify a signature
+	verifyDown            bool // the facilitator is down when the service asks it to verify a signature
 	// reverts is how long a transaction takes to revert. If it is 0, payers without money are
 	// refused; otherwise they are contracts that seem to have money in a simulation.
 	reverts time.Duration
@@ -60,7 +60,7 @@ type peers struct {
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
-	if p.unjudging {
+	if p.verifyDown {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
 	}
 	return x402.Verification{Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
@@ -212,7 +212,7 @@ func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 // code of the contract can check.
 func (f *fleet) contract(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
-	return unjudged(draft)
+	return contractSigned(draft)
 }
 
 // copied pays as the victim, and returns what a reader of the chain could make of the payment:
@@ -221,10 +221,10 @@ func (f *fleet) copied(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
 	draft.Payload.Extensions = nil
-	return unjudged(draft)
+	return contractSigned(draft)
 }
 
-func unjudged(draft x402test.Draft) string {
+func contractSigned(draft x402test.Draft) string {
 	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
 	return testbed.Must(x402.EncodeHeader(draft.Payload))
 }

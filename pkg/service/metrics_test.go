@@ -108,7 +108,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
 	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
 	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
-	if refused && !c.unjudged {
+	if refused && !c.uncounted {
 		counts["RefusedPayer"] = number.(float64)
 	}
 	if c.silent {
@@ -116,7 +116,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	}
 	// Every payment that a release has begun to process counts towards rolling the release
 	// back.
-	if c.unjudged || !paid {
+	if c.uncounted || !paid {
 		return counts
 	}
 	counts["Payments"] = 1
@@ -142,7 +142,7 @@ func (c request) filtered(t *testing.T, line map[string]any, counts map[string]f
 		t.Errorf("release %v, unanswered payer %v, with %v", line["release"], number, counts)
 	}
 	for _, name := range []string{"RefusedPayer", "SilentPayer"} {
-		if want, ok := counts[name]; ok && want != number && !c.unjudged {
+		if want, ok := counts[name]; ok && want != number && !c.uncounted {
 			t.Errorf("%s is %v, the payer's number %v", name, want, number)
 		}
 	}

@@ -168,7 +168,7 @@ func TestRefundsDue(t *testing.T) {
 				if c.answered != "" {
 					lasts = 1 // a minute is enough, because no debts accumulate
 				}
-				first, all, answers := farm(t, c.tools, c.domain, lasts)
+				first, all, answers := buyForMinutes(t, c.tools, c.domain, lasts)
 				t.Logf("%d in the first minute, %d in %d minutes; answers %v", first, all, lasts, answers)
 				if first > c.first || all > c.most {
 					t.Errorf("%d refunds are due of the first minute and %d of %d, want at most %d and %d", first, all, lasts, c.first, c.most)
@@ -185,12 +185,12 @@ func TestRefundsDue(t *testing.T) {
 	}
 }
 
-// farm lets one client buy lookups of its domains for some minutes, from the beginning of a
-// minute. The client sends more requests at the same time than it has slots. farm returns the
-// number of lookups that have moved money and owe their whole answer: first for those of the
-// first minute, and all for those of all minutes. answers counts how often each answer
-// occurred.
-func farm(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
+// buyForMinutes lets one client buy lookups of its domains for some minutes, from the
+// beginning of a minute. The client sends more requests at the same time than it has slots.
+// buyForMinutes returns the number of lookups that have moved money and owe their whole
+// answer: first for those of the first minute, and all for those of all minutes. answers
+// counts how often each answer occurred.
+func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
 	for _, tool := range tools[1:] {

@@ -36,7 +36,7 @@ type request struct {
 	code, charged string // as in way.expect
 	replayed      bool
 	counts        string         // the expected metrics, except those that the method counted adds: Requests, Faults and the metrics about payers and releases
-	unjudged      bool           // the request does not count towards rolling back a release
+	uncounted     bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members of the log line
 	settles       int            // the expected number of settlements that the facilitator gets
@@ -126,7 +126,7 @@ func quietRequests() []request {
 		{name: "bad payment", ask: sends("e30="), status: 402, code: "payment_required"},
 		{name: "another payee", ask: altered(anotherPayee), status: 402, code: "payment_required"},
 		{name: "nothing is sold, and another payee", change: func(p *parts) { p.Paused = true }, ask: altered(anotherPayee), status: 402,
-			code: "payment_required", unjudged: true},
+			code: "payment_required", uncounted: true},
 		{name: "a bad signature", ask: altered(func(p *x402.Payload) { p.Payload.Signature = "0x" + strings.Repeat("11", 64) + "1b" }),
 			status: 402, code: "payment_required"},
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
@@ -146,7 +146,7 @@ func quietRequests() []request {
 			status: 503, code: "overloaded", charged: "false", counts: "Overloaded"},
 		{name: "ledger down", before: down, status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
 		{name: "nothing is sold, and the ledger is down", change: func(p *parts) { p.Paused = true }, before: down, status: 503, code: "ledger_unavailable",
-			charged: "null", counts: "LedgerFaults", unjudged: true},
+			charged: "null", counts: "LedgerFaults", uncounted: true},
 		{name: "limits down", change: perMinute(300), before: uncounted,
 			status: 503, code: "ledger_unavailable", charged: "null", counts: "LedgerFaults"},
 		{name: "record corrupt", ask: corrupted, status: 503, code: "payment_unavailable", charged: "null", counts: "LedgerFaults"},
@@ -191,9 +191,9 @@ func settledRequests() []request {
 	all := []request{
 		served("paid", nil, members{"states": "settling>settled>redeemed", "settlement": "settled"}, ""),
 		served("answer not recorded", func(s *shop) { s.broken.Store(true) }, members{"states": "settling", "unrecorded": true}, " LedgerFaults"),
-		served("listed", noted(`{"bazaar":{"status":"success"}}`),
+		served("listed", reportsExtensions(`{"bazaar":{"status":"success"}}`),
 			members{"extension_responses": members{"bazaar.status": "success"}}, " ExtensionsAccepted"),
-		served("not listed", noted(`{"bazaar":{"status":"rejected","rejectedReason":"no_description","note":"x"}}`), members{
+		served("not listed", reportsExtensions(`{"bazaar":{"status":"rejected","rejectedReason":"no_description","note":"x"}}`), members{
 			"extension_responses": members{"bazaar.status": "rejected", "bazaar.rejectedReason": "no_description"},
 		}, " ExtensionsRejected"),
 		{name: "an answer that is an error", before: func(s *shop) { s.resolver = fails(lookup.NXDomain) }, settles: 1,
@@ -234,7 +234,7 @@ func settledRequests() []request {
 		{name: "no credentials", change: unsigned, status: 503, code: "facilitator_misconfigured", charged: "false",
 			counts: "FacilitatorFaults" + tried + "NotSent", line: members{"settlement": "not_sent"}},
 		{name: "nothing is sold", change: func(p *parts) { unsigned(p); p.Paused = true }, status: 503, code: "facilitator_misconfigured", charged: "false",
-			counts: tried + "NotSent", unjudged: true},
+			counts: tried + "NotSent", uncounted: true},
 	}
 	bug := traced{strings.Repeat("goroutine 1\n", 200)}
 	where := owes("a bug of which is known where it was", 500, "internal_error", failsWith(fmt.Errorf("while looking: %w", bug)), " InternalErrors")

@@ -70,7 +70,7 @@ func freeRequests() []free {
 		{name: "unrecoverable signature", one: verified, many: byMany, headers: pool(honest, (*fleet).contract)},
 		{
 			name: "signature that nobody judges", one: verified, many: byMany,
-			headers: pool(func(p *peers) { p.unjudging = true }, (*fleet).contract),
+			headers: pool(func(p *peers) { p.verifyDown = true }, (*fleet).contract),
 		},
 		{
 			name: "empty account", one: spent{Writes: 260, Units: 330, Settles: 25}, many: spent{Writes: 450, Units: 520, Settles: 25},
@@ -209,7 +209,7 @@ func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 	f.table.reset()
 	var all sync.WaitGroup
-	comes(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
+	startClients(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
 		if header := headers[n%len(headers)]; tools {
 			_, _ = mcptest.Call(t.Context(), f.from(n, attacker), "http://service/mcp", f.tool, domain(asks), header, "")
 		} else {
@@ -251,12 +251,12 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// comes calls do many times, each time in a goroutine of all. apart is the time between two
-// calls, and i is the number of the call, from 0.
-func comes(all *sync.WaitGroup, many int, apart time.Duration, do func(i int)) {
+// startClients calls do many times, each time in a goroutine of all. interval is the time
+// between two calls, and i is the number of the call, from 0.
+func startClients(all *sync.WaitGroup, many int, interval time.Duration, do func(i int)) {
 	for i := range many {
 		all.Go(func() {
-			time.Sleep(time.Duration(i)*apart + time.Millisecond)
+			time.Sleep(time.Duration(i)*interval + time.Millisecond)
 			do(i)
 		})
 	}
@@ -274,7 +274,7 @@ type attack struct {
 type crowd struct {
 	from           string // the format of the address, with the numbers of the client and of the request
 	clients, sends int
-	apart, step    time.Duration // the time between the requests of a client, and between the phases that are tested
+	interval, step time.Duration // the time between the requests of a client, and between the phases that are tested
 }
 
 // TestNobodyIsTurnedAway checks that everyone who pays is served during an attack. The
@@ -290,14 +290,14 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 		{name: "silent hosts", asks: "h%d" + silentHosts, rich: true},
 	} {
 		for _, a.crowd = range []crowd{
-			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, apart: time.Second / 2, step: 15 * time.Second},
+			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, interval: time.Second / 2, step: 15 * time.Second},
 			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
 		} {
-			if raceDetector() && a.apart > 0 { // the race detector matters most for attackers that come at once
+			if raceDetector() && a.interval > 0 { // the race detector matters most for attackers that come at once
 				continue
 			}
 			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
-				t.Run(fmt.Sprintf("%d %s, %s apart, from %s on", a.clients, a.name, a.apart, phase), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%d %s, %s apart, from %s on", a.clients, a.name, a.interval, phase), func(t *testing.T) {
 					t.Parallel()
 					synctest.Test(t, func(t *testing.T) { a.begin(t, phase) })
 				})
@@ -318,7 +318,7 @@ func (a attack) begin(t *testing.T, phase time.Duration) {
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for k := range a.clients {
-		comes(&all, a.sends, a.apart, func(n int) {
+		startClients(&all, a.sends, a.interval, func(n int) {
 			mu.Lock()
 			early := time.Now().Before(until[k])
 			mu.Unlock()
@@ -334,7 +334,7 @@ func (a attack) begin(t *testing.T, phase time.Duration) {
 			}
 		})
 	}
-	comes(&all, 120, time.Second/2, func(i int) { // the payers come from other addresses
+	startClients(&all, 120, time.Second/2, func(i int) { // the payers come from other addresses
 		f.served(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i), f.sign(offer, true))
 	})
 	all.Wait()

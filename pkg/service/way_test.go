@@ -40,8 +40,8 @@ func (s *shop) ways() []way { return []way{{s, false}, {s, true}} }
 
 func (w way) String() string { return map[bool]string{false: "HTTP", true: "MCP"}[w.tool] }
 
-// said holds the facts that an answer has over both transports.
-type said struct {
+// facts holds the facts that an answer has over both transports.
+type facts struct {
 	status               int    // the HTTP status of the response
 	code                 string // the error code, or payment_required if the answer asks for a payment
 	charged              string // in an error: true, false or null; in an offer: true or empty
@@ -50,7 +50,7 @@ type said struct {
 
 // answer holds what a client learns from a response.
 type answer struct {
-	said
+	facts
 	id       string // the id of the request
 	replayed bool
 	wait     int    // in seconds
@@ -88,7 +88,7 @@ func (w way) reply(r x402test.Reply) answer {
 	w.Helper()
 	paid, _ := r.Receipt()
 	a := answer{
-		said: said{status: r.Status, receipted: paid.Success}, id: r.Header.Get("X-Request-Id"),
+		facts: facts{status: r.Status, receipted: paid.Success}, id: r.Header.Get("X-Request-Id"),
 		replayed: r.Header.Get(x402.HeaderReplayed) == "true", wait: int(r.RetryAfter().Seconds()),
 		text: string(r.Body), all: fmt.Sprint(r.Header) + string(r.Body), vary: strings.Join(r.Header.Values("Vary"), " and "),
 	}
@@ -112,7 +112,7 @@ func (w way) reply(r x402test.Reply) answer {
 func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
-		said:     said{status: r.Status, receipted: r.Meta.Receipt != nil && r.Meta.Receipt.Success},
+		facts:    facts{status: r.Status, receipted: r.Meta.Receipt != nil && r.Meta.Receipt.Success},
 		id:       string(regexp.MustCompile(`"hostfacts/request-id":"(\w+)"|$`).FindSubmatch(r.Raw)[1]),
 		replayed: r.Meta.Replayed, wait: r.Meta.RetryAfter, text: r.Text(), all: string(r.Raw),
 	}
@@ -178,12 +178,12 @@ func codeOf(r x402test.Reply) string {
 // the answer must say that the client may repeat the request with the same signature.
 func (w way) expect(a answer, status int, code, charged string) {
 	w.Helper()
-	want := said{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
+	want := facts{status: status, code: code, charged: charged, receipted: code == "" || charged == "true"}
 	want.retryable = status >= 500 || code == string(fault.RateLimited) || code == string(fault.PaymentInProgress)
 	if w.tool {
 		want.status = http.StatusOK
 	}
-	same(w, w.String()+": "+a.all, a.said, want)
+	same(w, w.String()+": "+a.all, a.facts, want)
 }
 
 // TestLostAnswerOnTheOtherTransport checks a client that loses an answer on one transport. On
