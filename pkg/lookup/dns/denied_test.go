@@ -59,7 +59,7 @@ func TestDenied(t *testing.T) {
 	bare, root := all["without an SOA"], all["the root's SOA"]
 	// relayed denies every name, but answers the question about com.
 	relayed := func(says change) host { return knowing(resolver(says)) }
-	silentForCom := func(says change) host { return host{udp: knows(mute, after(0, says))} }
+	silentForCom := func(says change) host { return host{udp: comOr(mute, after(0, says))} }
 	honest := knowing(resolver(answer(good)))
 	missing := resolver(missing())
 	type row struct {
@@ -109,7 +109,7 @@ func TestDeniedRoundTrips(t *testing.T) {
 		"by the root": {says: denials()["the root's SOA"], first: 4 * trip, later: 2 * trip, com: 2},
 		"it exists":   {says: answer(good), first: trip, later: trip, com: 0},
 	}, func(t *testing.T, c row) {
-		h := host{udp: knows(servers(trip), after(trip, c.says))}
+		h := host{udp: comOr(answersCom(trip), after(trip, c.says))}
 		w := newWorld(t, h, h, h)
 		cl := w.client()
 		for minute := range 3 {

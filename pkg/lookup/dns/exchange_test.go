@@ -62,10 +62,10 @@ func silence() []string {
 	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
-// whether returns the expected dials of a client that checks whether the three resolvers work.
-// The dials over UDP are made at the time at, the dials over TCP at the time overTCP. If
+// checkDials returns the expected dials of a client that checks whether the three resolvers
+// work. The dials over UDP are made at the time at, the dials over TCP at the time overTCP. If
 // overTCP is empty, nothing is dialled over TCP.
-func whether(at, overTCP string) (dials []string) {
+func checkDials(at, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
 		dials = append(dials, r+" at "+at)
 		if overTCP != "" {
@@ -75,16 +75,16 @@ func whether(at, overTCP string) (dials []string) {
 	return dials
 }
 
-// unproven returns the dials to three silent resolvers: first those of the function silence,
-// and then those with which the client checks whether the resolvers work.
-func unproven() []string { return append(silence(), whether("7.45s", "7.7s")...) }
+// silenceThenCheck returns the dials to three silent resolvers: first those of the function
+// silence, and then those with which the client checks whether the resolvers work.
+func silenceThenCheck() []string { return append(silence(), checkDials("7.45s", "7.7s")...) }
 
 // TestRace checks in which order resolvers are queried, the outcome of the lookup and the time
 // it takes. The lookup has 8 seconds and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
 	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
 	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
-	gone, bare := after(20*ms, missing()), knows(servers(5*ms), after(20*ms, rcode(miekg.RcodeNameError)))
+	gone, bare := after(20*ms, missing()), comOr(answersCom(5*ms), after(20*ms, rcode(miekg.RcodeNameError)))
 	atOnce := []string{first + " at 0s", second + " at 0s", third + " at 0s"}
 	type row struct {
 		udp   [3]script
@@ -115,7 +115,7 @@ func TestRace(t *testing.T) {
 		"SERVFAIL and REFUSED":                 {udp: [3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, want: "SERVFAIL from 8.8.8.8 at 60ms", dials: nil},
 		"SERVFAIL and silence":                 {udp: [3]script{mute, fail(20 * ms), mute}, want: "SERVFAIL from 8.8.8.8 at 7.45s", dials: nil},
 		"silence and nobody there":             {udp: [3]script{nil, mute, nil}, want: "dns_timeout at 7.95s", dials: nil},
-		"too late":                             {udp: [3]script{ok(9 * time.Second), mute, mute}, want: "dns_timeout at 7.95s", dials: unproven()},
+		"too late":                             {udp: [3]script{ok(9 * time.Second), mute, mute}, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
 	}, func(t *testing.T, c row) {
 		contest(t, []host{{udp: c.udp[0]}, {udp: c.udp[1]}, {udp: c.udp[2]}}, 8*time.Second, c.want, c.dials)
 	})
@@ -129,18 +129,18 @@ func TestFallback(t *testing.T) {
 		limit = 8 * time.Second
 	)
 	spoofed := after(10*ms, otherID, answer(evil))
-	many := func(_ int, q []byte) []said { // the reply comes after 500 stray datagrams
-		stray := said{0, reply(q, otherID, answer(evil))}
-		return append(slices.Repeat([]said{stray}, 500), said{199 * ms, reply(q, answer(good))})
+	many := func(_ int, q []byte) []message { // the reply comes after 500 stray datagrams
+		stray := message{0, reply(q, otherID, answer(evil))}
+		return append(slices.Repeat([]message{stray}, 500), message{199 * ms, reply(q, answer(good))})
 	}
 	cut := func(d time.Duration) script { return after(d, truncate) }
-	noEDNS := func(n int, q []byte) []said {
+	noEDNS := func(n int, q []byte) []message {
 		if unpacked(q).IsEdns0() != nil {
 			return after(10*ms, rcode(miekg.RcodeFormatError))(n, q)
 		}
 		return ok(10*ms)(n, q)
 	}
-	lost := func(n int, q []byte) []said {
+	lost := func(n int, q []byte) []message {
 		if n == 0 {
 			return nil
 		}
@@ -173,11 +173,11 @@ func TestFallback(t *testing.T) {
 		"silent, NXDOMAIN over TCP": {udp: mute, tcp: after(20*ms, missing()), budget: limit, want: "nxdomain at 2.02s", dials: silence()[:4]},
 		"silent, SERVFAIL over TCP": {udp: mute, tcp: after(20*ms, rcode(miekg.RcodeServerFailure)), budget: limit, want: "SERVFAIL from 1.1.1.1 at 2.62s", dials: silence()},
 		"UDP after 5 s, TCP mute":   {udp: ok(late), tcp: mute, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silence()},
-		"dead on both":              {udp: mute, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: unproven()},
-		"silent, TCP refused":       {udp: mute, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: unproven()},
-		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, whether("7.45s", "7.66s")...)},
+		"dead on both":              {udp: mute, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
+		"silent, TCP refused":       {udp: mute, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
+		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, checkDials("7.45s", "7.66s")...)},
 		"nobody there over UDP": {udp: nil, tcp: ok(0), budget: limit, want: "upstream_unavailable at 0s",
-			dials: append(whether("0s", ""), whether("0s", "")...)},
+			dials: append(checkDials("0s", ""), checkDials("0s", "")...)},
 		// A lookup with a deadline returns before it; a lookup without one returns after 8 s.
 		"a deadline that is over":     {udp: mute, tcp: mute, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
 		"a deadline in a microsecond": {udp: mute, tcp: mute, budget: time.Microsecond, want: "dns_timeout at 788ns", dials: nil},

@@ -16,7 +16,7 @@ func TestLate(t *testing.T) {
 	t.Parallel()
 	const trip = 20 * ms
 	var dead atomic.Bool
-	flaky := func(n int, q []byte) []said {
+	flaky := func(n int, q []byte) []message {
 		if dead.Load() {
 			return nil
 		}

@@ -339,7 +339,7 @@ func TestAddressesTime(t *testing.T) {
 // eachFamily returns the script of a resolver that answers for IPv4 after the time v4 and for
 // IPv6 after the time v6.
 func eachFamily(v4, v6 time.Duration) script {
-	return func(n int, q []byte) []said {
+	return func(n int, q []byte) []message {
 		if unpacked(q).Question[0].Qtype == miekg.TypeAAAA {
 			return after(v6, answer("@ 60 IN AAAA 2606:4700::1"))(n, q)
 		}

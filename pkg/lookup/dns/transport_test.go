@@ -27,8 +27,8 @@ func padded(n int) change {
 	}
 }
 
-// less returns a message without its last n bytes.
-func less(n int, b []byte) []byte { return b[:len(b)-n] }
+// cutEnd returns a message without its last n bytes.
+func cutEnd(n int, b []byte) []byte { return b[:len(b)-n] }
 
 // fate tells how the client treats a datagram.
 type fate string
@@ -78,15 +78,15 @@ func TestDatagrams(t *testing.T) {
 		"two counted":     {fate: stray, bytes: counts(5, 2)},
 		"no question":     {fate: stray, bytes: one(noQuestion)},
 		"REFUSED, damaged": {fate: stray, bytes: func(q []byte) []byte {
-			return less(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
+			return cutEnd(1, reply(q, rcode(miekg.RcodeRefused), noQuestion, answer(evil)))
 		}},
 		"bare NOERROR":       {fate: stray, bytes: bare(miekg.RcodeSuccess)},
 		"TC, other question": {fate: stray, bytes: one(truncate, other)},
 
 		"TC":                  {fate: cut, bytes: one(truncate)},
-		"TC and damaged":      {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, truncate, answer(evil))) }},
+		"TC and damaged":      {fate: cut, bytes: func(q []byte) []byte { return cutEnd(3, reply(q, truncate, answer(evil))) }},
 		"TC without question": {fate: cut, bytes: func(q []byte) []byte { return reply(q, truncate)[:12] }},
-		"cut in a record":     {fate: cut, bytes: func(q []byte) []byte { return less(3, reply(q, answer(evil))) }},
+		"cut in a record":     {fate: cut, bytes: func(q []byte) []byte { return cutEnd(3, reply(q, answer(evil))) }},
 		"answers too many":    {fate: cut, bytes: counts(7, 9)},
 		"answers too few":     {fate: cut, bytes: counts(7, 0)},
 		"authority too few":   {fate: cut, bytes: counts(9, 0, answer(), authority(evil))},
@@ -94,7 +94,7 @@ func TestDatagrams(t *testing.T) {
 		"one byte more":       {fate: cut, bytes: func(q []byte) []byte { return append(reply(q, withEDNS, answer(evil)), 0) }},
 		// Without the OPT record, which has the upper half of the rcode, the reply looks like
 		// NOERROR.
-		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return less(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
+		"cut before the OPT": {fate: cut, bytes: func(q []byte) []byte { return cutEnd(11, reply(q, withEDNS, rcode(miekg.RcodeBadVers))) }},
 		// The reply exactly fills the buffer of 4,096 bytes. A longer reply would look the
 		// same, because its end would be lost unnoticed.
 		"cut by the buffer": {fate: cut, bytes: func(q []byte) []byte {
@@ -107,7 +107,7 @@ func TestDatagrams(t *testing.T) {
 		"all sections":  {fate: whole, bytes: one(compress, sections(nil, "@ 60 IN NS a.example.com.", "@ 60 IN NS b.example.com."))},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{
-			udp: func(n int, q []byte) []said {
+			udp: func(n int, q []byte) []message {
 				before := []func([]byte) []byte{one(otherID), one(otherID)}
 				return sends(append(before, c.bytes, func(q []byte) []byte { return reply(q, answer(good)) })...)(n, q)
 			},
@@ -154,7 +154,7 @@ func TestPassedOver(t *testing.T) {
 		"TCP: short frame":   tcp(sends(func(q []byte) []byte { return append([]byte{0xff, 0xff}, reply(q, answer(evil))...) })),
 		"TCP: wrong ID":      tcp(framed(after(0, otherID, answer(evil)))),
 		"TCP: still TC":      tcp(framed(after(0, truncate, answer(evil)))),
-		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return less(1, reply(q, answer(evil))) }))),
+		"TCP: damaged":       tcp(framed(sends(func(q []byte) []byte { return cutEnd(1, reply(q, answer(evil))) }))),
 		"TCP: one byte more": tcp(framed(sends(func(q []byte) []byte { return append(reply(q, answer(evil)), 0) }))),
 	}, func(t *testing.T, c row) {
 		if got, err := newWorld(t, c.host, c.host, host{}).lookup(c.typ); testbed.Code(err) != lookup.UpstreamUnavailable {
@@ -179,7 +179,7 @@ type row struct {
 func TestEDNS(t *testing.T) {
 	formerr := after(0, rcode(miekg.RcodeFormatError))
 	old := func(refuses script) script {
-		return func(n int, q []byte) []said {
+		return func(n int, q []byte) []message {
 			if unpacked(q).IsEdns0() == nil {
 				return ok(0)(n, q)
 			}

@@ -126,9 +126,9 @@ func reply(query []byte, changes ...change) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// said is a message of a resolver. after is the time since the previous message; for the first
-// message, it is the time since the query.
-type said struct {
+// message is what a resolver sends. after is the time since the previous message; for the
+// first message, it is the time since the query.
+type message struct {
 	after time.Duration
 	bytes []byte
 }
@@ -137,20 +137,20 @@ type said struct {
 // connection. Over TCP the messages form one stream. At the end of the stream the resolver
 // closes the connection. If the result is nil, the resolver sends nothing and leaves the
 // connection open.
-type script func(n int, query []byte) []said
+type script func(n int, query []byte) []message
 
 func after(d time.Duration, changes ...change) script {
-	return func(_ int, q []byte) []said { return []said{{d, reply(q, changes...)}} }
+	return func(_ int, q []byte) []message { return []message{{d, reply(q, changes...)}} }
 }
 
 func ok(d time.Duration) script { return after(d, answer(good)) }
 
-func mute(int, []byte) []said { return nil }
+func mute(int, []byte) []message { return nil }
 
 // sends returns a script that sends messages, or any other bytes, at once.
 func sends(messages ...func(query []byte) []byte) script {
-	return func(_ int, q []byte) []said {
-		out := make([]said, len(messages))
+	return func(_ int, q []byte) []message {
+		out := make([]message, len(messages))
 		for i, m := range messages {
 			out[i].bytes = m(q)
 		}
@@ -161,12 +161,12 @@ func sends(messages ...func(query []byte) []byte) script {
 // framed turns s into a script for TCP. It puts the length before each message and splits the
 // message into two pieces.
 func framed(s script) script {
-	return func(n int, query []byte) []said {
-		var out []said
+	return func(n int, query []byte) []message {
+		var out []message
 		for _, b := range s(n, query) {
 			frame := append(binary.BigEndian.AppendUint16(nil, uint16(len(b.bytes))), b.bytes...)
 			half := len(frame) / 2
-			out = append(out, said{b.after, frame[:half]}, said{0, frame[half:]})
+			out = append(out, message{b.after, frame[:half]}, message{0, frame[half:]})
 		}
 		return out
 	}
@@ -183,10 +183,10 @@ func resolver(changes ...change) host {
 // knowing returns h, changed to answer the question about com at once.
 func knowing(h host) host {
 	if h.udp != nil {
-		h.udp = knows(servers(0), h.udp)
+		h.udp = comOr(answersCom(0), h.udp)
 	}
 	if h.tcp != nil {
-		h.tcp = knows(framed(servers(0)), h.tcp)
+		h.tcp = comOr(framed(answersCom(0)), h.tcp)
 	}
 	return h
 }

@@ -31,9 +31,9 @@ func (o outcome) checked() outcome {
 	return o
 }
 
-// stands reports whether this outcome of HEAD is final. If not, GET is needed, because the
+// isFinal reports whether this outcome of HEAD is final. If not, GET is needed, because the
 // server refused HEAD (spec §3.2), closed the connection, or sent something that is not HTTP.
-func (o outcome) stands() bool {
+func (o outcome) isFinal() bool {
 	if o.err != nil {
 		return fault.From(o.err).Code != lookup.HTTPFailed
 	}
@@ -65,7 +65,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	defer patience.Stop()
 	select {
 	case head := <-heads:
-		if head.checked().stands() {
+		if head.checked().isFinal() {
 			return head.answer, head.err
 		}
 		get := <-h.begin(ctx, http.MethodGet, path)
@@ -77,7 +77,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	var head, get outcome
 	select {
 	case head = <-heads:
-		if head.stands() {
+		if head.isFinal() {
 			cancel()
 		}
 		get = <-gets
@@ -89,7 +89,7 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	}
 	head = head.checked()
 	get = get.checked()
-	if head.stands() && (head.err == nil || get.err != nil) {
+	if head.isFinal() && (head.err == nil || get.err != nil) {
 		other.Close()
 		return head.answer, head.err
 	}

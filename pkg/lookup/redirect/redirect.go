@@ -38,9 +38,9 @@ const (
 	// redirects reach 8 KiB.
 	maxURL = 16 << 10
 
-	// enough is the shortest time that a hop must have left when it starts. If a hop has less,
-	// its time-out is blamed on the earlier hops.
-	enough = time.Second
+	// minHopTime is the shortest time that a hop must have left when it starts. If a hop has
+	// less, its time-out is blamed on the earlier hops.
+	minHopTime = time.Second
 )
 
 // Query is the question of spec §4.6.
@@ -216,16 +216,16 @@ func (r Result) end(err error, late bool) (Result, error) {
 	return Result{}, err
 }
 
-// nearlyOver reports whether the remaining time of ctx is shorter than enough. If the deadline
-// has passed, it returns false: the process may have been frozen, and the hosts would not be
-// to blame.
+// nearlyOver reports whether the remaining time of ctx is shorter than minHopTime. If the
+// deadline has passed, it returns false: the process may have been frozen, and the hosts would
+// not be to blame.
 func nearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return false
 	}
 	remaining := time.Until(end)
-	return remaining > 0 && remaining < enough
+	return remaining > 0 && remaining < minHopTime
 }
 
 func (c *Client) fetch(ctx context.Context, hosts map[string]*origin.Host, u httpsURL) (origin.Answer, error) {
