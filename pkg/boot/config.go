@@ -105,7 +105,7 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	e.require("PAY_TO")
 	c := e.shared(e.payTo)
 	e.facilitators(&c)
-	e.money(&c, x402.Network(c.Terms.Network).PublicNode)
+	e.paymentSettings(&c, x402.Network(c.Terms.Network).PublicNode)
 	e.require("LEDGER_TABLE")
 	c.Ledger = e.table()
 	return c, e.err()
@@ -147,7 +147,7 @@ func ParseLocal(get func(string) string) (Local, error) {
 	if l.settlesElsewhere() {
 		usualNode = x402.Network(l.Terms.Network).PublicNode
 	}
-	e.money(&l.Config, usualNode)
+	e.paymentSettings(&l.Config, usualNode)
 	l.LowestPrice = e.lowestPrice
 	l.MostKept = ledger.LargestKept // the limit of a ledger in a file
 	if e.text("LEDGER_TABLE") != "" {
@@ -241,9 +241,10 @@ func (c Config) settlesElsewhere() bool {
 	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
 }
 
-// money sets the receipt key, the registries, the resolvers and the nodes of the chain. usual
-// is the node that is used if neither RPC_URL nor the secret names one; see chain.
-func (e *environment) money(c *Config, usual string) {
+// paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
+// chain. usual is the node that is used if neither RPC_URL nor the secret names one; see
+// chain.
+func (e *environment) paymentSettings(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
 	c.Resolvers = e.resolvers

@@ -43,7 +43,7 @@ func (e *environment) facilitators(c *Config) {
 			e.fault(ofFallback+kind, "is that of %s: each facilitator has its own credentials", ofPrimary+kind)
 		}
 	}
-	if second != "" && place(second) == place(first) {
+	if second != "" && hostAndPath(second) == hostAndPath(first) {
 		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
 	}
 	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary facilitator; the template requires the same
@@ -52,9 +52,9 @@ func (e *environment) facilitators(c *Config) {
 	}
 }
 
-// place returns the host and the path of a URL. Two facilitators must differ in at least one of
-// them.
-func place(raw string) string {
+// hostAndPath returns the host and the path of a URL. Two facilitators must differ in at least
+// one of them.
+func hostAndPath(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return raw

@@ -87,7 +87,7 @@ func toolOf(s Site, op catalog.Operation) tool {
 	for _, p := range op.Params {
 		t.Parameters = append(t.Parameters, parameter{
 			Name: p.Name, In: "query", Type: p.Type, Description: p.Description, Required: p.Required,
-			Default: typed(p.Type, p.Default), Enum: typedAll(p.Type, p.Enum), Example: typed(p.Type, p.Example),
+			Default: jsonValue(p.Type, p.Default), Enum: jsonValues(p.Type, p.Enum), Example: jsonValue(p.Type, p.Example),
 		})
 	}
 	for _, f := range op.Fields {

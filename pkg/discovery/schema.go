@@ -92,12 +92,12 @@ func alike(s schema) schema {
 // have several, or of the items of an array.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{
-		Type:    typed("string", f.Type),
+		Type:    jsonValue("string", f.Type),
 		Format:  f.Format,
 		Pattern: f.Pattern,
-		Enum:    typedAll("string", f.Enum),
-		Const:   typed(f.Type, f.Const),
-		Minimum: typed(f.Type, f.Minimum),
+		Enum:    jsonValues("string", f.Enum),
+		Const:   jsonValue(f.Type, f.Const),
+		Minimum: jsonValue(f.Type, f.Minimum),
 	}
 	if d == named && f.Schema != "" {
 		s = schema{Ref: "#/components/schemas/" + f.Schema}
@@ -152,9 +152,9 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 func paramSchema(p catalog.Param) schema {
 	return schema{
 		Type:     p.Type,
-		Enum:     typedAll(p.Type, p.Enum),
-		Default:  typed(p.Type, p.Default),
-		Examples: []any{typed(p.Type, p.Example)},
+		Enum:     jsonValues(p.Type, p.Enum),
+		Default:  jsonValue(p.Type, p.Default),
+		Examples: []any{jsonValue(p.Type, p.Example)},
 	}
 }
 
@@ -230,7 +230,7 @@ func namedSchemas(tops []catalog.Field) object {
 				all = append(all, member{f.Schema, schema{
 					Type:        f.Type,
 					Description: f.Description,
-					Enum:        typedAll("string", f.Enum),
+					Enum:        jsonValues("string", f.Enum),
 				}})
 			}
 			walk(f.Fields)
@@ -292,15 +292,15 @@ func encode(v any) []byte {
 	return untrusted.Compact(v)
 }
 
-// laid returns JSON that is easy to read: indented, with short arrays on one line.
-func laid(raw []byte) string {
+// indented returns JSON that is easy to read: indented, with short arrays on one line.
+func indented(raw []byte) string {
 	pretty := layout.PrettyOptions(raw, &layout.Options{Width: 76, Indent: "  "})
 	return strings.TrimSuffix(string(pretty), "\n")
 }
 
-// typed converts a value from text to the JSON type that its parameter or field declares. It
-// returns nil for an empty text.
-func typed(kind, text string) any {
+// jsonValue converts a value from text to the JSON type that its parameter or field declares.
+// It returns nil for an empty text.
+func jsonValue(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n
 	}
@@ -310,10 +310,10 @@ func typed(kind, text string) any {
 	return text
 }
 
-// typedAll converts each text of a list as typed does.
-func typedAll(kind string, texts []string) (all []any) {
+// jsonValues converts each text of a list as jsonValue does.
+func jsonValues(kind string, texts []string) (all []any) {
 	for _, t := range texts {
-		all = append(all, typed(kind, t))
+		all = append(all, jsonValue(kind, t))
 	}
 	return all
 }
@@ -322,7 +322,7 @@ func typedAll(kind string, texts []string) (all []any) {
 func exampleQuery(op catalog.Operation) object {
 	query := object{}
 	for _, p := range op.Example() {
-		query = append(query, member{p.Name, typed(p.Type, p.Example)})
+		query = append(query, member{p.Name, jsonValue(p.Type, p.Example)})
 	}
 	return query
 }

@@ -101,7 +101,7 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	e.Required = wireHeader{
 		Name:    x402.HeaderRequired,
 		Encoded: header,
-		Decoded: laid(must(base64.StdEncoding.DecodeString(header))),
+		Decoded: indented(must(base64.StdEncoding.DecodeString(header))),
 	}
 	required := offer.Required("").WithToken(shownToken)
 	challenge := ChallengeOf(op, s, required, fault.New(fault.PaymentRequired, nil))
@@ -140,6 +140,6 @@ func headerOf(name string, raw []byte) wireHeader {
 	return wireHeader{
 		Name:    name,
 		Encoded: base64.StdEncoding.EncodeToString(raw),
-		Decoded: laid(raw),
+		Decoded: indented(raw),
 	}
 }

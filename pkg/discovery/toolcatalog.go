@@ -174,7 +174,7 @@ func manifestOf(v *view) manifest {
 			Example:     op.ExampleURL,
 		}
 		for _, p := range op.Params {
-			value := typed(p.Type, cmp.Or(p.Default, p.Example))
+			value := jsonValue(p.Type, cmp.Or(p.Default, p.Example))
 			e.QueryParams = append(e.QueryParams, member{p.Name, value})
 		}
 		m.Endpoints = append(m.Endpoints, e)

@@ -151,10 +151,10 @@ func newView(s Site) *view {
 	v.MCP.Server = s.Origin + catalog.PathServer
 	v.MCP.Versions = listed(mcp.Versions())
 	v.MCP.MaxBody = kilobytes(mcp.MaxBody)
-	v.MCP.Config = laid(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.MCP.URL}}}}}}))
+	v.MCP.Config = indented(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.MCP.URL}}}}}}))
 	for _, op := range catalog.All() {
 		o := opViewOf(s, op)
-		o.ResponseJSON = laid([]byte(op.Response))
+		o.ResponseJSON = indented([]byte(op.Response))
 		o.OwnRows = fieldRows(op)
 		o.Names = fieldNames(op.Fields)
 		o.Codes = answerableCodes(op)
@@ -169,7 +169,7 @@ func newView(s Site) *view {
 		v.Programs[p.ID] = p
 	}
 	v.Offered = v.Ops[0]
-	v.ErrorJSON = laid(encode(errorBodyOf(v.Offered, s.Origin)))
+	v.ErrorJSON = indented(encode(errorBodyOf(v.Offered, s.Origin)))
 	v.Money = moneyGroups(v.Every)
 	v.Own = slices.DeleteFunc(slices.Clone(v.Every), func(o outcome) bool {
 		return slices.Contains(catalog.PaymentErrors(), o.Code) || slices.Contains(outsideCodes(), o.Code)

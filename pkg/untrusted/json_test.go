@@ -38,7 +38,7 @@ func FuzzEscapeJSON(f *testing.F) {
 			return
 		}
 		shown := untrusted.EscapeJSON(text)
-		shows(t, string(shown), "\n\t\r")
+		checkShown(t, string(shown), "\n\t\r")
 		if err := json.Unmarshal(shown, &got); err != nil {
 			t.Fatalf("%q: %v", shown, err)
 		}

@@ -27,17 +27,17 @@ func Text(s string) string { return Clip(s, Max) }
 // Clip returns s on one line, in no more than the given number of bytes. A result that was cut
 // ends with an ellipsis. The ellipsis counts toward that number, so the number must leave room
 // for it.
-func Clip(s string, most int) string {
-	if len(s) <= most && ASCII(s) {
+func Clip(s string, limit int) string {
+	if len(s) <= limit && ASCII(s) {
 		return s
 	}
-	shown := strings.Map(onOneLine, cut(s, most)) // cut first: s may be very long
-	if len(s) <= most && len(shown) <= most {
+	shown := strings.Map(onOneLine, cut(s, limit)) // cut first: s may be very long
+	if len(s) <= limit && len(shown) <= limit {
 		return shown
 	}
 	// shown can be too long even if s was not: each byte that is not UTF-8 becomes U+FFFD, which
 	// has three bytes.
-	return cut(shown, most-len(ellipsis)) + ellipsis
+	return cut(shown, limit-len(ellipsis)) + ellipsis
 }
 
 // Lines is like Text, but keeps the line breaks in the first Max bytes.
@@ -73,9 +73,9 @@ func ASCII(s string) bool {
 
 // Quote returns s in quotes and in ASCII. A longer text is cut to the given number of bytes
 // before it is quoted, and an ellipsis follows the quotes.
-func Quote(s string, most int) string {
-	if len(s) > most {
-		return strconv.QuoteToASCII(s[:most]) + ellipsis
+func Quote(s string, limit int) string {
+	if len(s) > limit {
+		return strconv.QuoteToASCII(s[:limit]) + ellipsis
 	}
 	return strconv.QuoteToASCII(s)
 }

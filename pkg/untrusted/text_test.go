@@ -40,16 +40,16 @@ func TestText(t *testing.T) {
 	}
 }
 
-// shows fails the test if a text is not UTF-8 or has a hidden character that the parameter but
-// does not list.
-func shows(t *testing.T, text, but string) {
+// checkShown fails the test if a text is not UTF-8 or has a hidden character that allowed does
+// not list.
+func checkShown(t *testing.T, text, allowed string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
 		t.Errorf("%q is not UTF-8", text)
 	}
 	if i := strings.IndexFunc(text, func(r rune) bool {
 		tag := 0xe0000 <= r && r <= 0xe007f
-		return !strings.ContainsRune(but, r) && (tag || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
+		return !strings.ContainsRune(allowed, r) && (tag || unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 	}); i >= 0 {
 		t.Errorf("%+q shows what it should not at %d", text, i)
 	}
@@ -61,10 +61,10 @@ func FuzzText(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string) {
 		got := untrusted.Text(s)
-		shows(t, got, "")
+		checkShown(t, got, "")
 		if len(got) > untrusted.Max || untrusted.Text(got) != got {
 			t.Errorf("%d bytes, again %q", len(got), untrusted.Text(got))
 		}
-		shows(t, untrusted.Lines(s), "\n")
+		checkShown(t, untrusted.Lines(s), "\n")
 	})
 }
