@@ -16,18 +16,18 @@ import (
 // The tests in this file ask a real Ethereum node about a real token. They show that the play
 // money in the other tests behaves as it would on a chain.
 
-// books is a real chain with Base's block time, a payer who has money, and the transfers that
-// the payee really received.
-type books struct {
+// realChain is a real chain with Base's block time, a payer who has money, and the transfers
+// that the payee really received.
+type realChain struct {
 	world
 	*testbed.Chain
 	wallet *x402test.Wallet
 	sent   []reconcile.Transfer
 }
 
-func newBooks(t testing.TB) *books {
+func newRealChain(t testing.TB) *realChain {
 	t.Helper()
-	b := &books{Chain: testbed.StartChain(t), wallet: wallet(t)}
+	b := &realChain{Chain: testbed.StartChain(t), wallet: wallet(t)}
 	b.clock = func() time.Time { return b.Now(t) }
 	b.payer, b.payee, b.other = b.wallet.Address(), testbed.Address(t, testbed.Account(3)), testbed.Address(t, testbed.Account(4))
 	b.SetBlockInterval(t, 2*time.Second)
@@ -40,29 +40,30 @@ func newBooks(t testing.TB) *books {
 func wallet(t testing.TB) *x402test.Wallet { return testbed.NewClient(t, nil).Wallet }
 
 // authorize returns an unsigned payment of the price to the payee.
-func (b *books) authorize(t testing.TB) x402.Authorization {
+func (b *realChain) authorize(t testing.TB) x402.Authorization {
 	return testbed.Authorization(b.wallet, b.payee, price, b.Now(t).Add(window))
 }
 
-// again returns a copy of the authorization with the same nonce, but another payee and value.
-func again(a x402.Authorization, to x402.Address, value string) x402.Authorization {
+// sameNonce returns a copy of the authorization with the same nonce, but another payee and
+// value.
+func sameNonce(a x402.Authorization, to x402.Address, value string) x402.Authorization {
 	a.To, a.Value = to.Checksum(), value
 	return a
 }
 
 // pay makes the transfer of an authorization.
-func (b *books) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
+func (b *realChain) pay(t testing.TB, a x402.Authorization) testbed.ChainReceipt {
 	return b.Transfer(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
 // payCall returns the call data with which a contract makes the transfer of an authorization.
-func (b *books) payCall(t testing.TB, a x402.Authorization) []byte {
+func (b *realChain) payCall(t testing.TB, a x402.Authorization) []byte {
 	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
 // claimed returns a new authorization, and the question about it with the chain's present time
 // as its first claim.
-func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
+func (b *realChain) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	t.Helper()
 	a := b.authorize(t)
 	return a, x402.Question{
@@ -73,7 +74,7 @@ func (b *books) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 
 // enter records the transfers to the payee that a transaction made, in the order of the
 // arguments.
-func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
+func (b *realChain) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
 		t.Fatalf("transaction %+v did not succeed", tx)
@@ -85,28 +86,28 @@ func (b *books) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconc
 	}
 }
 
-// by returns the transfer that an authorization should cause. Its place on the chain is not
-// set.
-func by(t testing.TB, a x402.Authorization) reconcile.Transfer {
+// transferOf returns the transfer that an authorization should cause. Its place on the chain
+// is not set.
+func transferOf(t testing.TB, a x402.Authorization) reconcile.Transfer {
 	t.Helper()
 	value, _ := new(big.Int).SetString(a.Value, 10)
 	return reconcile.Transfer{From: testbed.Address(t, a.From), Value: value, Authorized: true, Nonce: testbed.NonceBytes(t, a.Nonce)}
 }
 
-// without returns a transfer that was made without an authorization.
-func without(from x402.Address, value int64) reconcile.Transfer {
+// depositOf returns a transfer that was made without an authorization.
+func depositOf(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
 
 // payment makes a payment of the price, and records it.
-func (b *books) payment(t testing.TB) {
+func (b *realChain) payment(t testing.TB) {
 	t.Helper()
 	a := b.authorize(t)
-	b.enter(t, b.pay(t, a), by(t, a))
+	b.enter(t, b.pay(t, a), transferOf(t, a))
 }
 
 // finish makes all transactions safe, and returns the safe block.
-func (b *books) finish(t testing.TB) uint64 {
+func (b *realChain) finish(t testing.TB) uint64 {
 	t.Helper()
 	b.Mine(t, safeDepth+1)
 	safe, _ := b.Block(t, "safe")
@@ -115,7 +116,7 @@ func (b *books) finish(t testing.TB) uint64 {
 
 // same fails the test unless got holds exactly the transfers that enter has recorded, in the
 // order of the chain.
-func (b *books) same(t testing.TB, got []reconcile.Transfer) {
+func (b *realChain) same(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
 	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
 	if !slices.IsSortedFunc(got, func(a, b reconcile.Transfer) int {
@@ -129,7 +130,7 @@ func (b *books) same(t testing.TB, got []reconcile.Transfer) {
 // reorganisation, which removes a payment and lets the same authorization pay in another block.
 func TestReorganisation(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newRealChain(t)
 	b.Mine(t, 2)
 	start, _ := b.Block(t, "latest")
 	a, q := b.claimed(t)
@@ -142,7 +143,7 @@ func TestReorganisation(t *testing.T) {
 	// The reorganisation goes deeper than the block that the node had called safe. A call of
 	// Transfers that is under way then fails, and later calls return only the transfers that
 	// are on the chain.
-	b.enter(t, b.pay(t, a), by(t, a))
+	b.enter(t, b.pay(t, a), transferOf(t, a))
 	b.payment(t)
 	b.finish(t)
 	for _, at := range []string{topicUsed, topicTransfer} {
@@ -156,7 +157,7 @@ func TestReorganisation(t *testing.T) {
 		// After the rollback, only the first payment is made again, in another block.
 		b.Mine(t, 5)
 		b.sent = nil
-		b.enter(t, b.pay(t, a), by(t, a))
+		b.enter(t, b.pay(t, a), transferOf(t, a))
 		b.finish(t)
 		b.proxy.reset(nil)
 		got, _ := b.readAll(t, start+1)
@@ -172,7 +173,7 @@ func TestReorganisation(t *testing.T) {
 // they are made, and nothing else.
 func TestTransfers(t *testing.T) {
 	t.Parallel()
-	b := newBooks(t)
+	b := newRealChain(t)
 	second, zero := wallet(t), x402.Address{}
 	b.Mint(t, second.Address(), 1_000_000)
 	theirs := func() (x402.Authorization, []byte) {
@@ -180,17 +181,17 @@ func TestTransfers(t *testing.T) {
 		return a, testbed.TransferCall(t, testbed.SignTransfer(t, second, a))
 	}
 	deposit := func(from x402.Address, value int64) {
-		b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), without(from, value))
+		b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), depositOf(from, value))
 	}
 	b.payment(t)
-	nothing := again(b.authorize(t), b.payee, "0")
-	b.enter(t, b.pay(t, nothing), by(t, nothing))
+	nothing := sameNonce(b.authorize(t), b.payee, "0")
+	b.enter(t, b.pay(t, nothing), transferOf(t, nothing))
 	deposit(b.other, 77)
 	deposit(b.other, price)
 	deposit(b.payee, 5) // a transfer of the payee to itself
 	b.Mint(t, b.other, 1)
 	b.Deposit(t, b.payee.Checksum(), b.other, 3) // money that leaves the payee
-	b.pay(t, again(b.authorize(t), b.other, "9"))
+	b.pay(t, sameNonce(b.authorize(t), b.other, "9"))
 	b.Cancel(t, b.wallet, b.authorize(t).Nonce)
 	b.Pause(t, true)
 	if b.TryTransfer(t, testbed.SignTransfer(t, b.wallet, b.authorize(t))).Success {
@@ -205,19 +206,19 @@ func TestTransfers(t *testing.T) {
 		a3, q3 := b.claimed(t)
 		less, q4 := b.claimed(t)
 		gone, q5 := b.claimed(t)
-		less = again(less, b.payee, "1") // a lower amount, for another request
+		less = sameNonce(less, b.payee, "1") // a lower amount, for another request
 		b1, call1 := theirs()
 		b2, call2 := theirs()
 		tx := b.Batch(t, noisy,
 			testbed.MintCall(b.payee, price),
 			call1, b.payCall(t, less), b.payCall(t, a1),
 			testbed.CancelCall(t, b.wallet, gone.Nonce),
-			b.payCall(t, again(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
+			b.payCall(t, sameNonce(a3, b.other, "5000")), testbed.MintCall(b.payee, price),
 			b.payCall(t, a2), testbed.MintCall(b.other, price), call2,
 			testbed.MintCall(b.payee, 1),
 		)
-		b.enter(t, tx, without(zero, price), by(t, b1), by(t, less), by(t, a1),
-			without(zero, price), by(t, a2), by(t, b2), without(zero, 1))
+		b.enter(t, tx, depositOf(zero, price), transferOf(t, b1), transferOf(t, less), transferOf(t, a1),
+			depositOf(zero, price), transferOf(t, a2), transferOf(t, b2), depositOf(zero, 1))
 		for i, q := range []x402.Question{q1, q2, q3, q4, q5} {
 			want := [...]x402.Finding{paid(tx.Hash), paid(tx.Hash), never(reasonElse), never(reasonElse), never(reasonCancelled)}[i]
 			b.expect(t, q, want, callsSearch)
@@ -225,7 +226,7 @@ func TestTransfers(t *testing.T) {
 		}
 	}
 	safe := b.finish(t) + 1
-	late := again(b.authorize(t), b.payee, "1")
+	late := sameNonce(b.authorize(t), b.payee, "1")
 	b.pay(t, late) // not safe yet
 	b.proxy.reset(nil)
 	batch, err := b.next(t, 0)

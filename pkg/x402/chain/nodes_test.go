@@ -205,23 +205,23 @@ func TestNodesThatAreRead(t *testing.T) {
 	n := testbed.Must(New(c))
 	down := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, ""))
 	for _, c := range []struct {
-		name         string
-		list         []string
-		fails        error
-		answers, was bool // answers: the node answers; was: Read is told that no node answered the last time
+		name                    string
+		list                    []string
+		fails                   error
+		nodeAnswers, toldFailed bool // toldFailed: Read is told that no node answered the last time
 	}{
-		{name: "not read yet", fails: fails, answers: true},
-		{name: "one is down", list: []string{down.url(), p.proxy.url()}, answers: true},
+		{name: "not read yet", fails: fails, nodeAnswers: true},
+		{name: "one is down", list: []string{down.url(), p.proxy.url()}, nodeAnswers: true},
 		{name: "all are", list: []string{down.url()}},
-		{name: "they still are", list: []string{down.url()}, was: true},
-		{name: "not read again", fails: fails, was: true},
-		{name: "replaced", list: []string{p.proxy.url()}, answers: true, was: true},
-		{name: "with one that is not a URL", list: []string{secret}, answers: true},
-		{name: "taken away", answers: true},
+		{name: "they still are", list: []string{down.url()}, toldFailed: true},
+		{name: "not read again", fails: fails, toldFailed: true},
+		{name: "replaced", list: []string{p.proxy.url()}, nodeAnswers: true, toldFailed: true},
+		{name: "with one that is not a URL", list: []string{secret}, nodeAnswers: true},
+		{name: "taken away", nodeAnswers: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			list, fails = c.list, c.fails
-			if err := n.Probe(t.Context()); (err == nil) != c.answers || told != c.was {
+			if err := n.Probe(t.Context()); (err == nil) != c.nodeAnswers || told != c.toldFailed {
 				t.Errorf("%v, the reader is told %t", err, told)
 			}
 		})

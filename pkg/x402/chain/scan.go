@@ -201,7 +201,7 @@ func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 		s.logQuery(low, high, topicTransfer, nil, s.payee),
 		headerQuery(hexQuantity(high)),
 	}
-	results, err := s.some(queries)
+	results, err := s.sendFirst(queries)
 	if err == nil && len(results) == 1 { // the node does not accept batches
 		var last json.RawMessage
 		last, err = s.call(queries[1])
@@ -253,7 +253,7 @@ func (s *scan) addBlocks(blocks [][]entry) error {
 	}
 	var results []json.RawMessage
 	for len(queries) > 0 && !s.full() {
-		more, err := s.some(queries)
+		more, err := s.sendFirst(queries)
 		if err != nil {
 			return err
 		}

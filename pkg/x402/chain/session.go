@@ -104,10 +104,10 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 	return nil, fmt.Errorf("%s: %w", queries[0].Method, err)
 }
 
-// some makes the first calls of a list, as many as the node accepts in one message, and
+// sendFirst makes the first calls of a list, as many as the node accepts in one message, and
 // returns their results. If the node refuses even two calls, the range of the first one may be
 // too wide. To find out, it makes the first call alone.
-func (s *session) some(queries []query) ([]json.RawMessage, error) {
+func (s *session) sendFirst(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)
 		results, err := s.send(queries[:n])

@@ -131,7 +131,7 @@ func reasons() []reason {
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
-			if stands(listed, word) {
+			if covers(listed, word) {
 				return r, true
 			}
 		}
@@ -139,8 +139,8 @@ func lookup(word string) (reason, bool) {
 	return reason{}, false
 }
 
-// stands reports whether an entry of a row covers a word.
-func stands(entry, word string) bool {
+// covers reports whether an entry of a row covers a word.
+func covers(entry, word string) bool {
 	prefix, many := strings.CutSuffix(entry, "*")
 	if many {
 		return entry == word || strings.HasPrefix(word, prefix)

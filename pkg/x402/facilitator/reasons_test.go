@@ -195,9 +195,9 @@ func TestTableOfReasons(t *testing.T) {
 
 var wellFormed = regexp.MustCompile(`^0x[0-9a-fA-F]{64}$`)
 
-// said checks that a facilitator's text is clipped and printable, so that it may be logged and
-// kept.
-func said(t *testing.T, what, text string) {
+// checkLoggable checks that a facilitator's text is clipped and printable, so that it may be
+// logged and kept.
+func checkLoggable(t *testing.T, what, text string) {
 	t.Helper()
 	if len(text) > maxReason || untrusted.Clip(text, maxReason) != text {
 		t.Errorf("%s %q", what, text)
@@ -243,7 +243,7 @@ func FuzzAnswer(f *testing.F) {
 			}
 			for k, v := range out {
 				isNote(t, k, v)
-				said(t, k, v)
+				checkLoggable(t, k, v)
 			}
 		}
 	})
@@ -267,7 +267,7 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	success, isBool := lenient["success"].(bool)
 	tx, _ := lenient["transaction"].(string)
 	reason, _ := lenient["errorReason"].(string)
-	said(t, "reason", s.Reason)
+	checkLoggable(t, "reason", s.Reason)
 	if s.Transaction != "" && !wellFormed.MatchString(s.Transaction) {
 		t.Errorf("transaction %q", s.Transaction)
 	}
@@ -305,7 +305,7 @@ func verification(t *testing.T, re reply, lenient map[string]any) {
 	valid, isBool := lenient["isValid"].(bool)
 	named, isText := lenient["payer"].(string)
 	reason, _ := lenient["invalidReason"].(string)
-	said(t, "reason", v.Reason)
+	checkLoggable(t, "reason", v.Reason)
 	verdict, contradicts := v.Fault == nil, lenient["payer"] != nil && !isText || named != "" && !strings.EqualFold(named, payer)
 	if verdict && (valid != v.Valid || !isBool || valid != (reason == "") || contradicts) ||
 		v.Valid && re.status/100 != 2 {

@@ -203,15 +203,15 @@ func TestReceiveNodeDown(t *testing.T) {
 
 // nodeFault says which call of a scanner fails, and how.
 type nodeFault struct {
-	call  string
-	fails func(context.Context) error
-	first int // the call does not fail before Transfers has been called this many times
+	call       string
+	fails      func(context.Context) error
+	afterReads int // the call does not fail before Transfers has been called this many times
 }
 
 // during returns the function that the scanner runs at each call.
 func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
-		if call == c.call && len(p.asked) >= c.first {
+		if call == c.call && len(p.asked) >= c.afterReads {
 			return c.fails(ctx)
 		}
 		return nil

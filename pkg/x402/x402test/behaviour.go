@@ -78,7 +78,7 @@ func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid e
 	how := f.begin(f.keyOf(p.From, p.Nonce))
 	defer f.end()
 	if invalid != nil {
-		return no(p, q, invalid.Error(), "")
+		return notSettled(p, q, invalid.Error(), "")
 	}
 	if how == SlowBefore {
 		time.Sleep(f.slow(how))
@@ -121,9 +121,9 @@ func (f *Facilitator) slow(how Behaviour) time.Duration {
 func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirements) answer {
 	switch how {
 	case Refuse:
-		return no(p, q, insufficient, "")
+		return notSettled(p, q, insufficient, "")
 	case Revert:
-		return no(p, q, reverted, "")
+		return notSettled(p, q, reverted, "")
 	case FailBefore:
 		return answer{status: http.StatusInternalServerError}
 	case Unauthorized:
@@ -136,11 +136,11 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 	t, used, err := f.execute(p)
 	if err != nil {
-		return no(p, q, unexpected, "")
+		return notSettled(p, q, unexpected, "")
 	}
 	switch how {
 	case RefuseAfter:
-		return no(p, q, insufficient, "")
+		return notSettled(p, q, insufficient, "")
 	case FailAfter:
 		return answer{status: http.StatusInternalServerError}
 	case DropAfter:
@@ -148,10 +148,10 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	case HoldAfter:
 		return answer{}
 	case Unconfirmed:
-		return no(p, q, pending, t.Transaction)
+		return notSettled(p, q, pending, t.Transaction)
 	}
 	if used {
-		return no(p, q, x402.ReasonNonceUsed, "")
+		return notSettled(p, q, x402.ReasonNonceUsed, "")
 	}
 	return answer{
 		status: http.StatusOK,
@@ -164,8 +164,8 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 }
 
-// no returns the answer that a payment was not settled, with a reason.
-func no(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
+// notSettled returns the answer that a payment was not settled, with a reason.
+func notSettled(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
 	return answer{
 		status: http.StatusOK,
 		said: x402.SettleResponse{

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// books returns a facilitator whose calls of /settle all go in the same way.
-func books(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
+// newFacilitator returns a facilitator whose calls of /settle all go in the same way.
+func newFacilitator(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	t.Helper()
 	terms := x402.USDC()
 	terms.PayTo = payee
@@ -94,7 +94,7 @@ func TestBehaviours(t *testing.T) {
 	} {
 		t.Run(c.how.String(), func(t *testing.T) {
 			t.Parallel()
-			near, far := books(t, c.how), books(t, c.how)
+			near, far := newFacilitator(t, c.how), newFacilitator(t, c.how)
 			server := httptest.NewServer(far)
 			defer server.Close()
 			client := clientOf(t, server.URL)
@@ -136,7 +136,7 @@ func TestInvalidPayments(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			near, far := books(t, x402test.FailAfter), books(t, x402test.FailAfter)
+			near, far := newFacilitator(t, x402test.FailAfter), newFacilitator(t, x402test.FailAfter)
 			server := httptest.NewServer(far)
 			defer server.Close()
 			client := clientOf(t, server.URL)

@@ -175,7 +175,7 @@ func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 	c := &call{w: w, ctx: r.Context(), bank: b, step: s, payload: asked.PaymentPayload, requirements: asked.PaymentRequirements}
 	var p *purchase
 	if stage := b.current(); stage != nil {
-		p = stage.of(c.payload.Payload.Authorization.From)
+		p = stage.purchaseOf(c.payload.Payload.Authorization.From)
 	}
 	if p == nil {
 		c.honest(nil)

@@ -162,15 +162,15 @@ func (r reply) pause() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, leastPause), mostPause)
 }
 
-// word is the seller's statement about one payment, as far as a reply contains one.
-type word struct {
+// statement is the seller's statement about one payment, as far as a reply contains one.
+type statement struct {
 	text    string
 	charged *bool // whether the seller said that it charged; nil if the seller did not say
 }
 
-// word returns the statement that the seller makes in a reply.
-func (r reply) word() word {
-	said := word{text: strconv.Itoa(r.status)}
+// statement returns the statement that the seller makes in a reply.
+func (r reply) statement() statement {
+	said := statement{text: strconv.Itoa(r.status)}
 	body := r.body
 	receipt, err := decodeHeader(r.header.Get(x402.HeaderResponse))
 	if r.tool != nil {

@@ -75,9 +75,9 @@ func (e *errand) read(ctx context.Context, r reply) {
 	if r.kind() == kindWait && e.sends > 1 {
 		// How often the payer is told to wait depends on the clock, so only the first time is
 		// part of the report.
-		e.p.tell("the payer gets %s", r.word().text)
+		e.p.tell("the payer gets %s", r.statement().text)
 	} else {
-		e.p.note("the payer gets %s", r.word().text)
+		e.p.note("the payer gets %s", r.statement().text)
 	}
 	switch r.kind() {
 	case kindAnswer:
@@ -123,7 +123,7 @@ func (e *errand) sign(ctx context.Context) bool {
 		e.wait(ctx, r.pause())
 		return false
 	default:
-		p.note("the payer asks for the price, and gets %s", r.word().text)
+		p.note("the payer asks for the price, and gets %s", r.statement().text)
 		e.inVain(ctx, leastPause)
 		return false
 	}

@@ -50,10 +50,10 @@ func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
 	}
 	p.heard(said, nonceOf(r, body))
 	if said.kind() == kindWait {
-		p.tell("the seller says %s", said.word().text)
+		p.tell("the seller says %s", said.statement().text)
 		return
 	}
-	p.note("the seller says %s", said.word().text)
+	p.note("the seller says %s", said.statement().text)
 }
 
 // nonceOf returns the nonce of the payment in a request. It is empty if the payment cannot be

@@ -135,7 +135,7 @@ func (p *purchase) visit(ctx context.Context) {
 		p.note("the stranger gets no whole reply")
 		return
 	}
-	p.note("the stranger gets %s", r.word().text)
+	p.note("the stranger gets %s", r.statement().text)
 	if r.kind() == kindAnswer {
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -156,7 +156,7 @@ func playOther(ctx context.Context, p *purchase) {
 		p.note("the payer asks for something else, and gets no whole reply")
 		return
 	}
-	p.note("the payer asks for something else with the same payment, and gets %s", r.word().text)
+	p.note("the payer asks for something else with the same payment, and gets %s", r.statement().text)
 	if r.kind() == kindAnswer && p.charges() == before {
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -210,7 +210,7 @@ func (p *purchase) replied(r reply) (arriving int) {
 // heard records the seller's statement in a reply to a payment, and checks whether the
 // statement about the money is true.
 func (p *purchase) heard(r reply, nonce string) {
-	said := r.word()
+	said := r.statement()
 	moved := p.hasMoved(nonce)
 	p.mu.Lock()
 	defer p.mu.Unlock()

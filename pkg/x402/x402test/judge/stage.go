@@ -113,8 +113,8 @@ func (s *stage) live(ctx context.Context, p *purchase) {
 	}
 }
 
-// of returns the purchase for which an account pays, or nil if there is none in this row.
-func (s *stage) of(account string) *purchase {
+// purchaseOf returns the purchase for which an account pays, or nil if there is none in this row.
+func (s *stage) purchaseOf(account string) *purchase {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.purchases[strings.ToLower(account)]
