@@ -113,7 +113,7 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	anew := []int{0, 3, 10}[rng.IntN(3)] // the number of retries, out of ten, with a new signature
+	newSignatures := []int{0, 3, 10}[rng.IntN(3)] // the number of retries, out of ten, with a new signature
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)
@@ -132,7 +132,7 @@ func (c *actors) client(rng *mathrand.Rand) {
 		if w.standsStill && rng.IntN(3) == 0 {
 			wait += time.Duration(rng.Int64N(int64(40 * time.Minute)))
 		}
-		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < anew {
+		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < newSignatures {
 			i = rng.IntN(w.early)
 		}
 		time.Sleep(wait)

@@ -90,7 +90,7 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 		a.possibleSends--
 		return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}
 	}
-	lost, late, refuses, nothing := p.drawFault(10), p.drawFault(8), p.drawFault(6), p.drawFault(6)
+	lost, late, refuses, drops := p.drawFault(10), p.drawFault(8), p.drawFault(6), p.drawFault(6)
 	if p.drawFault(8) || p.w.falseRefusals && p.drawFault(50) {
 		return p.settleWithAnyReply(a)
 	}
@@ -101,9 +101,9 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	select {
 	case <-time.After(takes):
 	case <-ctx.Done():
-		return p.hangUp(a, nothing || refuses, delay)
+		return p.hangUp(a, drops || refuses, delay)
 	}
-	s := p.executeSettlement(a, late, refuses, nothing, delay)
+	s := p.executeSettlement(a, late, refuses, drops, delay)
 	if p.w.freezesInSettle {
 		p.pause(30)
 	}
@@ -211,16 +211,16 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement does the facilitator's side of one settlement. The parameter nothing says
+// executeSettlement does the facilitator's side of one settlement. The parameter drops says
 // that the request is dropped, refuses that the payment is refused, and late that the transfer
 // is executed late. If several are set, the first in this order decides. If none is set and
 // the authorization can still execute, the transfer is executed at once.
-func (p *process) executeSettlement(a *authorization, late, refuses, nothing bool, delay time.Duration) x402.Settlement {
+func (p *process) executeSettlement(a *authorization, late, refuses, drops bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
 	w.executePending()
 	switch {
-	case nothing:
+	case drops:
 		return timedOut()
 	case !w.chainNow().Add(6 * time.Second).Before(a.validBefore):
 		// Facilitators check the window before anything else.
@@ -242,11 +242,11 @@ func (p *process) submit(a *authorization, after time.Duration) {
 }
 
 // hangUp returns the result of the client's timeout. The facilitator still executes the
-// transfer later. If the parameter nothing is true, the facilitator never got the request or
-// refuses the payment, and does nothing.
-func (p *process) hangUp(a *authorization, nothing bool, delay time.Duration) x402.Settlement {
+// transfer later. If drops is true, the facilitator has dropped the request or refuses the
+// payment, and does nothing.
+func (p *process) hangUp(a *authorization, drops bool, delay time.Duration) x402.Settlement {
 	defer p.w.lock()()
-	if !nothing {
+	if !drops {
 		p.w.observed("executed after we hung up")
 		p.submit(a, delay)
 	}

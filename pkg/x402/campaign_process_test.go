@@ -179,7 +179,7 @@ func (p *process) stall(here bool) {
 func (p *process) freeze(takes time.Duration, stops bool) {
 	p.froze.Store(true)
 	p.w.trace("  p%d freezes for %s, its clock stops: %v", p.number, takes, stops)
-	p.w.restlessFor(takes)
+	p.w.expectEffectsFor(takes)
 	time.Sleep(takes)
 	if stops {
 		p.w.observed("thawed with a clock that had stood still")

@@ -57,7 +57,7 @@ func (p *process) land(write func(context.Context)) {
 	if p.chance(20) {
 		after = p.drawDuration(10 * time.Minute)
 	}
-	p.w.restlessFor(after)
+	p.w.expectEffectsFor(after)
 	go func() {
 		time.Sleep(after)
 		p.w.observed("a write landed late")

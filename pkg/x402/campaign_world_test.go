@@ -60,8 +60,8 @@ type world struct {
 	payer          string
 	balance        int // of the payer, as a number of payments
 
-	restless time.Time    // by this time every frozen process has thawed, and every late write has landed
-	stir     atomic.Int64 // when an event from the phase with faults last happened, in nanoseconds since 1970
+	quietFrom time.Time    // by this time every frozen process has thawed, and every late write has landed
+	stir      atomic.Int64 // when an event from the phase with faults last happened, in nanoseconds since 1970
 
 	violations, events sync.Map // keyed by name; no lock is needed
 	result             string   // the name of the patient client's last answer
@@ -222,19 +222,19 @@ func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	}
 }
 
-// restlessFor notes that an event which begins at this moment may have effects for the given
-// duration.
-func (w *world) restlessFor(d time.Duration) {
+// expectEffectsFor notes that an event which begins at this moment may have effects for the
+// given duration.
+func (w *world) expectEffectsFor(d time.Duration) {
 	defer w.lock()()
-	if until := time.Now().Add(d); until.After(w.restless) {
-		w.restless = until
+	if until := time.Now().Add(d); until.After(w.quietFrom) {
+		w.quietFrom = until
 	}
 }
 
 // quieten waits until no event from the phase with faults can happen any more.
 func (w *world) quieten() {
 	w.mu.Lock()
-	until := w.restless
+	until := w.quietFrom
 	w.mu.Unlock()
 	time.Sleep(max(0, time.Until(until)) + 2*time.Minute)
 }

@@ -130,8 +130,8 @@ func TestMatching(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if err = o.fixed(p); err == nil {
-			err = o.today(p, now)
+		if err = o.checkFixed(p); err == nil {
+			err = o.checkCurrent(p, now)
 		}
 		if (c.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.says)) {
 			t.Errorf("%s: %v, want %q", c.name, err, c.says)
@@ -219,8 +219,8 @@ func FuzzDecodePayment(f *testing.F) {
 			t.Fatal("what is sent is another payment")
 		}
 		_ = p.Check(p.Digest(o.domain))
-		_ = o.fixed(p)
-		_ = o.today(p, time.Unix(1795219300, 0))
+		_ = o.checkFixed(p)
+		_ = o.checkCurrent(p, time.Unix(1795219300, 0))
 	})
 }
 

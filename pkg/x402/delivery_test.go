@@ -25,7 +25,7 @@ func TestBundleOwes(t *testing.T) {
 			{owes: both, body: "1", owed: both, runs: 1, lookups: 1},
 			{wait: 9 * time.Second, body: "1", owed: both, runs: 1, lookups: 1},
 			{wait: time.Second, owes: one, body: "2", owed: one, runs: 2, lookups: 2},
-			{wait: 10 * time.Second, anew: true, body: "3", runs: 3, lookups: 3},
+			{wait: 10 * time.Second, newSignature: true, body: "3", runs: 3, lookups: 3},
 			{wait: time.Hour, body: "3", runs: 3, lookups: 3},
 		},
 		"never better": {
@@ -59,15 +59,15 @@ func TestBundleOwes(t *testing.T) {
 
 // bundleStep is a request for a bundle, and its expected outcome.
 type bundleStep struct {
-	wait      time.Duration // the pause before the request
-	owes      []string      // the pieces that the lookup leaves owed, if it runs
-	fails     bool          // the whole lookup fails
-	prevented bool
-	anew      bool // the request has a new signature
-	body      string
-	owed      []string // the pieces that the answer names as owed
-	runs      int32
-	lookups   int // number of lookups that the ledger counts
+	wait         time.Duration // the pause before the request
+	owes         []string      // the pieces that the lookup leaves owed, if it runs
+	fails        bool          // the whole lookup fails
+	prevented    bool
+	newSignature bool // the request has a new signature
+	body         string
+	owed         []string // the pieces that the answer names as owed
+	runs         int32
+	lookups      int // number of lookups that the ledger counts
 }
 
 // bundle is a purchase of a bundle, step by step.
@@ -99,7 +99,7 @@ func (d *bundle) step(what string, s bundleStep) {
 	time.Sleep(s.wait)
 	d.now = s
 	sent := d.header
-	if s.anew {
+	if s.newSignature {
 		sent = d.sign(nil)
 	}
 	out := d.ask(sent, "GET /bundle")

@@ -49,7 +49,7 @@ func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	if stale && !c.lied {
 		x.violated("told that nothing is charged, and charged")
 	}
-	if x.world.anew {
+	if x.world.separate {
 		return
 	}
 	for other := range payments {
@@ -79,8 +79,8 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 		name = fallbackName
 	}
 	x.check(map[string]bool{
-		"asked, and not named on record":                        x.world.two && !slices.Contains(r.Asked, name),
-		"sent for a purchase that is made with another payment": executable && !x.world.anew && (!opened || p.Owner != r.Key),
+		"asked, and not named on record":                        x.world.twoFacilitators && !slices.Contains(r.Asked, name),
+		"sent for a purchase that is made with another payment": executable && !x.world.separate && (!opened || p.Owner != r.Key),
 		"a superseded payment was sent":                         executable && r.State == ledger.Superseded,
 		"sent although the check refuses":                       t.refuses && !doubtAlone,
 		"sent from another endpoint":                            r.Endpoint != endpointName(t.endpoint),

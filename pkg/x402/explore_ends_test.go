@@ -205,7 +205,7 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	// A payer who is told that nothing is charged signs again, and the new payment meets the
 	// owner of the purchase.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
-	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.anew && n.end.held >= 0 && !replaced {
+	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.separate && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)
 		o, r := s.chain[owner], x.payment(s, owner)
 		if r != nil && owner != auth && o.truth == truthMoved && o.byUs && !o.lied && r.InDoubt() {

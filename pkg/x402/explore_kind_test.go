@@ -78,7 +78,7 @@ func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 		return ledger.CaseSuperseded
 	case r.State == ledger.Refused:
 		return ledger.CaseNotCharged
-	case r.State == ledger.Settling && (live || !r.Sent && !r.Doubt && !x.world.anew):
+	case r.State == ledger.Settling && (live || !r.Sent && !r.Doubt && !x.world.separate):
 		return ledger.CaseUnderWay
 	}
 	return ledger.CaseInDoubt
@@ -112,15 +112,17 @@ func silenceAnswers(r *ledger.Payment, now time.Time) bool {
 	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || overdue(r, now) && r.Silent == r.Lookups)
 }
 
-// kindWords returns the replies of a facilitator that settles every payment that can be
+// faultlessReplies returns the replies of a facilitator that settles every payment that can be
 // settled.
-func kindWords() []word { return []word{saysMoved, saysUsed, saysExpired} }
+func faultlessReplies() []facilitatorReply {
+	return []facilitatorReply{saysMoved, saysUsed, saysExpired}
+}
 
 // perform runs a process alone until it ends, without faults or false replies.
 func (x *explorer) perform(s *state, t task) *ending {
-	words := x.world.words
-	x.world.words = kindWords()
-	defer func() { x.world.words = words }()
+	words := x.world.replies
+	x.world.replies = faultlessReplies()
+	defer func() { x.world.replies = words }()
 	s.serial++
 	x.enter(s, 0, t)
 	n := x.root(t)
@@ -199,7 +201,7 @@ func (x *explorer) repeats(s state) {
 	if s.recs[t.auth] == 0 {
 		return
 	}
-	if x.world.other && t.auth == 1 {
+	if x.world.secondEndpoint && t.auth == 1 {
 		t.endpoint = 1
 	}
 	x.tries(&s, t)

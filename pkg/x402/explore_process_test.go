@@ -203,7 +203,7 @@ func (p *live) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) 
 func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
 	auth := p.x.authOf(pay.Payload.Authorization.Nonce)
 	got := p.do(&call{kind: callSettle, auth: auth, second: second})
-	return word(got.n).settlement(auth)
+	return facilitatorReply(got.n).settlement(auth)
 }
 
 // secondOf is the second of a process's two facilitators.
@@ -327,7 +327,7 @@ func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 
 func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 	g := &x402.Gate{Ledger: l, Settler: x402.One(p), Now: p.clock, Log: slog.New(slog.DiscardHandler)}
-	if p.x.world.two {
+	if p.x.world.twoFacilitators {
 		g.Settler = &fallback.Pair{
 			Primary: fallback.Member{Facilitator: p, Name: primaryName}, Second: fallback.Member{Facilitator: secondOf{p}, Name: fallbackName}, Now: p.clock,
 		}
@@ -358,7 +358,7 @@ func (p *live) request(t task) x402.Request {
 			job := x402.Job{
 				Fingerprint: exploredRequest, Endpoint: endpointName(t.endpoint),
 				Budget: 3 * time.Second, Timeout: fault.Info{Code: fault.InternalError, Status: 500, Class: fault.Owed},
-				NoImplicitRetry: x.world.anew, MostRuns: x.world.mostRuns, Run: p.run,
+				NoImplicitRetry: x.world.separate, MostRuns: x.world.mostRuns, Run: p.run,
 			}
 			if x.world.atTheDoor {
 				return job, refusalOf(t)

@@ -88,9 +88,10 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unjudged returns the names of the changed rows for which no exploration finds a violation,
-// each with the reason. TestExploreNoticesRows fails if one finds a violation after all.
-func unjudged() map[string]string {
+// unnoticeable returns the names of the changed rows for which no exploration finds a
+// violation, each with the reason. TestExploreNoticesRows fails if one finds a violation after
+// all.
+func unnoticeable() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
 	return map[string]string{
@@ -105,7 +106,7 @@ func unjudged() map[string]string {
 
 // TestExploreNoticesRows changes one row of the ledger's rules or of the Gate's conclusions at
 // a time. It checks that the exploration then finds a violation, except for the rows in
-// unjudged.
+// unnoticeable.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {
@@ -127,7 +128,7 @@ func TestExploreNoticesRows(t *testing.T) {
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
 				noticed := row.noticed(t)
-				if _, expected := unjudged()[row.name]; noticed == expected {
+				if _, expected := unnoticeable()[row.name]; noticed == expected {
 					t.Errorf("noticed: %t", noticed)
 				}
 			})

@@ -23,7 +23,7 @@ func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meaning
 
 func omittedRules() []omittedRule {
 	anywhere := func(r *ledger.Payment) { r.Endpoint = "" }
-	other := func(w *explored) { w.other, w.onePrice = true, true }
+	other := func(w *explored) { w.secondEndpoint, w.onePrice = true, true }
 	return []omittedRule{
 		{
 			name: "a record answers only at the endpoint that admitted it", shows: "answered at another endpoint",
@@ -65,7 +65,7 @@ func omittedRules() []omittedRule {
 		},
 		{
 			name: "what was refused and never proven is in a list", shows: "refused, not proven, and in no list",
-			world: func(w *explored) { w.node, w.words = false, allWords() }, reads: func(r *ledger.Payment) { r.NoNode = false },
+			world: func(w *explored) { w.node, w.replies = false, honestReplies() }, reads: func(r *ledger.Payment) { r.NoNode = false },
 		},
 		{
 			name: "a refund that was begun ends the right to an answer", shows: "answered, and its refund was begun",
@@ -73,7 +73,7 @@ func omittedRules() []omittedRule {
 		},
 		{
 			name: "what was sent before and is refused again is asked of the chain", shows: "a send was forgotten",
-			world: func(w *explored) { w.words = allWords() }, reads: func(r *ledger.Payment) { r.Sent = false },
+			world: func(w *explored) { w.replies = honestReplies() }, reads: func(r *ledger.Payment) { r.Sent = false },
 		},
 	}
 }

@@ -147,7 +147,7 @@ func (x *explorer) operate(from int32, s state, t task) {
 // endpoints returns the endpoints to which the payer may send an authorization.
 func (x *explorer) endpoints(auth int) []int8 {
 	switch {
-	case !x.world.other:
+	case !x.world.secondEndpoint:
 		return []int8{0}
 	case auth == 1:
 		return []int8{1}
@@ -264,7 +264,7 @@ func (x *explorer) fail(s *state, give func(state, reply)) {
 
 // silent gives r, the reply of a node that cannot tell, if the world allows this.
 func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
-	if x.world.mute && s.left.silences > 0 {
+	if x.world.nodeMayFail && s.left.silences > 0 {
 		next := *s
 		next.left.silences--
 		give(next, r)
@@ -299,7 +299,7 @@ func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
 	sent := *s
 	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
-	for _, w := range x.world.words {
+	for _, w := range x.world.replies {
 		chain := sent.chain[c.auth]
 		if !w.possible(chain, x.clock(s), x.endOf(s, c.auth)) || w.lies() && s.left.lies == 0 {
 			continue

@@ -174,8 +174,8 @@ func (w explored) at(i int8) string {
 	if int(i) < len(w.instants) {
 		return w.instants[i].String()
 	}
-	n, each := int(i)-len(w.instants), len(kindTimes())
-	return fmt.Sprintf("%v and %v", w.instants[n/each], kindTimes()[n%each])
+	n, each := int(i)-len(w.instants), len(faultlessTimes())
+	return fmt.Sprintf("%v and %v", w.instants[n/each], faultlessTimes()[n%each])
 }
 
 func (x *explorer) tellTask(t task) string {
@@ -210,7 +210,7 @@ func (x *explorer) tellStep(n *node, e edge) string {
 		}
 		return fmt.Sprintf("reads %s: %s%s", x.nameOf(c.key), state, done)
 	case callSettle:
-		return fmt.Sprintf("sends %c: %s", 'A'+c.auth, word(e.reply.n))
+		return fmt.Sprintf("sends %c: %s", 'A'+c.auth, facilitatorReply(e.reply.n))
 	case callFind:
 		return fmt.Sprintf("asks the chain about %c: %s", 'A'+c.auth, []string{"cannot tell", "paid", "never paid", "still open"}[e.reply.n])
 	case callPause:

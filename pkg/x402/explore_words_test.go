@@ -8,27 +8,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// word is a facilitator's reply, together with what the facilitator does to the money.
-type word int32
+// facilitatorReply is the reply of a facilitator, together with what the facilitator does to
+// the money.
+type facilitatorReply int32
 
 const (
-	saysMoved          word = iota
-	saysNothing             // no answer, and the money does not move
-	movesUnheard            // no answer, and the money moves
-	movesLater              // no answer, and the money may move later
-	saysRefused             // a true refusal for a reason about the payer
-	refusesAndMoves         // a false refusal: the money moves
-	refusesAndWillMove      // a false refusal: the money may move later
-	refusesMoved            // a false refusal: the money has moved before
-	saysUsed                // the nonce is used
-	saysExpired             // the window is over
-	saysSignature           // the payment is refused for its signature
-	turnsAway               // the facilitator did not process the request
-	turnsAwayAndMoves       // the same reply, but the money moves
-	neverReached            // the request was not sent
+	saysMoved          facilitatorReply = iota
+	saysNothing                         // no answer, and the money does not move
+	movesUnheard                        // no answer, and the money moves
+	movesLater                          // no answer, and the money may move later
+	saysRefused                         // a true refusal for a reason about the payer
+	refusesAndMoves                     // a false refusal: the money moves
+	refusesAndWillMove                  // a false refusal: the money may move later
+	refusesMoved                        // a false refusal: the money has moved before
+	saysUsed                            // the nonce is used
+	saysExpired                         // the window is over
+	saysSignature                       // the payment is refused for its signature
+	turnsAway                           // the facilitator did not process the request
+	turnsAwayAndMoves                   // the same reply, but the money moves
+	neverReached                        // the request was not sent
 )
 
-func (w word) String() string {
+func (w facilitatorReply) String() string {
 	return [...]string{
 		saysMoved: "settled", saysNothing: "no answer, nothing is done", movesUnheard: "no answer, the money moves", movesLater: "no answer, the money may move later",
 		saysRefused: "refused", refusesAndMoves: "refused falsely, the money moves", refusesAndWillMove: "refused falsely, the money may move later",
@@ -37,18 +38,18 @@ func (w word) String() string {
 	}[w]
 }
 
-// allWords returns the replies of a facilitator that does not lie. lyingWords returns all
-// others.
-func allWords() []word {
-	return []word{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
+// honestReplies returns the replies of a facilitator that does not lie. lyingReplies returns
+// all others.
+func honestReplies() []facilitatorReply {
+	return []facilitatorReply{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
 }
 
-func lyingWords() []word {
-	return []word{refusesAndMoves, refusesAndWillMove, refusesMoved, turnsAwayAndMoves}
+func lyingReplies() []facilitatorReply {
+	return []facilitatorReply{refusesAndMoves, refusesAndWillMove, refusesMoved, turnsAwayAndMoves}
 }
 
 // settlement returns the Settlement that a process gets with this reply.
-func (w word) settlement(auth int) x402.Settlement {
+func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	switch w {
 	case saysMoved:
 		return x402.Settlement{Class: x402.Moved, Transaction: transactionOf(auth)}
@@ -71,7 +72,7 @@ func (w word) settlement(auth int) x402.Settlement {
 
 // possible reports whether a facilitator can give this reply at the time now, and do what the
 // reply stands for. end is when the authorization ends.
-func (w word) possible(c onChain, now, end time.Time) bool {
+func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
 	case saysMoved, movesUnheard, refusesAndMoves, turnsAwayAndMoves:
@@ -92,17 +93,17 @@ func (w word) possible(c onChain, now, end time.Time) bool {
 }
 
 // lies reports whether the reply is false.
-func (w word) lies() bool {
+func (w facilitatorReply) lies() bool {
 	return w.moves() && w != saysMoved && w != movesUnheard || w == refusesAndWillMove || w == refusesMoved
 }
 
 // refuses reports whether the reply is a refusal, true or false.
-func (w word) refuses() bool {
+func (w facilitatorReply) refuses() bool {
 	return w.settlement(0).Class == x402.Refused
 }
 
 // moves reports whether the money moves when the facilitator gives this reply.
-func (w word) moves() bool {
+func (w facilitatorReply) moves() bool {
 	return w == saysMoved || w == movesUnheard || w == refusesAndMoves || w == turnsAwayAndMoves
 }
 

@@ -15,24 +15,24 @@ import (
 
 // explored describes a small world and all its bounds.
 type explored struct {
-	name     string
-	node     bool // there is a node to ask about the chain
-	two      bool // there are two facilitators
-	keyed    bool // the payer names the purchase with a key
-	tokens   bool // the payer's clients echo the retry token
-	anew     bool // each payment is a separate purchase
-	window   time.Duration
-	instants []time.Duration // the times since the beginning at which something happens
-	auths    int             // number of authorizations that the payer signs for the purchase
-	atOnce   int             // largest number of processes at once
-	words    []word          // the possible replies of the facilitator
-	works    []work          // the possible ends of the work
-	mute     bool            // the node is sometimes unable to tell
-	other    bool            // the second authorization is for another endpoint, at another price unless onePrice is set
-	onePrice bool            // the other endpoint, if other is set, has the same price
-	checks   bool            // the seller's check refuses some requests
-	mostRuns int             // how many runs the seller allows for a payment; 0 for any number
-	budget   budget
+	name            string
+	node            bool // there is a node to ask about the chain
+	twoFacilitators bool // there are two facilitators
+	keyed           bool // the payer names the purchase with a key
+	tokens          bool // the payer's clients echo the retry token
+	separate        bool // each payment is a separate purchase
+	window          time.Duration
+	instants        []time.Duration    // the times since the beginning at which something happens
+	auths           int                // number of authorizations that the payer signs for the purchase
+	atOnce          int                // largest number of processes at once
+	replies         []facilitatorReply // the possible replies of the facilitator
+	works           []work             // the possible ends of the work
+	nodeMayFail     bool               // the node is sometimes unable to tell
+	secondEndpoint  bool               // the second authorization is for another endpoint, at another price unless onePrice is set
+	onePrice        bool               // the other endpoint, if secondEndpoint is set, has the same price
+	checks          bool               // the seller's check refuses some requests
+	mostRuns        int                // how many runs the seller allows for a payment; 0 for any number
+	budget          budget
 
 	// The following settings leave out a rule of the Gate.
 	reads     func(r *ledger.Payment) // changes the records that are read
@@ -163,16 +163,16 @@ type canonicalKey struct {
 // context is ever reached.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// kindTimes returns the times of the instants in a continuation without faults, measured from
-// the instant at which it begins.
-func kindTimes() []time.Duration {
+// faultlessTimes returns the times of the instants in a continuation without faults, measured
+// from the instant at which it begins.
+func faultlessTimes() []time.Duration {
 	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
 }
 
 // later returns the next instant of a continuation without faults. ok is false after the last
 // instant.
 func (x *explorer) later(now int8) (next int8, ok bool) {
-	world, each := len(x.world.instants), len(kindTimes())
+	world, each := len(x.world.instants), len(faultlessTimes())
 	if int(now) < world {
 		return int8(world + int(now)*each), true
 	}
@@ -210,7 +210,7 @@ func newExplorer(t *testing.T, w explored, rules ledger.Rules, conclusions []x40
 		x.wholeDays = x.wholeDays && (d < time.Hour || d >= 25*time.Hour)
 	}
 	for _, at := range x.instants[:len(w.instants)] {
-		for _, d := range kindTimes() {
+		for _, d := range faultlessTimes() {
 			x.instants = append(x.instants, at.Add(d))
 		}
 	}
@@ -257,7 +257,7 @@ func (x *explorer) signed(t task) x402.Signed {
 	if x.world.tokens {
 		token = fmt.Sprintf("token-%d", t.auth)
 	}
-	if x.world.other && t.auth == 1 {
+	if x.world.secondEndpoint && t.auth == 1 {
 		o = x.offers[1]
 	}
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
@@ -327,7 +327,7 @@ func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
 			var nonce [32]byte
 			nonce[31] = byte(auth)
 			amount := x.offers[0].Required("").Accepts[0].Amount
-			if x.world.other && auth == 1 {
+			if x.world.secondEndpoint && auth == 1 {
 				amount = x.offers[1].Required("").Accepts[0].Amount
 			}
 			b.Transfers = append(b.Transfers, reconcile.Transfer{

@@ -10,7 +10,7 @@ func exploredWorlds() []explored {
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
 	)
 	base := explored{
-		node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, words: allWords(), works: []work{workAnswers},
+		node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, replies: honestReplies(), works: []work{workAnswers},
 		instants: []time.Duration{now, moment, leasePast, windowPast, slackPast, dayPast},
 	}
 	world := func(name string, change func(w *explored)) explored {
@@ -23,35 +23,35 @@ func exploredWorlds() []explored {
 		world("in turn", func(w *explored) {
 			w.instants = []time.Duration{now, moment, leasePast, slackPast}
 			w.budget = budget{requests: 3, freezes: 1, crashes: 1, silences: 1}
-			w.mute = true
+			w.nodeMayFail = true
 		}),
 		world("in turn, without a node", func(w *explored) {
 			w.node = false
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = append(allWords(), lyingWords()...)
+			w.replies = append(honestReplies(), lyingReplies()...)
 			w.budget = budget{requests: 3, freezes: 1, crashes: 1, cancels: 1, lies: 1}
 		}),
 		world("at once", func(w *explored) {
 			w.atOnce = 2
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, movesLater, saysRefused, saysUsed, saysExpired, neverReached}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, movesLater, saysRefused, saysUsed, saysExpired, neverReached}
 			w.budget = budget{requests: 2, freezes: 1, crashes: 1}
 		}),
 		world("three at once", func(w *explored) {
 			w.atOnce = 2
 			w.instants = []time.Duration{now, slackPast}
-			w.words = []word{saysMoved, saysRefused, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysRefused, saysExpired}
 			w.budget = budget{requests: 3, freezes: 1}
 		}),
 		world("debts", func(w *explored) {
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge, workRefuses}
 			w.budget = budget{requests: 3, crashes: 1, refunds: 1}
 		}),
 		world("debts with a key", func(w *explored) {
 			w.keyed = true
 			w.instants = []time.Duration{now, moment, leasePast, dayPast, 50 * time.Hour}
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge}
 			w.budget = budget{requests: 2, crashes: 1, refunds: 1, attests: 1, reconciles: 1}
 		}),
@@ -64,18 +64,18 @@ func exploredWorlds() []explored {
 			w.atOnce = 2
 			w.instants = []time.Duration{now, leasePast, slackPast}
 			w.auths = 1
-			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}
 			w.budget = budget{requests: 2, reconciles: 1, freezes: 1, crashes: 1}
 		}),
 		world("others", func(w *explored) {
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = append([]word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}, lyingWords()...)
-			w.mute = true
+			w.replies = append([]facilitatorReply{saysMoved, movesLater, saysRefused, saysUsed, saysExpired}, lyingReplies()...)
+			w.nodeMayFail = true
 			w.budget = budget{requests: 2, reconciles: 1, crashes: 1, lies: 1, thirds: 1, cancels: 1, silences: 1}
 		}),
 		world("a store that fails", func(w *explored) {
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, movesUnheard, saysRefused, saysUsed, saysExpired, neverReached}
+			w.replies = []facilitatorReply{saysMoved, movesUnheard, saysRefused, saysUsed, saysExpired, neverReached}
 			w.works = []work{workAnswers, workFails}
 			w.budget = budget{requests: 3, storeFaults: 2}
 		}),
@@ -85,45 +85,45 @@ func exploredWorlds() []explored {
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("two facilitators", func(w *explored) {
-			w.two = true
+			w.twoFacilitators = true
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, movesUnheard, saysRefused, saysUsed, turnsAway, neverReached}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, movesUnheard, saysRefused, saysUsed, turnsAway, neverReached}
 			w.budget = budget{requests: 2, crashes: 1}
 		}),
 		world("two prices", func(w *explored) {
-			w.other = true
+			w.secondEndpoint = true
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails}
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("two endpoints, without a node", func(w *explored) {
-			w.other, w.onePrice, w.node = true, true, false
+			w.secondEndpoint, w.onePrice, w.node = true, true, false
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("a check", func(w *explored) {
 			w.checks = true
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails}
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("a check, without a node", func(w *explored) {
 			w.checks, w.node = true, false
 			w.instants = []time.Duration{now, leasePast, slackPast}
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("two runs at most", func(w *explored) {
 			w.mostRuns = 2
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails, workSilent}
 			w.budget = budget{requests: 3, refunds: 1}
 		}),
 		world("no purchase", func(w *explored) {
-			w.anew = true
+			w.separate = true
 			w.auths = 1
 			w.instants = []time.Duration{now, leasePast, slackPast}
 			w.budget = budget{requests: 3, crashes: 1, freezes: 1}
@@ -136,7 +136,7 @@ func exploredWorlds() []explored {
 func ruleWorld() explored {
 	return explored{
 		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,
-		words: []word{saysMoved, saysNothing, saysUsed, saysExpired}, works: []work{workAnswers, workFails, workSilent},
+		replies: []facilitatorReply{saysMoved, saysNothing, saysUsed, saysExpired}, works: []work{workAnswers, workFails, workSilent},
 		instants: []time.Duration{0, 2 * time.Second, 25 * time.Hour}, budget: budget{requests: 2},
 	}
 }
@@ -153,7 +153,7 @@ func smallWorlds() []explored {
 	)
 	world := func(name string, change func(w *explored)) explored {
 		w := explored{
-			node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, words: allWords(), works: []work{workAnswers, workFails},
+			node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1, replies: honestReplies(), works: []work{workAnswers, workFails},
 			instants: []time.Duration{now, leasePast, slackPast}, budget: budget{requests: 2},
 		}
 		w.name = name
@@ -162,68 +162,70 @@ func smallWorlds() []explored {
 	}
 	return []explored{
 		world("lies", func(w *explored) {
-			w.mute = true
-			w.words = []word{saysMoved, saysUsed, saysExpired, saysRefused, refusesAndMoves, refusesMoved}
+			w.nodeMayFail = true
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired, saysRefused, refusesAndMoves, refusesMoved}
 			w.budget = budget{requests: 2, lies: 2, silences: 1, freezes: 1}
 		}),
 		world("refused, without a node", func(w *explored) {
 			w.node = false
 			w.instants = []time.Duration{now, slackPast}
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysExpired}
 			w.budget = budget{requests: 3, crashes: 1}
 		}),
 		world("debts", func(w *explored) {
 			w.instants = []time.Duration{now, moment, leasePast, windowPast, dayPast}
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.works = []work{workAnswers, workFails, workSilent, workOwes, workTooLarge}
 			w.budget = budget{requests: 2, refunds: 1, attests: 1, crashes: 1}
 		}),
 		world("debts of a day with a key", func(w *explored) {
 			w.keyed = true
 			w.instants = []time.Duration{now, slackPast, 24*time.Hour + 5*time.Minute}
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.works = []work{workFails, workSilent, workTooLarge}
 		}),
 		world("a check", func(w *explored) {
 			w.checks = true
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.works = []work{workAnswers}
 		}),
 		world("a check, without a node", func(w *explored) {
 			w.checks, w.node = true, false
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, saysExpired}
 			w.works = []work{workAnswers}
 		}),
 		world("one run", func(w *explored) {
 			w.mostRuns = 1
 			w.instants = []time.Duration{now, moment, dayPast}
-			w.words = []word{saysMoved, saysUsed, saysExpired}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired}
 			w.budget.refunds = 1
 		}),
 		world("two facilitators", func(w *explored) {
-			w.two = true
-			w.words = []word{saysMoved, saysNothing, saysRefused, saysUsed, turnsAway, neverReached}
+			w.twoFacilitators = true
+			w.replies = []facilitatorReply{saysMoved, saysNothing, saysRefused, saysUsed, turnsAway, neverReached}
 			w.budget = budget{requests: 2}
 		}),
 		world("reconcile", func(w *explored) {
-			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed, saysExpired, refusesAndMoves}
+			w.replies = []facilitatorReply{saysMoved, movesLater, saysRefused, saysUsed, saysExpired, refusesAndMoves}
 			w.budget = budget{requests: 2, reconciles: 1, crashes: 1, lies: 1}
 		}),
 		world("others", func(w *explored) {
-			w.words = []word{saysMoved, saysUsed, saysExpired, neverReached}
+			w.replies = []facilitatorReply{saysMoved, saysUsed, saysExpired, neverReached}
 			w.budget = budget{requests: 2, reconciles: 1, thirds: 1, crashes: 1}
 		}),
 		world("in turn, without a node", func(w *explored) {
 			w.node = false
-			w.words = append(allWords(), refusesAndMoves)
+			w.replies = append(honestReplies(), refusesAndMoves)
 			w.budget.cancels, w.budget.lies, w.budget.freezes = 1, 1, 1
 		}),
 		world("at once", func(w *explored) {
 			w.atOnce = 2
 			w.instants = []time.Duration{now, leasePast}
-			w.words = []word{saysMoved, movesLater, saysRefused, saysUsed}
+			w.replies = []facilitatorReply{saysMoved, movesLater, saysRefused, saysUsed}
 			w.budget.freezes = 1
 		}),
-		world("in turn", func(w *explored) { w.budget.crashes, w.budget.silences, w.mute, w.budget.cancels = 1, 1, true, 1 }),
+		world("in turn", func(w *explored) {
+			w.budget.crashes, w.budget.silences, w.nodeMayFail, w.budget.cancels = 1, 1, true, 1
+		}),
 	}
 }

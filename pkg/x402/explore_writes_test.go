@@ -109,16 +109,16 @@ func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	x.check(map[string]bool{
 		"a send was not recorded":                     n.reachedBy(auth) && !is.Sent,
 		"doubt without a cause":                       is.Doubt && !was.Doubt && !n.doubts(auth, x.world.node),
-		"a refusal was recorded, and nobody refused":  is.Refusals > was.Refusals && !n.heard(auth, word.refuses),
+		"a refusal was recorded, and nobody refused":  is.Refusals > was.Refusals && !n.heard(auth, facilitatorReply.refuses),
 		"what the chain has decided was not recorded": asked && verdict == x402.NeverPaid,
 	})
 }
 
 // said returns the last reply about an authorization that a facilitator gave to a process.
-func (n *node) said(auth int) (last word, ok bool) {
+func (n *node) said(auth int) (last facilitatorReply, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth {
-			return word(at.by.reply.n), true
+			return facilitatorReply(at.by.reply.n), true
 		}
 	}
 	return 0, false
@@ -136,14 +136,14 @@ func (n *node) shown(auth int) (last x402.Fate, ok bool) {
 
 // reachedBy reports whether a process has sent an authorization to a facilitator.
 func (n *node) reachedBy(auth int) bool {
-	return n.heard(auth, func(w word) bool { return w != neverReached })
+	return n.heard(auth, func(w facilitatorReply) bool { return w != neverReached })
 }
 
 // heard reports whether a facilitator has given a process a reply about an authorization for
 // which is(reply) is true.
-func (n *node) heard(auth int, is func(word) bool) bool {
+func (n *node) heard(auth int, is func(facilitatorReply) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
-		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(word(at.by.reply.n)) {
+		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(facilitatorReply(at.by.reply.n)) {
 			return true
 		}
 	}
@@ -157,7 +157,7 @@ func (n *node) doubts(auth int, hasNode bool) bool {
 	switch {
 	case n.task.kind == taskReconcile:
 		return true
-	case n.heard(auth, func(w word) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
+	case n.heard(auth, func(w facilitatorReply) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
 		return true
 	case !asked:
 		return hasNode && n.reached > n.task.at // no time was left to ask the chain

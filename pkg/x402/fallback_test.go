@@ -143,12 +143,12 @@ func (b *harness) askPair(h string, c pairRow) {
 // only that facilitator is asked by the new process.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
-	b.was()
+	b.takeAsked()
 	b.settle, b.fallback = settles(unreached()), settles(unreached())
 	time.Sleep(time.Minute)
 	b.restart()
 	b.ask(h, "GET /a")
-	if asked := strings.Trim(b.was(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
+	if asked := strings.Trim(b.takeAsked(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
 		b.t.Errorf("refused by %s, and asked again: %s", c.refusedBy, asked)
 	}
 }
@@ -165,10 +165,10 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.fallback = settles(lost())
 		b.expect("in doubt", b.ask(h, "GET /a"), uncertain())
-		b.was()
+		b.takeAsked()
 		b.fallback = settles(moved())
 		b.expect("it boasts", b.ask(h, "GET /a"), uncertain())
-		if asked := b.was(); asked != "fccccc" {
+		if asked := b.takeAsked(); asked != "fccccc" {
 			t.Errorf("asked %s", asked)
 		}
 		b.chain = shows(x402.Paid)
@@ -181,10 +181,10 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		h := b.sign(nil)
 		for _, s := range []x402.Settlement{declined(), unreached(), lost(), moved()} {
 			b.settle = settles(s)
-			b.was()
+			b.takeAsked()
 			b.ask(h, "GET /a")
 			time.Sleep(time.Minute)
-			if asked := strings.Trim(b.was(), "c"); asked != "p" {
+			if asked := strings.Trim(b.takeAsked(), "c"); asked != "p" {
 				t.Errorf("the primary alone: asked %s", asked)
 			}
 			if s.Class != x402.Moved {
@@ -223,8 +223,8 @@ func TestFallbackVerifies(t *testing.T) {
 			if out.Status != c.status || b.asked != c.asked {
 				t.Errorf("%s: %d, asked %s; want %d, %s", name, out.Status, b.asked, c.status, c.asked)
 			}
-			if b.left[0] != 1500*time.Millisecond {
-				t.Errorf("%s: the primary had %s", name, b.left[0])
+			if b.timeLeft[0] != 1500*time.Millisecond {
+				t.Errorf("%s: the primary had %s", name, b.timeLeft[0])
 			}
 		})
 	}
@@ -248,13 +248,13 @@ func TestPrimaryHangs(t *testing.T) {
 			settled = false
 			begun := time.Now()
 			b.expect("hangs", b.ask(b.sign(nil), fmt.Sprint("GET /", i)), answered())
-			if asked, took := b.was(), time.Since(begun); asked != "ppcfc" || took > 13*time.Second {
+			if asked, took := b.takeAsked(), time.Since(begun); asked != "ppcfc" || took > 13*time.Second {
 				t.Errorf("payment %d: asked %s, took %s", i, asked, took)
 			}
 		}
 		begun := time.Now()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /5"), answered())
-		if asked, took := b.was(), time.Since(begun); asked != "f" || took > 0 {
+		if asked, took := b.takeAsked(), time.Since(begun); asked != "f" || took > 0 {
 			t.Errorf("breaker open: asked %s, took %s", asked, took)
 		}
 		time.Sleep(30 * time.Second)
@@ -266,14 +266,14 @@ func TestPrimaryHangs(t *testing.T) {
 		}
 		b.expect("one tries", b.ask(b.sign(nil), "GET /6"), answered())
 		b.expect("still down", b.ask(b.sign(nil), "GET /10"), answered())
-		if asked := b.was(); asked != "pfpcf" {
+		if asked := b.takeAsked(); asked != "pfpcf" {
 			t.Errorf("half open: asked %s", asked)
 		}
 		b.settle = settles(moved())
 		time.Sleep(30 * time.Second)
 		b.expect("up again", b.ask(b.sign(nil), "GET /8"), answered())
 		b.expect("closed", b.ask(b.sign(nil), "GET /9"), answered())
-		if asked := b.was(); asked != "pp" {
+		if asked := b.takeAsked(); asked != "pp" {
 			t.Errorf("closed: asked %s", asked)
 		}
 	})
@@ -283,12 +283,12 @@ func TestPrimaryHangs(t *testing.T) {
 // together must leave enough time in a request for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.withFallback(func() x402.Finding { time.Sleep(b.left[len(b.left)-1]); return x402.Finding{} })
+		b.withFallback(func() x402.Finding { time.Sleep(b.timeLeft[len(b.timeLeft)-1]); return x402.Finding{} })
 		b.settle, b.fallback = hangs, hangs
 		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
 		want := []time.Duration{4 * time.Second, 2 * time.Second, 2 * time.Second, 4 * time.Second, 2 * time.Second}
-		if fmt.Sprint(b.left) != fmt.Sprint(want) {
-			t.Errorf("%s had %v, want %v", b.asked, b.left, want)
+		if fmt.Sprint(b.timeLeft) != fmt.Sprint(want) {
+			t.Errorf("%s had %v, want %v", b.asked, b.timeLeft, want)
 		}
 	})
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -296,8 +296,8 @@ func TestBudgetsWithAFallback(t *testing.T) {
 		b.fallback = hangs
 		b.settle = func(ctx context.Context, _ int) x402.Settlement { time.Sleep(4 * time.Second); return unreached() }
 		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
-		if want := []time.Duration{4 * time.Second, 5 * time.Second}; fmt.Sprint(b.left) != fmt.Sprint(want) {
-			t.Errorf("%s had %v, want %v", b.asked, b.left, want)
+		if want := []time.Duration{4 * time.Second, 5 * time.Second}; fmt.Sprint(b.timeLeft) != fmt.Sprint(want) {
+			t.Errorf("%s had %v, want %v", b.asked, b.timeLeft, want)
 		}
 	})
 }
@@ -315,9 +315,9 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 				b.ask(b.sign(payer), fmt.Sprint("GET /", i))
 			}
 			b.settle = settles(moved())
-			b.was()
+			b.takeAsked()
 			b.expect("an account", b.ask(b.sign(nil), "GET /a"), answered())
-			if got := b.was(); got != asked {
+			if got := b.takeAsked(); got != asked {
 				t.Errorf("asked %s, want %s", got, asked)
 			}
 		})
@@ -337,16 +337,16 @@ func TestNotSentAgain(t *testing.T) {
 			b.ask(b.sign(nil), fmt.Sprint("GET /", i+1))
 		}
 		time.Sleep(5 * time.Minute)
-		b.was()
+		b.takeAsked()
 		out := b.ask(b.sign(nil), "GET /0")
 		b.expect("past its window", out, uncertain())
-		if asked := b.was(); asked != "" || len(out.Trace.Asked) > 0 {
+		if asked := b.takeAsked(); asked != "" || len(out.Trace.Asked) > 0 {
 			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
 		}
 		b.ask(b.sign(nil), "GET /5") // this is the fifth payment that meets a time-out
-		b.was()
+		b.takeAsked()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), answered())
-		if asked := b.was(); asked != "f" {
+		if asked := b.takeAsked(); asked != "f" {
 			t.Errorf("asked %q", asked)
 		}
 	})

@@ -139,7 +139,7 @@ func TestBudgetOfEachCall(t *testing.T) {
 		}
 		b.chain = shows(x402.Paid)
 		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), answered())
-		if got := fmt.Sprint(b.left); got != "[3s 15s 4s 13s 4s]" {
+		if got := fmt.Sprint(b.timeLeft); got != "[3s 15s 4s 13s 4s]" {
 			t.Errorf("verify, and settle and chain twice: %s", got)
 		}
 	})
@@ -161,7 +161,7 @@ func TestChainWithLittleTime(t *testing.T) {
 				return x402.Settlement{Class: x402.Unknown}
 			}
 			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), uncertain())
-			if got := fmt.Sprint(b.left[1:]); got != want {
+			if got := fmt.Sprint(b.timeLeft[1:]); got != want {
 				t.Errorf("settled after %s: the chain had %s, want %s", late, got, want)
 			}
 		})

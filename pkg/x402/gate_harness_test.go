@@ -33,14 +33,14 @@ type harness struct {
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	given  time.Duration   // how much time a request has; 0 means 27 s
-	keys   []string        // Idempotency-Key
-	window time.Duration   // x402.Request.Window
-	anew   bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
-	most   int             // x402.Job.MostRuns
-	at     string          // x402.Job.Endpoint
-	check  func() error    // x402.Job.Check; nil means that the job has no Check
-	client context.Context // context of the requests; nil means one that does not end
+	given    time.Duration   // how much time a request has; 0 means 27 s
+	keys     []string        // Idempotency-Key
+	window   time.Duration   // x402.Request.Window
+	separate bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
+	most     int             // x402.Job.MostRuns
+	at       string          // x402.Job.Endpoint
+	check    func() error    // x402.Job.Check; nil means that the job has no Check
+	client   context.Context // context of the requests; nil means one that does not end
 
 	// These set optional fields of the Gate.
 	meter    x402.Meter
@@ -59,7 +59,7 @@ type harness struct {
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
 	asked       string          // who was called, in order: "p" is the facilitator or primary, "f" the fallback, "c" the chain
-	left        []time.Duration // how much time each of these calls had
+	timeLeft    []time.Duration // how much time each of these calls had
 
 	// These say what the work does, and count how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
@@ -128,11 +128,11 @@ func (b *harness) called(ctx context.Context, who string) {
 	defer b.mu.Unlock()
 	b.asked += who[:1]
 	until, _ := ctx.Deadline()
-	b.left = append(b.left, time.Until(until))
+	b.timeLeft = append(b.timeLeft, time.Until(until))
 }
 
-// was returns the letters in asked, and clears them for the next step of a test.
-func (b *harness) was() string {
+// takeAsked returns the letters in asked, and clears them for the next step of a test.
+func (b *harness) takeAsked() string {
 	asked := b.asked
 	b.asked = ""
 	return asked
@@ -228,7 +228,7 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 				return x402.Job{}, invalid
 			}
 			job := x402.Job{
-				Fingerprint: path, Endpoint: b.at, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.anew, MostRuns: b.most,
+				Fingerprint: path, Endpoint: b.at, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.separate, MostRuns: b.most,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))

@@ -46,7 +46,7 @@ func TestSettlements(t *testing.T) {
 	}
 	seen := func(r settlementRow, f *x402.Finding) settlementRow { r.chain, r.asked = f, 1; return r }
 	late := func(r settlementRow, d time.Duration) settlementRow { r.late = d; return r }
-	over := func(r settlementRow) settlementRow { r.wait, r.silent = 10*time.Minute, r.chain != never; return r }
+	over := func(r settlementRow) settlementRow { r.wait, r.noResponse = 10*time.Minute, r.chain != never; return r }
 	for name, c := range map[string]settlementRow{
 		"refused":                 unpaid(ledger.Refused, declined()),
 		"refused, then moved":     answered(declined(), moved()),
@@ -104,16 +104,16 @@ func TestSettlements(t *testing.T) {
 // settlementRow holds the facilitator's reply to each request with one payment, the finding of
 // the chain, and the expected outcome of the last request.
 type settlementRow struct {
-	said    []x402.Settlement
-	chain   *x402.Finding // nil means that there is no node
-	late    time.Duration // how long each reply takes; if it is set, the window is 8 s
-	wait    time.Duration // pause before the second request; 0 means one second
-	status  int
-	code    fault.Code // empty means the usual code for the status
-	charged string
-	state   ledger.State
-	asked   int
-	silent  bool // a 402 without a failed PAYMENT-RESPONSE
+	said       []x402.Settlement
+	chain      *x402.Finding // nil means that there is no node
+	late       time.Duration // how long each reply takes; if it is set, the window is 8 s
+	wait       time.Duration // pause before the second request; 0 means one second
+	status     int
+	code       fault.Code // empty means the usual code for the status
+	charged    string
+	state      ledger.State
+	asked      int
+	noResponse bool // a 402 without a failed PAYMENT-RESPONSE
 }
 
 func (c settlementRow) first() x402.Settlement { return c.said[0] }
@@ -165,7 +165,7 @@ func (b *harness) checkRecord(c settlementRow, r ledger.Payment, out x402.Outcom
 // checkResponse checks PAYMENT-RESPONSE, and the class of the last reply.
 func (b *harness) checkResponse(c settlementRow, out x402.Outcome) {
 	b.t.Helper()
-	if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.silent) {
+	if failed := out.Receipt != nil && !out.Receipt.Success; failed != (c.status == 402 && !c.noResponse) {
 		b.t.Errorf("PAYMENT-RESPONSE %+v", out.Receipt)
 	}
 	blind := out.Trace.UsedAsPaid && c.first().Transaction == "" // no reply has named the transaction

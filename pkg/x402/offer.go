@@ -164,7 +164,7 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 // for the former offer are still accepted and this payment fits the former offer. A payment
 // that fits both offers may be compared with either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
-	if now.Before(o.until) && o.former.today(p, now) == nil {
+	if now.Before(o.until) && o.former.checkCurrent(p, now) == nil {
 		return o.former
 	}
 	return o
@@ -250,9 +250,10 @@ func (o *Offer) Required(reason string) PaymentRequired {
 	return required
 }
 
-// fixed checks the scheme, network and token of a payment. No deployment changes these three
-// between two attempts of one payment. The letter case of the token's address does not matter.
-func (o *Offer) fixed(p *Payment) error {
+// checkFixed checks the scheme, network and token of a payment. No deployment changes these
+// three between two attempts of one payment. The letter case of the token's address does not
+// matter.
+func (o *Offer) checkFixed(p *Payment) error {
 	for _, key := range []string{"scheme", "network"} {
 		if o.accepted[key] != p.accepted[key] {
 			return mismatch(key, o.accepted[key], p.accepted[key])
@@ -266,10 +267,10 @@ func (o *Offer) fixed(p *Payment) error {
 	return nil
 }
 
-// today checks what a deployment or the passing of time can change: the other members of
-// accepted, the payee, the amount, the echo of the extensions, and the window. Letter case
+// checkCurrent checks what a deployment or the passing of time can change: the other members
+// of accepted, the payee, the amount, the echo of the extensions, and the window. Letter case
 // matters, as it does in the reference servers.
-func (o *Offer) today(p *Payment, now time.Time) error {
+func (o *Offer) checkCurrent(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if o.accepted[key] != p.accepted[key] {
 			return mismatch(key, o.accepted[key], p.accepted[key])

@@ -71,7 +71,7 @@ func TestCopyOfAnother(t *testing.T) {
 // this payment is answered, because no other signature could get its answer.
 func TestOwnPurchaseInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
-		b.anew = true
+		b.separate = true
 		b.settle = settles(lost(), moved())
 		h := b.sign(withoutToken)
 		b.expect("first", b.ask(h, "GET /ping"), uncertain())

@@ -239,7 +239,7 @@ func TestPaymentIdentifier(t *testing.T) {
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
-		b.anew = true
+		b.separate = true
 		h := b.sign(nil)
 		b.expect("ping", b.ask(h, "GET /ping"), answered())
 		if n := b.writes(); n != 3 {
@@ -313,7 +313,7 @@ func TestWithoutExtensions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			within(t, nil, func(t *testing.T, b *harness) {
 				b.window = duplicateWindow
-				b.anew = c.own
+				b.separate = c.own
 				h := b.sign(func(d *x402test.Draft) {
 					if !c.token {
 						delete(d.Payload.Extensions, "retry-token")

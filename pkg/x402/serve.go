@@ -136,7 +136,7 @@ func (a *attempt) identify() error {
 	offer := a.request.Offer.of(p, a.gate.Now())
 	a.request.Offer = offer
 	a.terms = offer.required.Accepts[0]
-	if err := offer.fixed(p); err != nil {
+	if err := offer.checkFixed(p); err != nil {
 		return err
 	}
 	digest := p.Digest(offer.domain)
@@ -175,7 +175,7 @@ type admission struct {
 }
 
 func newAdmission(a *attempt) admission {
-	mismatch := a.request.Offer.today(a.payment, a.gate.Now())
+	mismatch := a.request.Offer.checkCurrent(a.payment, a.gate.Now())
 	return admission{a, mismatch}
 }
 

@@ -9,15 +9,15 @@ import (
 // TestConclusions checks the conclusion from every combination of a facilitator's reply,
 // earlier doubt and the chain's finding.
 func TestConclusions(t *testing.T) {
-	settled, disproved := to{ledger.EventSettled, replyLookUp}, to{ledger.EventDisproved, replyRefused}
-	refused, doubted := to{ledger.EventRefused, replyRefused}, to{ledger.EventRefused, replyUnsure}
-	door, none := to{ledger.EventTurnedAway, replyFault}, to{ledger.EventNotSent, replyFault}
-	unsure := to{ledger.EventUncertain, replyUnsure}
-	past := to{ledger.EventNotSent, replyUnsure}
-	stop, stopDead := to{ledger.EventNotSent, replyStopped}, to{ledger.EventDisproved, replyStopped}
+	settled, disproved := concluded{ledger.EventSettled, replyLookUp}, concluded{ledger.EventDisproved, replyRefused}
+	refused, doubted := concluded{ledger.EventRefused, replyRefused}, concluded{ledger.EventRefused, replyUnsure}
+	door, none := concluded{ledger.EventTurnedAway, replyFault}, concluded{ledger.EventNotSent, replyFault}
+	unsure := concluded{ledger.EventUncertain, replyUnsure}
+	past := concluded{ledger.EventNotSent, replyUnsure}
+	stop, stopDead := concluded{ledger.EventNotSent, replyStopped}, concluded{ledger.EventDisproved, replyStopped}
 	// The conclusions are in the order of these fates: no node, paid, never paid, still open,
 	// cannot tell.
-	asked := map[string][5]to{
+	asked := map[string][5]concluded{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
 		"used, doubt":    {settled, settled, disproved, unsure, unsure},
 		"used, sent":     {settled, settled, disproved, unsure, unsure},
@@ -37,7 +37,7 @@ func TestConclusions(t *testing.T) {
 		"stop, sent":     {stop, settled, stopDead, past, past},
 		"stop, doubt":    {past, settled, stopDead, past, past},
 	}
-	unasked := map[string]to{
+	unasked := map[string]concluded{
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
 		"moved, sent": settled, "door, sent": door, "none, sent": none, "stop, no doubt": stop,
 	}
@@ -68,17 +68,17 @@ func TestConclusions(t *testing.T) {
 	concludes(t, NotSent, inDoubt, notAsked, none)
 }
 
-// to is the event that a conclusion writes to the record, and its reply.
-type to struct {
+// concluded is the event that a conclusion writes to the record, and its reply.
+type concluded struct {
 	event ledger.Event
 	reply reply
 }
 
 // concludes checks the conclusion from a reply, earlier doubt and the chain's finding.
-func concludes(t *testing.T, class Class, d doubt, v Fate, want to) {
+func concludes(t *testing.T, class Class, d doubt, v Fate, want concluded) {
 	t.Helper()
 	c := new(Gate).conclusion(class, d, v)
-	if got := (to{c.event, c.reply}); got != want {
+	if got := (concluded{c.event, c.reply}); got != want {
 		t.Errorf("%s, doubt %d, chain %d: %+v, want %+v", class, d, v, got, want)
 	}
 }
