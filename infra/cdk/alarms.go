@@ -309,7 +309,7 @@ type series struct {
 }
 
 // alarm describes an alarm. The alarm goes off when the value of its only series, or of its
-// expression over several series, is above a bound.
+// expression over several series, is above its bound (or below it, if below is set).
 type alarm struct {
 	name       string // unique, in kebab case; the runbook has an entry with this name
 	means      string

@@ -127,8 +127,8 @@ func older(root string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// codeOf returns what an earlier release sells. It returns an error if the release has no
-// command to print that.
+// codeOf returns the code of an earlier release, which says what the release sells. It fails if
+// the release has no command that prints this.
 func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")

@@ -42,7 +42,7 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestValuesIn checks that valuesIn takes only literals for the value of a parameter.
+// TestValuesIn checks that valuesIn accepts only literals as values of parameters.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
 	const written = `

@@ -64,11 +64,12 @@ func (r *recorder) used(slug string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
 }
 
-// environment returns variables with which a function calls the recorder in place of AWS. The
-// secret of the first facilitator is a JSON object with a token and the members in more.
-func (r *recorder) environment(t *testing.T, slug, more string) map[string]string {
+// environment returns environment variables that make a function call the recorder in place of
+// AWS. The secret of the first facilitator is a JSON object with a token and other members, which
+// are given as text.
+func (r *recorder) environment(t *testing.T, slug, members string) map[string]string {
 	t.Helper()
-	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + more + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
+	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + members + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
 	to := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, r.url), Do: func(q *testbed.Relayed) {
 		var body call
 		if err := json.Unmarshal(q.Sent, &body); err != nil {

@@ -46,8 +46,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFilterOfVersions reads a pattern that has alternatives, texts joined by the template, and
-// comparisons of numbers. The filter takes its value from the line.
+// TestFilterOfVersions reads a filter for certain versions of functions. Its pattern has
+// alternatives, texts joined by the template, and comparisons of numbers, and its value comes from
+// the log line.
 func TestFilterOfVersions(t *testing.T) {
 	t.Parallel()
 	const doc = `{"Resources":{"New":{"Type":"AWS::Logs::MetricFilter","Properties":{

@@ -124,7 +124,7 @@ func (s *total) complexity() distribution {
 	return d
 }
 
-// printSummary prints the measures of the code that commands link, and those of all other code:
+// printSummary prints the measures of the code that is linked into commands, and those of all other code:
 // tests, their helpers, infra/bench, and separate modules.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
@@ -164,7 +164,8 @@ func printSummary(w io.Writer, r tree) {
 	}
 }
 
-// printRooms prints the measures of the code that commands link, by folder, the densest first.
+// printRooms prints, for each folder, the measures of the code that is linked into commands. The
+// folder with the most tokens in a line comes first.
 func printRooms(w io.Writer, r tree) {
 	rooms := map[string]*total{}
 	for _, f := range r.files {

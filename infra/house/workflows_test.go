@@ -138,7 +138,7 @@ func TestPinnedActions(t *testing.T) {
 }
 
 // TestToolsOfWorkflows checks that workflows use the Go version of go.mod, and the Node version
-// of the types (@types/node) that check the programs in the documents.
+// of @types/node, against which the programs in the documents are type-checked.
 func TestToolsOfWorkflows(t *testing.T) {
 	want := map[string]string{
 		"go-version":   firstMatch(t, filepath.Join(root, "go.mod"), `(?m)^go (\d+\.\d+)`),

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// step is something that a reader of README does: either save a program, or type a command.
+// step is one thing that a reader of README does: saving a program or typing a command.
 type step struct {
 	program string
 	command string

@@ -27,9 +27,9 @@ type Field struct {
 	Schema string
 	// Show says how the page for people shows the value. "time" adds the distance from the
 	// present. "end" is a time that is marked once it has passed. "seconds" is a duration, and
-	// "hops" is a list of hops. Some values are marked: with "expected" if they are null, with
-	// "wrong" if they are true, and with "right" if they are false. With any other Show, the
-	// value is shown as text.
+	// "hops" is a list of hops. With "expected", the value is marked if it is null; with "wrong",
+	// if it is true; with "right", if it is false. With any other Show, the value is shown as
+	// text.
 	Show   string
 	Fields []Field // the fields of an object
 	Items  []Field // the shapes of an array's items, at least one; or of an object that can have several

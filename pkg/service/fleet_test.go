@@ -344,7 +344,7 @@ func (t *table) limits() *limittest.Watched {
 	s := &limittest.Watched{}
 	s.Before = func(ctx context.Context, c limittest.Call) error {
 		if c.Verb == "count" {
-			return t.write("count "+c.Of, 1) // smaller than a kilobyte (see package dynamo)
+			return t.write("count "+c.Of, 1) // one write unit, because the item has less than a kilobyte (see package dynamo)
 		}
 		held, _, err := s.Memory.Acquire(ctx, c.Of, limit.Lease{}, 0)
 		// The slots are one item, with 20 bytes for each lease (dynamo's checkSlotUnits).

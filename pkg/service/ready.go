@@ -71,12 +71,12 @@ type checkCache struct {
 	last map[string]check // nil until the probes have been run
 }
 
-// fresh reports whether the time since at is shorter than within. It compares wall clock
-// times, because the monotonic clock may stand still while Lambda has the process frozen. If
-// the clock has been set back, the time since at may be negative, and fresh returns false.
-func (k *checkCache) fresh(at time.Time, within time.Duration) bool {
-	age := k.now().Round(0).Sub(at)
-	return age >= 0 && age < within
+// fresh reports whether checks that were made at a time are younger than maxAge. It compares wall
+// clock times, because the monotonic clock may stand still while Lambda has the process frozen.
+// If the clock has been set back, the age may be negative, and fresh returns false.
+func (k *checkCache) fresh(made time.Time, maxAge time.Duration) bool {
+	age := k.now().Round(0).Sub(made)
+	return age >= 0 && age < maxAge
 }
 
 // get returns the last checks if they are fresh. Otherwise it returns new ones, which it gets
@@ -146,14 +146,14 @@ func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]che
 	}
 }
 
-// usable returns the stored checks if they are younger than within, and sets k.at to the time
+// usable returns the stored checks if they are younger than maxAge, and sets k.at to the time
 // at which they were stored. It returns nil if they are older or cannot be decoded.
-func (k *checkCache) usable(loaded KeptReady, within time.Duration) map[string]check {
+func (k *checkCache) usable(loaded KeptReady, maxAge time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {
 		return nil
 	}
-	if checks == nil || !k.fresh(loaded.Kept, within) {
+	if checks == nil || !k.fresh(loaded.Kept, maxAge) {
 		return nil
 	}
 	k.at = loaded.Kept

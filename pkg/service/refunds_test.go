@@ -249,7 +249,7 @@ func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 
 // answerOf returns the status of an answer, followed by its code if it is an error.
 func answerOf(r x402test.Reply) string {
-	if r.Status == http.StatusOK { // the codes in a bundle belong to its pieces
+	if r.Status == http.StatusOK { // any codes in a 200 are those of single lookups in a bundle
 		return strconv.Itoa(r.Status)
 	}
 	return fmt.Sprint(r.Status, " ", codeOf(r))

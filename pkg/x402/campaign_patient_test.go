@@ -16,7 +16,7 @@ type patientClient struct {
 	c      *actors
 	pay    *authorization
 	key    string
-	unsent bool // pay has not been sent yet
+	unsent bool // whether the payment in pay has never been sent
 	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
 	signatures int // new authorizations that the client has signed

@@ -138,7 +138,7 @@ func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
 func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	key := p.x.keyOf(r.Head().Key)
 	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
-		p.mu.Lock() // the thread that does the work writes the settlement concurrently
+		p.mu.Lock() // the goroutine that does the work writes the settlement at the same time
 		p.ending.held = key
 		p.mu.Unlock()
 	}

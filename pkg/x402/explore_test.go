@@ -39,11 +39,11 @@ import (
 //   - A process that reads a record again and again is woken only when the record or the
 //     time has changed.
 //
-// These bounds may hide a fault: the clock moves from instant to instant, and while a process
-// runs only as often as the world allows; all clocks are the same; a write does not take
-// effect after its caller got an error; an index is up to date; a facilitator does not claim a
-// settlement that did not happen. Slots, meters, receipts and contract wallets are left out.
-// The campaign covers all of this.
+// The explorer makes assumptions that may hide a fault. The clock jumps from instant to instant,
+// and while a process runs, it jumps only as often as the world allows. All clocks are the same.
+// A write does not take effect after its caller got an error. An index is up to date. A
+// facilitator does not claim a settlement that did not happen. Slots, meters, receipts and
+// contract wallets are left out. The campaign covers all of this.
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 

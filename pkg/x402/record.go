@@ -39,8 +39,7 @@ func ledgerFault(err error, charged *bool) *Outcome {
 	return failed(fault.New(code, err), charged)
 }
 
-// charged sets whether money has moved, and returns the outcome. nil means that this is not
-// known.
+// charged sets whether money has moved (nil if this is not known), and returns the outcome.
 func (o *Outcome) charged(moved *bool) *Outcome {
 	o.Payment.Charged = moved
 	return o

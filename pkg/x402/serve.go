@@ -279,7 +279,7 @@ func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	return nil
 }
 
-// admitted continues with a payment that may be claimed.
+// admitted continues with a payment that the Gate is allowed to claim.
 func (a *attempt) admitted(ctx context.Context) *Outcome {
 	key, err := purchaseKey(a.request.Keys, a.payment)
 	if err == nil {

@@ -70,7 +70,7 @@ func (a account) verdict() string {
 	clauses := []string{a.Wallet + " " + a.summary()}
 	for _, c := range []struct {
 		of   *tally
-		says string // a format string for: the number of payments, their sum, is or are, was or were, and when a refund becomes due
+		says string // a format string for the number of payments, their sum, "is" or "are", "was" or "were", and when a refund becomes due
 	}{
 		{a.by(answerOwed), "the same request, sent again, can get the answer, and a refund is due after %[5]s"},
 		{a.by(refundDue), "a refund of %[2]s is due"},

@@ -146,7 +146,7 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	return r
 }
 
-// pending returns a message that the payment was signed and has no answer yet.
+// pending returns a message which says that the payment was signed and has no answer yet.
 func (b *Buyer) pending(c *purse.Purchase) Result {
 	when := "again"
 	if c.Payment.NotBefore.After(b.Now()) {

@@ -203,9 +203,9 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// The clock must be read before the purchase. Here a frozen attempt opens the purchase at
-	// the moment at which the clock is read, and a read before that would not find the
-	// purchase.
+	// Sending must read the clock first, and then the record of the purchase. Here a frozen
+	// attempt opens the purchase while the clock is being read. If Sending read the record first,
+	// it would not find it.
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
 	l := ledger.New(d.store, func() time.Time {

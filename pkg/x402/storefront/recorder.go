@@ -171,8 +171,8 @@ func MarkOwed(w http.ResponseWriter, prevented, silent bool) {
 	recorder.Silent = silent
 }
 
-// OutOfTime reports whether the handler's time ended before its answer was complete. The
-// handler has then written nothing since, and anything that it wrote before may be half of an
+// OutOfTime reports whether the handler's time ended before its answer was complete. If so, the
+// handler has written nothing since its time ended, and what it wrote before may be half of an
 // answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 

@@ -41,7 +41,7 @@ type World struct {
 type Settings struct {
 	Facilitator string // the URL of the facilitator, for every process of the seller
 	Node        string // the URL of a node of the chain
-	Upstream    string // the URL of a service for handlers; it fails in some rows
+	Upstream    string // the URL of a service that the seller's handlers may call; it fails in some rows
 	Price       string // the price that the seller must ask for, in units of the token; empty if the price never changes
 	// NewLife returns another URL of the facilitator, and a function that shuts this URL down.
 	// Later requests to the URL get no answer. It is for sellers that cannot really be killed.
@@ -112,7 +112,7 @@ type Outsider struct {
 // Order tells an Outsider what to buy, and how.
 type Order struct {
 	Goods   Goods
-	Origin  string // the URL for the program's requests: that of the line, which can lose replies, not the seller's
+	Origin  string // where the program sends its requests: a proxy before the seller, which can lose replies
 	Network string
 	Key     string // the private key, 32 bytes of hex
 	Tries   int    // the largest number of requests

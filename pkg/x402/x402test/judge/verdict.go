@@ -26,7 +26,7 @@ type Case struct {
 	Answers   int `json:"answers"`
 	// Unpaid is the number of answers that the payer got although there was no transfer.
 	// Stranger is the number of answers that a stranger got. Another is the number of answers
-	// to another question for the same money.
+	// to a different question that were given for the same payment.
 	Unpaid   int `json:"unpaid"`
 	Stranger int `json:"stranger"`
 	Another  int `json:"another"`
