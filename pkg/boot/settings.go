@@ -95,7 +95,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_SECRET_ARN",
-			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the members `key_id` and `key_secret`, or `token`; for a facilitator without credentials, it has only `rpc_urls` or `receipt_key`. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
+			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the credentials as its members `key_id` and `key_secret`, or `token`. It can also have `rpc_urls` and `receipt_key`; for a facilitator without credentials, it has only one or both of these two. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
 			Readers: readByPaid,
 			parse:   into(&v.primary.secret, parseSecretName),
 		},
@@ -107,7 +107,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_FALLBACK_KEY_ID",
-			Meaning: "credentials of the second facilitator, in the same forms as for the first; never the same credentials",
+			Meaning: "credentials of the second facilitator, in the same forms as the first one's; never the same values",
 			Readers: readByPaid,
 			parse:   text(&v.fallback.keyID),
 		},
@@ -148,7 +148,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "RPC_URL",
 			Otherwise: "`rpc_urls` of the secret, or else the network's public node; `none` if the facilitator is on this machine",
-			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt, and a refused payer who cancels the nonce gets one free answer, because the facilitator's statement that the nonce is used counts as payment (the metric `UsedNonceCountedAsPaid`)",
+			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time for an answer; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt. Also, the facilitator's statement that the nonce is used then counts as payment, so a refused payer who cancels the nonce gets one free answer (counted by the metric `UsedNonceCountedAsPaid`)",
 			Secret:    true,
 			Readers:   readByPaid,
 			parse:     into(&v.nodes, parseNodes),
@@ -156,14 +156,14 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "DUPLICATE_WINDOW_SECONDS",
 			Default: "45",
-			Meaning: "for how many seconds after an answer over HTTP another payment by the same payer for the same request, without an `Idempotency-Key`, counts as the same purchase and is not charged. After an answer over MCP, the time is twice as long. 0 turns the window off",
+			Meaning: "length of the duplicate window, which begins with an answer over HTTP. Within this window, another payment by the same payer for the same request, without an `Idempotency-Key`, counts as the same purchase and is not charged. After an answer over MCP, the window is twice as long. 0 turns the window off",
 			Readers: readByEverybody,
 			parse:   into(&v.windowSeconds, countTo(int(ledger.KeptFor.Seconds()))),
 		},
 		{
 			Name:    "RATE_LIMIT_PER_MINUTE",
 			Default: "300",
-			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (with `/ready`). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided, then 1, or 20 if the payer can be the cause of the outcome (a refusal, a payment in doubt, a silent target). Units above the limit count against the following minutes. 0 turns the limit off",
+			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (`/ready` counts as a document). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided, then 1, or 20 if the payer can be the cause of the outcome (a refusal, a payment in doubt, a silent target). Units above the limit count against the following minutes. 0 turns the limit off",
 			Readers: readByEverybody,
 			parse:   into(&v.perMinute, countTo(1_000_000)),
 		},
@@ -191,7 +191,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "DNS_RESOLVERS",
 			Default: "1.1.1.1,8.8.8.8,9.9.9.10",
-			Meaning: "recursive resolvers, as `ip[:port]`, separated by commas. Each must echo the letter case of the question (common ones do); otherwise every lookup is `dns_timeout` and `/ready` is 503. Name two or more, on different networks. If only one resolver says that a name does not exist, and gives no proof, the lookup fails with `upstream_unavailable`. With a single resolver, every lookup below a top-level domain that does not exist fails in this way",
+			Meaning: "recursive resolvers, as `ip[:port]`, separated by commas. Each must echo the letter case of the question (common ones do); otherwise every lookup answers `dns_timeout`, and `/ready` answers 503. Name two or more, on different networks. If only one resolver says that a name does not exist, and gives no proof, the lookup fails with `upstream_unavailable`. With a single resolver, every lookup of a name whose top-level domain does not exist fails in this way",
 			Readers: readByPaid,
 			parse:   into(&v.resolvers, dns.ParseResolvers),
 		},
@@ -217,7 +217,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "WELL_KNOWN_FILES",
-			Meaning: "files below `/.well-known/` that prove to indexes who owns the service, as a JSON object of file names and texts, at most 2,048 bytes long. The names are `402index-verify.txt`, `x402-trust.txt`, `mcp-registry-auth` and `glama.json`",
+			Meaning: "files below `/.well-known/` that prove to indexes who owns the service, as a JSON object of file names and texts, at most 2,048 bytes long. The files can be named `402index-verify.txt`, `x402-trust.txt`, `mcp-registry-auth` and `glama.json`",
 			Readers: readByEverybody,
 			parse:   into(&v.claims, parseClaims),
 		},
@@ -230,7 +230,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:      "STACK_NAME",
-			Otherwise: "none: `Hostfacts`",
+			Otherwise: "none: metrics are stored under `Hostfacts`",
 			Meaning:   "name of the stack, set by the template; metrics are stored under `Hostfacts/` and this name",
 			Readers:   readByEverybody,
 			parse:     into(&v.stack, parseStackName),
@@ -263,7 +263,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "AWS_SESSION_TOKEN",
-			Meaning: "the same",
+			Meaning: "set by Lambda; elsewhere needed with temporary credentials",
 			Readers: inAWS,
 			parse:   text(&v.sessionToken),
 		},
@@ -309,7 +309,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "LEDGER_ACCEPT",
-			Meaning: "for the local runner and the operator's commands: accepts, once, a `LEDGER_FILE` of which a part is missing. The value is the word in the message that refused the file",
+			Meaning: "for the local runner and the operator's commands: accepts, once, a `LEDGER_FILE` of which a part is missing. The value is the word that the message gives when it refuses the file",
 			Readers: ReadByLocal,
 			parse:   into(&v.ledgerAccept, parseAccept),
 		},
