@@ -205,7 +205,11 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 		Now:     time.Now,
 		Journal: journal,
 	})
-	if err != nil {
+	switch {
+	case errors.Is(err, x402test.ErrJournalInUse):
+		return nil, nil, fmt.Errorf("%w. Is Hostfacts running already with this ledger? "+
+			"Stop it first, or start this one with another ledger, such as LEDGER_FILE=.local/second/ledger.db", err)
+	case err != nil:
 		return nil, nil, err
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)

@@ -52,6 +52,10 @@ func TestReadmeOfAClone(t *testing.T) {
 			continue // .ci/run runs make test: see TestContinuousIntegration
 		}
 		seen[command] = true
+		if elsewhere := localAddr.FindStringSubmatch(command); elsewhere != nil {
+			startsElsewhere(t, command, elsewhere[1])
+			continue
+		}
 		if r.asks(t, s) {
 			paid++
 		}
@@ -63,6 +67,21 @@ func TestReadmeOfAClone(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(r.home, "hostfacts", ".git")); err != nil {
 		t.Errorf("the reader has no clone: %v", err)
 	}
+}
+
+// startsElsewhere types a command that starts the service at another address, because another
+// program has the address that README names first. That program is the service that the reader
+// has started already. The second service runs in another clone, and must serve requests.
+func startsElsewhere(t *testing.T, command, addr string) {
+	t.Helper()
+	r := &reader{home: cloned(t), kept: t.TempDir(), at: addr}
+	r.types(t, command)
+	client := &x402test.Client{HTTP: &http.Client{Timeout: testbed.Patience}}
+	reply, err := client.Get(t.Context(), "http://"+addr+catalog.PathHealth, "")
+	if err != nil || reply.Status != http.StatusOK {
+		t.Errorf("%s listens, and answers %d, %v:\n%s", command, reply.Status, err, r.said)
+	}
+	r.still(t)
 }
 
 // commandOf returns the command of a step, without a trailing comment.

@@ -159,9 +159,6 @@ export -p > "$2"; pwd > "$2.folder"`
 	if r.server == nil {
 		listening = r.at
 	}
-	if elsewhere := localAddr.FindStringSubmatch(line); elsewhere != nil {
-		listening = elsewhere[1]
-	}
 	late := time.After(testbed.Patience)
 	for {
 		select {

@@ -55,6 +55,9 @@ type FacilitatorConfig struct {
 	Slow func(how Behaviour) time.Duration
 }
 
+// ErrJournalInUse is returned by NewFacilitator if another Facilitator has the journal open.
+var ErrJournalInUse = errors.New("another process uses it")
+
 // NewFacilitator returns a Facilitator. It fails if the journal cannot be read or locked.
 func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 	f := newBooks(c)
@@ -65,9 +68,7 @@ func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 	if f.journal, err = os.OpenFile(c.Journal, os.O_RDWR|os.O_CREATE|os.O_APPEND, 0o600); err != nil {
 		return nil, fmt.Errorf("open play-money journal: %w", err)
 	}
-	if err = lock(f.journal); err != nil {
-		err = fmt.Errorf("%w: another process keeps it, whose play-money facilitator FACILITATOR_URL can name", err)
-	} else {
+	if err = lock(f.journal); err == nil {
 		err = f.load()
 	}
 	if err != nil {
