@@ -252,7 +252,7 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 	played := map[string][]step{
 		"Payments that are owed": {
 			{"make owed", nil, true, []string{"table ledger has no point-in-time recovery and no protection from deletion", "aws dynamodb update-continuous-backups --table-name ledger"}},
-			{"make owed", func() { protect(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, for more than an hour: 1, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
+			{"make owed", func() { protect(t, emulator, "ledger") }, false, []string{"1 owed in DynamoDB table ledger, 1 of them for more than an hour, refunds due: 1, in doubt: 1", "make refund KEY='" + owed + "'"}},
 			{"make refund KEY='eip155", nil, false, []string{"a refund has begun: the payer can no longer get the answer\namount   0.005 USDC"}},
 			{"TRANSACTION=0x…", back(owed), false, []string{"closed: $0.005 went back to"}},
 		},
@@ -295,7 +295,7 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 			{"TRANSACTION=<its refund>", func() { back(unanswered)() }, false, []string{"closed: $0.005 went back to"}},
 			{"make books", func() {
 				out, err := o.play(t, "make owed")
-				if err != nil || !strings.Contains(out, "\n1 owed in DynamoDB table ledger-copy, for more than an hour: 0, refunds due: 0, in doubt: 0\n") {
+				if err != nil || !strings.Contains(out, "\n1 owed in DynamoDB table ledger-copy, 0 of them for more than an hour, refunds due: 0, in doubt: 0\n") {
 					t.Errorf("at the end: %v\n%s", err, out)
 				}
 			}, false, []string{"no differences"}},

@@ -204,7 +204,7 @@ func (b *books) count(s standing, amount *big.Int, request string) {
 func (l opened) printBooks(b *books) {
 	until := "the whole day"
 	if b.Until.Before(b.From.AddDate(0, 0, 1)) {
-		until = "up to " + minute(b.Until) + ", what is later is not safe on the chain yet"
+		until = "up to " + minute(b.Until) + "; later blocks of the chain are not safe yet"
 	}
 	facts(
 		l.out,
@@ -245,7 +245,7 @@ func (l opened) printBooks(b *books) {
 		l.out,
 		count{b.Elsewhere, "recorded on this day but paid on another: in the books of that day"},
 		count{b.Foreign, "recorded on this day under another network, token or payee: not compared"},
-		count{b.Unreadable, "in the whole ledger cannot be read"},
+		count{b.Unreadable, "unreadable, in the whole ledger"},
 		count{b.Unchecked, "could not be compared: the chain did not answer"},
 	)
 	rows = nil

@@ -73,7 +73,7 @@ func TestBooksUnreadable(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	prints(t, notes.String(), keyOf(4)+": ask the chain")
-	prints(t, out.String(), " 2 in the whole ledger cannot be read\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
+	prints(t, out.String(), " 2 unreadable, in the whole ledger\n", " 1 could not be compared", "record unreadable", "; 1 difference\n")
 }
 
 // twice returns every record twice, as happens if each is written again while the ledger is

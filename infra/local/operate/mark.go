@@ -90,7 +90,7 @@ func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 		return "", err
 	}
 	if r == nil {
-		return "never: if the stack has sold before, this is not its ledger", nil
+		return "never; if the stack has sold before, this table is not its ledger", nil
 	}
 	return "since " + minute(r.Head().CreatedAt), nil
 }

@@ -19,7 +19,7 @@ func TestMarkLedger(t *testing.T) {
 	env := server.Settings(table)
 	env["PAY_TO"], env["STACK_NAME"] = payer, "shop"
 	out, _ := operate(t, 0, env, "mark-ledger")
-	prints(t, out, "ledger  DynamoDB table "+table+"\n", "stack   shop\n", "sold    never: if the stack has sold before, this is not its ledger\n",
+	prints(t, out, "ledger  DynamoDB table "+table+"\n", "stack   shop\n", "sold    never; if the stack has sold before, this table is not its ledger\n",
 		"before  no mark of this stack\n", "now  marked for "+payer+"\n")
 
 	fill(newBuyer(t, server.Open(table), time.Now().Add(-3*time.Hour)))

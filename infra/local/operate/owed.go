@@ -49,7 +49,7 @@ func listOwed(ctx context.Context, o order) error {
 			return nil
 		}
 		printPayments(o.out, all)
-		fmt.Fprintf(o.out, "\n%d owed in %s, for more than an hour: %d, refunds due: %d, in doubt: %d",
+		fmt.Fprintf(o.out, "\n%d owed in %s, %d of them for more than an hour, refunds due: %d, in doubt: %d",
 			found.owed.n, l.name, found.long, found.refunds, found.doubt.n)
 		if found.unasked.n > 0 {
 			fmt.Fprintf(o.out, ", paid without a request, also to be refunded: %d", found.unasked.n)

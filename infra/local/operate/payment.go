@@ -129,7 +129,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 		DueBack:      r.DueBack,
 	}
 	if s == underWay && l.Ledger.Sleeping(r) {
-		p.Reason = "its attempt has ended, decided after " + minute(decidedAfter(r))
+		p.Reason = "its attempt has ended; the chain can decide it after " + minute(decidedAfter(r))
 	}
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction

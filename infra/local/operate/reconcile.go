@@ -37,13 +37,13 @@ func (o order) printSummary(s reconcile.Summary, scanned bool) {
 			fmt.Fprintln(out, "           the chain could not be read to its end: the next run continues")
 		}
 	}
-	fmt.Fprintf(out, "owed       %d, for more than an hour: %d, refunds due: %d (%s lists them)\n", s.Owed, s.OwedLong, s.RefundsDue, o.as.Command("owed"))
+	fmt.Fprintf(out, "owed       %d, %d of them for more than an hour, refunds due: %d (%s lists them)\n", s.Owed, s.OwedLong, s.RefundsDue, o.as.Command("owed"))
 	counts(out, count{s.Silent, "closed: the target's silence is the answer"},
 		count{s.Unproven, "refused, with no node to confirm that nothing was paid"}, count{s.Uncounted, "not counted"})
 	if s.Swept > 0 {
 		fmt.Fprintf(out, "swept      %d expired records\n", s.Swept)
 	}
 	if s.Unfinished {
-		fmt.Fprintln(out, "           the index was not read to its end: all these counts are too low")
+		fmt.Fprintln(out, "           the ledger's lists of open and owed payments were not read to the end, so these counts are too low")
 	}
 }

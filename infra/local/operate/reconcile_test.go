@@ -25,7 +25,7 @@ received   15 transfers since the last run
            3 without a request: a refund is due
            4 too old to be recorded, or with a broken record: look for the answer by hand
            the chain could not be read to its end: the next run continues
-owed       0, for more than an hour: 0, refunds due: 0 (make owed lists them)
+owed       0, 0 of them for more than an hour, refunds due: 0 (make owed lists them)
 `, out.String()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -41,7 +41,7 @@ func TestTable(t *testing.T) {
 	env := server.Settings(table)
 	env["PAY_TO"] = payee
 	out, _ := operate(t, 0, env, "reconcile")
-	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, for more than an hour: 2, refunds due: 1")
+	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, 2 of them for more than an hour, refunds due: 1")
 	if out, _ = operate(t, 0, env, "owed"); strings.Count(out, payer) != 3 {
 		t.Errorf("printed:\n%s", out)
 	}

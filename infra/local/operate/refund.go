@@ -226,7 +226,7 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
 		return fmt.Errorf("it is not known whether this was paid, so nothing can be paid back yet.\n"+
-			"%s with RPC_URL set asks the chain; if it was paid, the answer is owed first", l.as.Command("reconcile"))
+			"%s with RPC_URL set asks the chain; if the payment was made, the answer is owed, and a refund is due only later", l.as.Command("reconcile"))
 	case underWay:
 		if l.Ledger.Sleeping(r) {
 			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(r)))
@@ -303,7 +303,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	case l.Chain == nil:
 		return 0, "", fmt.Errorf("%w: RPC_URL names no node", errUnchecked)
 	case !strings.EqualFold(d.network, l.Terms.Network) || !strings.EqualFold(d.asset.String(), l.Terms.Asset):
-		return 0, "", fmt.Errorf("%w: NETWORK and USDC_ASSET are %s and %s here, and others in the record", errUnchecked, l.Terms.Network, l.Terms.Asset)
+		return 0, "", fmt.Errorf("%w: NETWORK and USDC_ASSET are %s and %s here, but the record has another network or token", errUnchecked, l.Terms.Network, l.Terms.Asset)
 	}
 	list, err := l.Chain.Received(ctx, d.transaction, d.payer)
 	switch {
@@ -335,7 +335,7 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	case err != nil:
 		return 0, "", fmt.Errorf("%w: when the payment was made is not known: %w", errUnchecked, err)
 	case i < 0:
-		return 0, "", fmt.Errorf("%w: the payment's transaction has not moved its money", errUnchecked)
+		return 0, "", fmt.Errorf("%w: the payment's transaction did not move the payment's money", errUnchecked)
 	case !list[0].Time.After(payments[i].Time):
 		return 0, "", fmt.Errorf("that transaction was made at %s, and the payment at %s: a refund must come after the payment", list[0].Time.UTC(), payments[i].Time.UTC())
 	}

@@ -142,7 +142,7 @@ func (o tableCopy) resume(ctx context.Context) error {
 	case known != nil && !o.at.IsZero() && aws.ToTime(known.RestoreDateTime).Sub(o.at).Abs() >= time.Second:
 		return fmt.Errorf("%s is there already, as %s was at %s: give that time, or another name", o.to, o.from, aws.ToTime(known.RestoreDateTime).UTC().Format(time.RFC3339))
 	case o.drill && (known == nil || aws.ToBool(d.Table.DeletionProtectionEnabled)):
-		return fmt.Errorf("%s is there already, and may be in use: a drill deletes its copy, so give another name.\nIf it is left of a drill, it can be deleted:\n"+
+		return fmt.Errorf("%s is there already, and may be in use: a drill deletes its copy, so give another name.\nIf a drill has left it behind, delete it:\n"+
 			"  aws dynamodb update-table --table-name %[1]s --no-deletion-protection-enabled && aws dynamodb delete-table --table-name %[1]s", o.to)
 	case known == nil:
 		fmt.Fprintf(o.out, "%s is there already, and DynamoDB does not say whose copy it is: compare what both hold before you use it\n", o.to)

@@ -66,7 +66,7 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 		code int
 		says []string
 	}{
-		{"owed", 0, []string{"GET http://127.0.0.1:8080/weather?city=Atlantis", "1 owed in " + path + ", for more than an hour: 0, refunds due: 0, in doubt: 0"}},
+		{"owed", 0, []string{"GET http://127.0.0.1:8080/weather?city=Atlantis", "1 owed in " + path + ", 0 of them for more than an hour, refunds due: 0, in doubt: 0"}},
 		{"payer " + who, 0, []string{who + " has paid 2 times ($0.0008), got 1 answer (1 with 200), and is owed 1: GET http://127.0.0.1:8080/weather?city=Atlantis;"}},
 		{"reconcile", 0, []string{"received   2 transfers since the last run\nowed       1"}}, // the first run counts earlier transfers, but only those of payments on record
 		{books, exitDiffers, []string{"/weather", "transfer without record", "received                           3", "; 1 difference\n"}},

@@ -65,7 +65,7 @@ func tryPage(ctx context.Context, o order) error {
 		fmt.Fprintf(o.out, "%s is set off as a %s\n", d.alarm, d.what)
 	}
 	fmt.Fprintf(o.out, "Within a minute every one of them must have an ALARM that says \"This is a drill by %s\".\n", localUser())
-	fmt.Fprintln(o.out, "The alarms go back to OK by themselves within minutes, and tell nobody of that.")
+	fmt.Fprintln(o.out, "The alarms go back to OK by themselves within minutes, and no message says so.")
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 		}
 		parameters["NextToken"] = said.Next
 	}
-	return confirmed, fmt.Errorf("topic %s has more subscriptions than this reads", plain(topic))
+	return confirmed, fmt.Errorf("topic %s has more subscriptions than this command reads", plain(topic))
 }
 
 // withoutPath returns an endpoint without its path and query, which may contain a key.

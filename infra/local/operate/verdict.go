@@ -109,7 +109,7 @@ func (a account) summary() string {
 	owed := a.by(answerOwed, refundDue)
 	switch {
 	case paid.n == 0 && len(a.Payments) == 0 && a.Missed == 0:
-		return "is not in this ledger: no payment from it on " + plain(a.Network) + " is known here (what is answered is kept for 35 days)"
+		return "is not in this ledger: no payment from it on " + plain(a.Network) + " is known here (answered payments are kept for 35 days)"
 	case paid.n == 0:
 		return "has no payment that is known to have been made"
 	}
