@@ -123,7 +123,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 			p.say("         No answer yet; the payment is kept. From %s on (in %s): %s\n", p.now().Add(pause).Format("15:04:05"), pause, p.howAgain())
 			return p.finish(r)
 		case try == maxTries:
-			p.say("         No answer yet after %d tries; the payment is kept. Later: %s\n", try, p.howAgain())
+			p.say("         No answer yet after %d tries; the payment is kept. To continue later: %s\n", try, p.howAgain())
 			return p.finish(r)
 		}
 		p.say("         no answer yet; sending the same signature again in %s\n", pause)

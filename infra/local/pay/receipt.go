@@ -16,7 +16,7 @@ import (
 func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {
-		p.say("receipt: the one that came with this answer cannot be read\n")
+		p.say("receipt: the receipt of this answer cannot be read\n")
 		return
 	}
 	signed := settled.Extensions.OfferReceipt.Info.Receipt
@@ -40,7 +40,7 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	case s.ResponseHash == "":
 		p.say("receipt: valid for the payment, signed by %s; it does not cover the answer\n", kid)
 	case s.Request == "":
-		p.say("receipt: valid for these %d bytes, signed by %s; it does not name the question\n", len(r.Body), kid)
+		p.say("receipt: valid for these %d bytes, signed by %s; it does not name the request\n", len(r.Body), kid)
 	default:
 		p.say("receipt: valid: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
 	}

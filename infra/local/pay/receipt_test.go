@@ -112,7 +112,7 @@ func TestReceipt(t *testing.T) {
 		"another question":      {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", but the question was GET /v1/tools/dns?domain=example.com&type=A`},
 		"another type":          {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=example.com&type=MX" }, not + "it is for the question"},
 		"another operation":     {func(a *sold) { a.delivery.Request = "GET /v1/tools/whois?domain=example.com" }, not + "it is for the question"},
-		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: valid for these 12 bytes, signed by KEY; it does not name the question\n"},
+		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: valid for these 12 bytes, signed by KEY; it does not name the request\n"},
 		"another path":          {func(a *sold) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
 		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
 		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: valid: "},

@@ -31,7 +31,7 @@ const (
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))
 	if err != nil || port == "0" {
-		return "", usageError("LOCAL_ADDR=%q is not where the service is. Its first line says where: URL=http://...%s", configured, pingPath)
+		return "", usageError("LOCAL_ADDR=%q is not where the service is. The first line that the service prints says where: URL=http://...%s", configured, pingPath)
 	}
 	switch host {
 	case "", "0.0.0.0":
