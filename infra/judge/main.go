@@ -126,7 +126,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags := flag.NewFlagSet("judge", flag.ContinueOnError)
 	flags.SetOutput(notes)
 	flags.StringVar(&o.url, "url", "", "what is sold: an http URL of this machine")
-	flags.StringVar(&o.price, "price", "", "its price in units of the token; default: the one it asks for")
+	flags.StringVar(&o.price, "price", "", "its price in units of the token; default: the price that the seller asks")
 	flags.StringVar(&o.otherPrice, "other-price", "", "another price that the seller can be started with, by {price}")
 	flags.StringVar(&o.otherURL, "other", "", "something else at the same price; default: -url with another query")
 	flags.StringVar(&o.goods.Method, "method", "", "the method; default: GET, or POST with -body")
@@ -144,14 +144,14 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	flags.StringVar(&o.format, "format", "text", "text, markdown or json")
 	flags.BoolVar(&o.verbose, "v", false, "show each step of each row")
 	flags.StringVar(&o.network, "network", x402.Base, "where payments are made")
-	flags.Var(&o.env, "env", "NAME=value for the seller, with {facilitator}, {node}, {upstream}, {price}; can be repeated")
-	flags.Var(&o.files, "file", "TEMPLATE=TARGET: a file that the seller reads is written from a template with the same; can be repeated")
+	flags.Var(&o.env, "env", "environment variable of the seller, NAME=value; the value can have {facilitator}, {node}, {upstream} and {price}; can be repeated")
+	flags.Var(&o.files, "file", "TEMPLATE=TARGET: write the file TARGET, which the seller reads, from the file TEMPLATE, which can have the same words in braces as -env; can be repeated")
 	flags.StringVar(&o.clients, "clients", "", "also buy with unmodified third-party clients, run by the programs in this folder (infra/clients)")
 	flags.StringVar(&o.python, "python", "python3", "the Python that has the clients of -clients")
 	flags.StringVar(&o.dir, "dir", "", "start the seller in this folder")
 	flags.StringVar(&o.log, "log", "", "write what the seller prints to this file")
 	flags.DurationVar(&o.ready, "ready", time.Minute, "how long the seller may take to start")
-	flags.DurationVar(&o.hold, "hold", 20*time.Second, "how long a facilitator without an answer holds its connection")
+	flags.DurationVar(&o.hold, "hold", 20*time.Second, "how long a facilitator that does not answer holds its connection")
 	flags.DurationVar(&o.slow, "slow", 5*time.Second, "how long a slow facilitator takes")
 	flags.DurationVar(&o.patience, "patience", 90*time.Second, "how long a payer keeps retrying")
 	flags.Usage = func() {
@@ -223,9 +223,9 @@ func (o options) write(out io.Writer, report *judge.Report) error {
 func byHand(args []string, as called.As, report *judge.Report) string {
 	row := firstWrong(report)
 	if as.ByMake() {
-		return "See one row by hand: the same with ROW=" + row + " V=1"
+		return "To see one row step by step, run the same command with ROW=" + row + " V=1"
 	}
-	return "See one row by hand: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
+	return "To see one row step by step: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
 // firstWrong returns the first row in which a case has a verdict other than Held. If there is
