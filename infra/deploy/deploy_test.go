@@ -94,7 +94,7 @@ func TestRefused(t *testing.T) {
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.succeeds(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)
-	stale := o.fails(deployIt, "somebody has stopped selling, and this would begin again", `allow = ["selling=no since 20`)
+	stale := o.fails(deployIt, "somebody has stopped selling, and this would start it again", `allow = ["selling=no since 20`)
 
 	// Somebody changes the stack, for example to stop its sales, while another deployment is
 	// being built.
@@ -138,7 +138,7 @@ func TestRollback(t *testing.T) {
 	rollBack := []string{"rollback", "-yes", "shop"}
 	o.fails(rollBack, "there is no stack shop-stack in us-east-1: nothing can be rolled back")
 	o.succeeds(deployIt)
-	o.fails(rollBack, "the release before is not on record", "make rollback STACK=shop TO=commit")
+	o.fails(rollBack, "the previous release is not on record", "make rollback STACK=shop TO=commit")
 	first := o.git("rev-parse", "HEAD")
 
 	// The second release has another payee and one more parameter.
@@ -167,7 +167,7 @@ func TestRollback(t *testing.T) {
 	// The rollback names the parameter that the earlier release would ignore.
 	o.file(`Motto = ""`, `Motto = "never twice"`)
 	o.succeeds(deployIt)
-	o.fails(rollBack, "that release does not have Motto, and would not do what the file says with it", `allow = ["without=Motto->`+short(first)+`"]`)
+	o.fails(rollBack, "that release does not have Motto, so the value in the file would have no effect", `allow = ["without=Motto->`+short(first)+`"]`)
 	o.file(`Motto = "never twice"`, `Motto = ""`)
 	o.change("pkg/catalog/operations.go", `Amount:  "1000"`, `Amount:  "2000"`)
 	dear := o.commit("another price")

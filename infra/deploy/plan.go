@@ -136,7 +136,7 @@ func (p plan) changes() (all []change) {
 	}
 	for _, name := range names(p.omitted) {
 		if p.omitted[name] != "" {
-			all = append(all, change{"without", name, short(p.commit), "that release does not have " + name + ", and would not do what the file says with it"})
+			all = append(all, change{"without", name, short(p.commit), "that release does not have " + name + ", so the value in the file would have no effect"})
 		}
 	}
 	return all
@@ -155,7 +155,7 @@ func (p plan) termsThatChange() (all []change) {
 	changed("token", parameterToken, "payments would be made in another token")
 	if p.now.parameters[parameterSelling] == "no" && p.file.Parameters[parameterSelling] == "yes" {
 		since := p.now.updated.UTC().Format(time.RFC3339)
-		all = append(all, change{"selling", "no since " + since, "yes", "somebody has stopped selling, and this would begin again"})
+		all = append(all, change{"selling", "no since " + since, "yes", "somebody has stopped selling, and this would start it again"})
 	}
 	if from, to := p.tables(); from != to {
 		all = append(all, change{"ledger", from, to, "the ledger knows what is in doubt, owed and answered, and another table does not"})
@@ -175,7 +175,7 @@ func (p plan) refused() error {
 	from, to := p.tables()
 	sells := p.now.parameters[parameterSelling] != "no" || p.file.Parameters[parameterSelling] != "no"
 	if p.now.exists && from != to && sells {
-		faults = append(faults, fmt.Errorf("the ledger would change from %s to %s while something is sold, and two tables would have one payee meanwhile: deploy Selling = \"no\" first, then the other table, and sell again when reconcile has read the chain for it (infra/RUNBOOK.md, Restoring the table)", from, to))
+		faults = append(faults, fmt.Errorf("the ledger would change from %s to %s while something is sold, and until the change is complete, two tables would have the same payee: deploy Selling = \"no\" first, then deploy the other table, and sell again when reconcile has read the chain for that table (infra/RUNBOOK.md, Restoring the table)", from, to))
 	}
 	var entries []string
 	for _, c := range p.changes() {

@@ -48,7 +48,7 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.notes, "the release of %s is asked what it sells\n", short(commit))
+	fmt.Fprintf(d.notes, "asking the release of commit %s what it sells\n", short(commit))
 	c, err := codeOf(ctx, former)
 	if err != nil {
 		fmt.Fprintf(d.notes, "note: that release does not say what it sells (%v): compare its prices by hand\n", err)
@@ -81,7 +81,7 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 	case d.to != "":
 		return d.commitOf(ctx, d.to)
 	case before == "":
-		return "", fmt.Errorf("the release before is not on record (%s runs): name one of git log with make rollback STACK=%s TO=commit", shown(now.outputs[outputCommit]), f.Name)
+		return "", fmt.Errorf("the previous release is not on record (the stack runs %s): choose a commit from git log, and run make rollback STACK=%s TO=commit", shown(now.outputs[outputCommit]), f.Name)
 	}
 	return d.commitOf(ctx, before)
 }

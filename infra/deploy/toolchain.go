@@ -109,7 +109,7 @@ func (j job) tried(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil
 	}
-	fmt.Fprintln(j.notes, "the CDK app reads its settings; the first time it is compiled, which takes a minute")
+	fmt.Fprintln(j.notes, "the CDK app is reading its settings; the first time, it is compiled, which takes a minute")
 	out, err := os.MkdirTemp("", "synthesized-")
 	if err != nil {
 		return err
