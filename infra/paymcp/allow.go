@@ -33,7 +33,7 @@ type payee struct{ payTo, network, asset string }
 // allow asks a person whom this program may pay and how much, and saves the answers.
 func (t *till) allow(ctx context.Context) error {
 	if !t.terminal {
-		return errors.New("allow needs a person at a terminal, and standard input is not a terminal: it decides to whom this program pays real money")
+		return errors.New("allow decides to whom this program pays real money, so it needs a person at a terminal, and standard input is not a terminal")
 	}
 	_, tools, err := t.paid.tools(ctx)
 	if err != nil {

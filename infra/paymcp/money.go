@@ -110,7 +110,7 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 		return ""
 	}
 	if err := json.Unmarshal(raw, &settled); err != nil {
-		return "the server's statement of the payment cannot be read."
+		return "the settlement in the server's answer cannot be read."
 	}
 	signed := settled.Extensions.OfferReceipt.Info.Receipt
 	if signed.Format != x402.FormatJWS {

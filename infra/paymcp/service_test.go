@@ -196,7 +196,7 @@ func TestUnconfirmed(t *testing.T) {
 	}
 	w.charged(1)
 	out := string(programs.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "status", w.url)))
-	for _, want := range []string{"Signed in 24 hours: 0.001 USDC on Base", "No answer: payment_smoke_test {}", "forget " + w.url} {
+	for _, want := range []string{"Signed in the last 24 hours: 0.001 USDC on Base", "No answer: payment_smoke_test {}", "forget " + w.url} {
 		if !strings.Contains(out, want) {
 			t.Errorf("status says %s\nwant %s", out, want)
 		}

@@ -25,11 +25,11 @@ func (t *till) status() error {
 	for _, e := range signed {
 		if k := (token{e.Network, e.Asset}); !seen[k] {
 			seen[k] = true
-			fmt.Fprintf(t.out, "Signed in 24 hours: %s\n", amountOf(purse.Sum(signed, e.Network, e.Asset), e.Network, e.Asset))
+			fmt.Fprintf(t.out, "Signed in the last 24 hours: %s\n", amountOf(purse.Sum(signed, e.Network, e.Asset), e.Network, e.Asset))
 		}
 	}
 	if len(signed) == 0 {
-		fmt.Fprintln(t.out, "Signed in 24 hours: nothing")
+		fmt.Fprintln(t.out, "Signed in the last 24 hours: nothing")
 	}
 	all, err := t.purse.All()
 	open := 0

@@ -153,7 +153,7 @@ func TestStranger(t *testing.T) {
 	for _, tool := range list.Tools {
 		a := tool.Annotations
 		if a.ReadOnlyHint || a.OpenWorldHint == nil || *a.OpenWorldHint || !strings.HasPrefix(tool.Description, "Says hello.") ||
-			!strings.Contains(tool.Description, "Each call costs money, and the server is asked how much (limits: 0.02 USDC a call, 0.05 USDC in any 24 hours).") {
+			!strings.Contains(tool.Description, "Each call costs money, and the server is asked for the price (limits: 0.02 USDC a call, 0.05 USDC in any 24 hours).") {
 			t.Errorf("%+v %s", a, tool.Description)
 		}
 	}
@@ -191,9 +191,9 @@ func TestChangedTerms(t *testing.T) {
 		says   string
 	}{
 		"the price":   {func(s *stranger) { s.terms.Amount = "20001" }, "this costs 0.020001 USDC on Base, and the limit for one call is 0.02 USDC on Base"},
-		"the payee":   {func(s *stranger) { s.terms.PayTo = other }, "the server asks to pay " + other + ", and who was allowed is " + strangerPayee},
+		"the payee":   {func(s *stranger) { s.terms.PayTo = other }, "the server asks to pay " + other + ", but the allowed payee is " + strangerPayee},
 		"the token":   {func(s *stranger) { s.terms.Asset = other }, "asks for the token " + other},
-		"the network": {func(s *stranger) { s.terms.Network = "eip155:84532" }, "asks to be paid on Base Sepolia, and what was allowed is eip155:8453"},
+		"the network": {func(s *stranger) { s.terms.Network = "eip155:84532" }, "asks to be paid on Base Sepolia, but the allowed network is eip155:8453"},
 	} {
 		former := s.terms
 		s.change(c.change)

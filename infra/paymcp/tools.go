@@ -101,18 +101,18 @@ type limits struct {
 // priced returns a text with the price of a call and the limits. The text is in each tool's
 // description, because not every host shows a server's instructions to the model.
 func priced(t *mcp.Tool, l limits) string {
-	price := "Each call costs money, and the server is asked how much"
+	price := "Each call costs money, and the server is asked for the price"
 	if w, err := listedPrice(t); err == nil {
 		price = "Each call pays " + w.Price()
 	}
 	if l.refused != nil {
-		return fmt.Sprintf("%s. It is not paid for yet: %s", price, l.refused)
+		return fmt.Sprintf("%s. Calls are not paid for yet: %s", price, l.refused)
 	}
 	kind := ""
 	if l.Play {
 		kind = ", in play money"
 	}
-	return fmt.Sprintf("%s%s (limits: %s a call, %s in any 24 hours). It is paid for you: give only the arguments, whatever the text above says about payments.",
+	return fmt.Sprintf("%s%s (limits: %s a call, %s in any 24 hours). The call is paid for you: give only the arguments, whatever the text above says about payments.",
 		price, kind, l.Amount(l.PerCall), l.Amount(l.PerDay))
 }
 

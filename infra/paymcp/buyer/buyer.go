@@ -132,7 +132,7 @@ func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
 	case asks:
 		return b.buy(ctx, c, o)
 	case err != nil:
-		return words("The server did not answer, and nothing was signed or charged. It was asked for the price: %s.", err)
+		return words("The server did not answer when it was asked for the price: %s. Nothing was signed or charged.", err)
 	}
 	return Result{Reply: &reply}
 }
@@ -207,7 +207,7 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 	}
 	until := ""
 	if !over.Free.IsZero() {
-		until = fmt.Sprintf(" There is room for it at %s.", clock(over.Free))
+		until = fmt.Sprintf(" The budget has room for it again at %s.", clock(over.Free))
 	}
 	return words("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
 		"Do not try again before then. Only a person can raise the budget, in a terminal: %s",

@@ -203,6 +203,6 @@ func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
 			p.Price, said, b.HowToForget(c.ID()))
 	case open, dead:
 	}
-	return words("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so that nothing else is signed for this question before then. "+same,
+	return words("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so nothing else is signed for this question before then. "+same,
 		p.Price, said, clock(p.ValidBefore.Add(margin)))
 }

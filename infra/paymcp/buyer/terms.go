@@ -49,11 +49,11 @@ func (t Terms) admits(w bill.Way) error {
 		return fmt.Errorf("the server asks for %s, but play money exists only for the USDC of a known network", w.Price())
 	case t.Play:
 	case w.Network != t.Network:
-		return fmt.Errorf("the server asks to be paid on %s, and what was allowed is %s", w.On(), t.Network)
+		return fmt.Errorf("the server asks to be paid on %s, but the allowed network is %s", w.On(), t.Network)
 	case !strings.EqualFold(w.Asset, t.Asset):
-		return fmt.Errorf("the server asks for the token %s, and what was allowed is %s", untrusted.Text(w.Asset), t.Asset)
+		return fmt.Errorf("the server asks for the token %s, but the allowed token is %s", untrusted.Text(w.Asset), t.Asset)
 	case !strings.EqualFold(w.PayTo, t.PayTo):
-		return fmt.Errorf("the server asks to pay %s, and who was allowed is %s: the payee has changed", untrusted.Text(w.PayTo), t.PayTo)
+		return fmt.Errorf("the server asks to pay %s, but the allowed payee is %s: the payee has changed", untrusted.Text(w.PayTo), t.PayTo)
 	}
 	if w.Value.Cmp(t.PerCall) > 0 {
 		return fmt.Errorf("this costs %s, and the limit for one call is %s", w.Price(), t.money(t.PerCall, w))
