@@ -93,7 +93,7 @@ func TestHostileAnswers(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ answer, says string }{
 		"a flood":              {strings.Repeat(" ", maxBody+1), "has more than 4194304 bytes"},
-		"no JSON":              {"<html>", "nothing was signed or charged"},
+		"no JSON":              {"<html>", "Nothing was signed or charged"},
 		"an endless list":      {quote("[" + strings.Repeat("{},", 5000) + "{}]"), "no payment method that this client supports"},
 		"an empty list":        {quote("[]"), `"accepts":[]`},
 		"another version":      {strings.Replace(quote("[{}]"), `\"x402Version\":2`, `\"x402Version\":1`, 1), "x402Version"},
@@ -101,7 +101,7 @@ func TestHostileAnswers(t *testing.T) {
 		"a fortune":            {quote(`[{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"1000001","payTo":"` + strangerPayee + `","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]`), "this costs 1.000001 USDC on Base, and the limit for one call is 1 USDC"},
 		"a token called USDC":  {quote(`[{"scheme":"exact","network":"eip155:8453","asset":"0x0000000000000000000000000000000000000bad","amount":"1","payTo":"` + strangerPayee + `","maxTimeoutSeconds":60,"extra":{"name":"USD Coin","version":"2"}}]`), "play money exists only for the USDC of a known network"},
 		"words that steer":     {quote(`[{"scheme":"\u001b[2J\u202e"}]`), `its scheme is`},
-		"an unknown block":     {`{"content":[{"type":"evil"}]}`, "nothing was signed or charged"},
+		"an unknown block":     {`{"content":[{"type":"evil"}]}`, "Nothing was signed or charged"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -111,7 +111,7 @@ func TestUsage(t *testing.T) {
 		}
 	}
 	out, err := testbed.Command(t, testbed.PayMCP(t), "-dir", t.TempDir(), "allow", "http://127.0.0.1:1/mcp").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "allow needs a person at a terminal") {
+	if err == nil || !strings.Contains(string(out), "it needs a person at a terminal") {
 		t.Errorf("%v %s", err, out)
 	}
 	out, err = testbed.Command(t, testbed.PayMCP(t), "-dir", t.TempDir(), "forget", "http://127.0.0.1:1/mcp", "abc").CombinedOutput()

@@ -213,7 +213,7 @@ func TestChangedTerms(t *testing.T) {
 		}
 		if path == p.AllowanceFile() {
 			list := testbed.Must(startHost(t, testbed.PayMCP(t), "-dir", dir, s.url).ListTools(t.Context(), nil))
-			if said := list.Tools[0].Description; !strings.Contains(said, "It is not paid for yet: ") || !strings.Contains(said, says) {
+			if said := list.Tools[0].Description; !strings.Contains(said, "Calls are not paid for yet: ") || !strings.Contains(said, says) {
 				t.Errorf("a tool is described as %s", said)
 			}
 		}
