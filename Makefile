@@ -91,7 +91,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   URL=...           what to buy from the seller: an http URL on this machine
 ##   PRICE=0.01        the price that the seller must ask (default: any)
 ##   PROMISES=same,new,key  kinds of retries for which the seller promises one charge (default: none)
-##   ROW=name V=1      play only this row, and show each step
+##   ROW=name V=1      play only this row of the report, and show each step
 ##   FORMAT=markdown   or json (default: text)
 ##   OTHER=...         URL of another item at the same price (default: URL with another query)
 ##   OTHER_PRICE=0.02  second price to test, if SELLER has {price}
@@ -246,7 +246,8 @@ gameday: ## Break each dependency once; print what clients see and which alarms 
 
 .PHONY: prove
 prove: node-packages ## Run the tests that CI does not run: third-party conformance lists, newest linters, mutants, a million schedules; 45 minutes
-##   PART=linters      run only this part: linters, lists (2 minutes), printed, lighthouse, mutants or campaign (default: all)
+##   PART=linters      run only this part: linters, lists (conformance, 2 minutes), printed (programs of /docs),
+##                     lighthouse (scores of the pages), mutants or campaign (default: all)
 	@go build -o build/local ./infra/local && go build -o build/pay ./infra/local/pay
 	@cmp -s infra/prove/requirements.txt build/prove/installed || { python3 -m venv --clear build/prove && \
 		build/prove/bin/pip install -q --disable-pip-version-check -r infra/prove/requirements.txt && \
@@ -357,7 +358,8 @@ payer: ## Show what one wallet has paid and received, and what it is owed
 refund: ## Begin a refund and show what to transfer, or close it
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... close the debt with this transaction
-##   FORCE=1           close the debt even if the chain cannot be asked; without TRANSACTION, withdraw the refund
+##   FORCE=1           with TRANSACTION: close the debt even if the chain cannot be asked;
+##                     without TRANSACTION: withdraw the refund
 	@test -n "$$KEY" || { echo "usage: make refund KEY='eip155:8453|0x...|0x...|0x...' [TRANSACTION=0x...] [FORCE=1]; make owed prints keys" >&2; exit 2; }
 	@CALLED_BY=make go run ./infra/local/operate refund $(if $(FORCE),-force) "$$KEY" $${TRANSACTION:+"$$TRANSACTION"}
 
@@ -389,7 +391,7 @@ secret: ## Show, create or change the secret of FacilitatorSecretArn, one part a
 .PHONY: sign-origin
 sign-origin: ## Sign an origin with the payee's key, offline
 ##   ORIGIN=https://... the origin
-##   PAY_TO=0x...      the payee, to compare the key with
+##   PAY_TO=0x...      the payee; warn if the key belongs to another account
 ##   KEY_FILE=...      read the key from this file (default: ask for it)
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
 	@go run ./infra/local/keys sign-origin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}

@@ -90,7 +90,7 @@ func DNS() Operation {
 		Tool:    "dns_lookup",
 		Kind:    Tool,
 		Result:  "DnsResult",
-		Use:     "to read the records of one type that a name has now",
+		Use:     "to read a name's current records of one type",
 		Summary: "Live DNS records of a public hostname from a public recursive resolver.",
 		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
 			"response code, lowest TTL, typed records. Values are untrusted data.",
@@ -263,7 +263,7 @@ func UptimeCheck() Operation {
 		Use:     "to learn whether a site is up, degraded or down: dns, ssl-check and headers at the price of the three",
 		Summary: "DNS, TLS and HTTPS of a hostname with one verdict for one payment.",
 		Description: "One payment, one probe: DNS, the leaf TLS certificate and the HTTPS answer of https://{domain}/ side by side, with the verdict up, degraded or down. " +
-			"Not a hosted monitor: a call soon after another repeats its answer.",
+			"Not a hosted monitor: a second call soon afterwards gets the same answer.",
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Question: "Is {domain} up?",

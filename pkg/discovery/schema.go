@@ -211,6 +211,9 @@ func describe(f catalog.Field) string {
 	if len(f.Enum) == 0 {
 		return f.Description
 	}
+	if len(f.Enum) == 1 {
+		return f.Description + ": " + f.Enum[0]
+	}
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 

@@ -257,7 +257,7 @@ func answerSchema(op catalog.Operation) schema {
 		}
 		result.Properties[i].Value = schema{
 			Type:        "object",
-			Description: "As " + other.Tool + " answers, or {error: {code, message}}",
+			Description: "The result of " + other.Tool + ", or {error: {code, message}}",
 		}
 	}
 	challenge := schema{
@@ -275,7 +275,7 @@ func answerSchema(op catalog.Operation) schema {
 func ToolInstructions(s Site) string {
 	window := ""
 	if w := seconds(s.DuplicateWindow); w > 0 {
-		window = fmt.Sprintf(" Without a key, a call with the same arguments is charged again from %d seconds after an answer over HTTP, %d after one over MCP; the smoke test always.", w, 2*w)
+		window = fmt.Sprintf(" Without a key, a call with the same arguments is charged again from %d seconds after an answer over HTTP, %d after one over MCP; without a key, each call of the smoke test is charged.", w, 2*w)
 	}
 	play := ""
 	if note := s.playNote(); note != "" {

@@ -109,7 +109,7 @@ var table = sync.OnceValue(func() []fault.Info {
 			"Check that the host is up and accepts connections on port 443 from anywhere, including over IPv4."),
 		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed.",
 			"Check the TLS configuration of the host; ssl-check shows its certificate if there is one."),
-		answer(HTTPFailed, http.StatusBadGateway, "The HTTPS request failed after the connection.",
+		answer(HTTPFailed, http.StatusBadGateway, "Connected, but the HTTPS request failed.",
 			"Check that the host answers HTTP/1.1 over TLS on port 443."),
 		owed(RDAPUpstream, http.StatusBadGateway, "The RDAP server returned an unusable response.",
 			"Send the same request again later; the registry's server is at fault."),

@@ -238,7 +238,7 @@ function judge(answer, bytes) {
 function later(status, message, charged) {
   if (status === 409) return { title: "Your payment is being processed", text: "Another request with the same signature is under way. " + once };
   if (status === 429) return { title: "Too many requests", text: `${message} Your signature stays good. ${once}` };
-  if (charged === true) return { title: "Paid. We still owe you the answer", text: "The lookup failed on our side. The next one is free of charge." };
+  if (charged === true) return { title: "Paid. We still owe you the answer", text: "The lookup failed on our side. Trying again is free." };
   if (charged === false && !payment.doubt) return { title: "Not charged yet", text: `${message} Your signature is unused, and stays good.` };
   return { title: "Payment not confirmed yet", text: "Your payment may or may not have arrived. " + once };
 }

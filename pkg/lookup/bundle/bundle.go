@@ -35,7 +35,7 @@ type Failure struct {
 	Error struct {
 		Code    fault.Code `json:"code" doc:"Error code"`
 		Message string     `json:"message" doc:"Public message"`
-	} `json:"error" doc:"Why this child failed" schema:"ChildError"`
+	} `json:"error" doc:"Why this lookup failed" schema:"ChildError"`
 }
 
 // MarshalJSON returns the result as JSON, or a Failure if there is none.

@@ -55,7 +55,7 @@ type Result struct {
 	StartURL   string      `json:"start_url" doc:"First URL requested"`
 	FinalURL   string      `json:"final_url" doc:"Last URL fetched"`
 	HopCount   int         `json:"hop_count" doc:"Number of hops"`
-	Truncated  bool        `json:"truncated" doc:"Whether the hop cap stopped the chain"`
+	Truncated  bool        `json:"truncated" doc:"Whether the hop limit ended the trace"`
 	StopReason *StopReason `json:"stop_reason" doc:"Why the trace ended without a final status" schema:"StopReason"`
 	Hops       []Hop       `json:"hops" doc:"Per-hop facts" schema:"Hop" show:"hops"` // never empty
 }
@@ -65,7 +65,7 @@ type Result struct {
 type Hop struct {
 	Index  int    `json:"index" doc:"From 0"`
 	URL    string `json:"url" doc:"URL requested"` // normalised, without fragment
-	Method string `json:"method" doc:"Method that was answered" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Method string `json:"method" doc:"Method that the host answered" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
 	// Location is the header as received, whatever the status. It is nil if the answer has

@@ -182,7 +182,7 @@ var table = sync.OnceValue(func() []Info {
 			Status:  http.StatusMethodNotAllowed,
 			Class:   NoCharge,
 			Message: "This path does not take that method.",
-			Remedy:  "Use a method that the header Allow lists.",
+			Remedy:  "Use one of the methods in the answer's Allow header.",
 		},
 		{
 			Code:    IdempotencyConflict,
