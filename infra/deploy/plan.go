@@ -175,7 +175,7 @@ func (p plan) refused() error {
 	from, to := p.tables()
 	sells := p.now.parameters[parameterSelling] != "no" || p.file.Parameters[parameterSelling] != "no"
 	if p.now.exists && from != to && sells {
-		faults = append(faults, fmt.Errorf("the ledger would change from %s to %s while something is sold, and until the change is complete, two tables would have the same payee: deploy Selling = \"no\" first, then deploy the other table, and sell again when reconcile has read the chain for that table (infra/RUNBOOK.md, Restoring the table)", from, to))
+		faults = append(faults, fmt.Errorf("the ledger would change from %s to %s while something is sold, and until the change is complete, two tables would have the same payee: deploy Selling = \"no\" first, then the other table, and sell again when reconcile has read the chain for that table (infra/RUNBOOK.md, Restoring the table)", from, to))
 	}
 	var entries []string
 	for _, c := range p.changes() {

@@ -112,7 +112,7 @@ func TestBooksToday(t *testing.T) {
 		s.answered(n+1, txOf(n+1))
 	}
 	out, _ := operateAt(t, s.clock, 0, s.env(), "books", s.day.Format(time.DateOnly))
-	prints(t, out, "what is later is not safe on the chain yet", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
+	prints(t, out, "later blocks of the chain are not safe yet", "total   1 answer sold for $0.005, $0.005 received in 1 payment; no differences\n")
 }
 
 func TestReadDay(t *testing.T) {

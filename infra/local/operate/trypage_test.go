@@ -125,7 +125,7 @@ func TestTryPageConfirmed(t *testing.T) {
 		},
 		"a list without an end": {
 			answers{"ListSubscriptionsByTopic": page("<NextToken>2</NextToken>"), "ListSubscriptionsByTopic2": page("<NextToken>2</NextToken>")},
-			nil, []string{"more subscriptions than this reads"}, exitFailed,
+			nil, []string{"more subscriptions than this command reads"}, exitFailed,
 		},
 		"what is not XML": {answers{"ListSubscriptionsByTopic": "\x1b[31m"}, nil, []string{"read what AWS says to ListSubscriptionsByTopic"}, exitFailed},
 		"not permitted": {
