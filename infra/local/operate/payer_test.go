@@ -35,7 +35,7 @@ func TestVerdict(t *testing.T) {
 		{account{Payments: []payment{lost}}, "W has paid 1 time ($0.005) and is owed 1: a transfer without a known request; a refund of $0.005 is due."},
 		{account{Payments: []payment{pay(refunded, "9007199254740993000001")}}, "W has paid 1 time ($9007199254740993.000001), was refunded 1 time ($9007199254740993.000001), and is owed nothing."},
 		{account{Payments: []payment{pay(refused, "5000"), pay(refused, "5000"), pay(notCharged, "5000"), pay(superseded, "5000")}},
-			"W has no payment that is known to have been made; 2 payments ($0.01) were refused by the facilitator, not proven; 1 payment was not charged; " +
+			"W has no payment that is known to have been made; 2 payments ($0.01) were refused by the facilitator, with no proof that nothing was paid; 1 payment was not charged; " +
 				"1 payment was not charged, because another payment answers the same purchase."},
 		{account{Payments: []payment{doubt("paid"), doubt("never_paid"), doubt("still_open"), doubt("cannot_tell"), pay(inDoubt, "1"), pay(underWay, "1")}},
 			"W has no payment that is known to have been made; 1 payment in doubt ($0.005) was made, as the chain shows; " +
@@ -44,8 +44,8 @@ func TestVerdict(t *testing.T) {
 				"it is not known whether 2 payments in doubt ($0.005001) were made; 1 payment is under way."},
 		{account{Payments: []payment{pay(answered, "-5"), pay(answered, "1")}}, "W has paid 2 times ($0.000001 and 1 amount that cannot be read), got 2 answers, and is owed nothing."},
 		{account{Payments: []payment{pay(unknown, "1")}, Missed: 2},
-			"W has no payment that is known to have been made; 1 payment is in a state that this version does not know; 2 records could not be read, so this may not be all."},
-		{account{Missed: 1}, "W has no payment that is known to have been made; 1 record could not be read, so this may not be all."},
+			"W has no payment that is known to have been made; 1 payment is in a state that this version does not know; 2 records could not be read, so there may be more."},
+		{account{Missed: 1}, "W has no payment that is known to have been made; 1 record could not be read, so there may be more."},
 		{account{Payments: []payment{pay(answered, "5000")}, Cut: true},
 			"W has paid 1 time ($0.005), got 1 answer, and is owed nothing; this is about 1 record only, and there are more."},
 	} {

@@ -218,25 +218,25 @@ func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 		if r.Attested() {
 			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", plain(r.Reason), minute(r.UpdatedAt))
 		}
-		return fmt.Errorf("nothing is due: this payment was answered at %s. The same signature gets the answer again for a day after that", minute(r.UpdatedAt))
+		return fmt.Errorf("nothing is due: this payment was answered at %s. For a day after that, the same signature gets the answer again", minute(r.UpdatedAt))
 	case answerOwed:
 		if l.Ledger.Unclaimed(r) {
 			return nil // a refund may begin before it is due
 		}
 		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case inDoubt:
-		return fmt.Errorf("it is not known whether this was paid, so nothing can be paid back yet.\n"+
-			"%s with RPC_URL set asks the chain; if the payment was made, the answer is owed, and a refund is due only later", l.as.Command("reconcile"))
+		return fmt.Errorf("it is not known whether this payment was made, so nothing can be paid back yet.\n"+
+			"%s with RPC_URL set asks the chain; if the payment was made, the answer is owed first, and a refund only if no answer comes", l.as.Command("reconcile"))
 	case underWay:
 		if l.Ledger.Sleeping(r) {
 			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(r)))
 		}
 		return fmt.Errorf("this payment is being made right now, until %s at the latest: look again then", minute(r.LeaseUntil))
 	case refused:
-		return fmt.Errorf("nothing is known to be due: the facilitator refused this (%s), which is not proven.\n"+
+		return fmt.Errorf("nothing is known to be due: the facilitator refused this payment (%s), but that does not prove that nothing was paid.\n"+
 			"If the payer nevertheless shows a transfer to us, %s with RPC_URL set finds it", plain(r.Reason), l.as.Command("reconcile"))
 	case notCharged:
-		return fmt.Errorf("nothing is due: this was not charged (%s)", plain(r.Reason))
+		return fmt.Errorf("nothing is due: this payment was not charged (%s)", plain(r.Reason))
 	case superseded:
 		return fmt.Errorf("nothing is due: nothing was charged for this payment, because another one answers the same purchase:\n%s", plain(r.Owner))
 	case unknown:

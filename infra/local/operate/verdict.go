@@ -79,7 +79,7 @@ func (a account) verdict() string {
 		{a.by(doubt(x402.StillOpen)), "%[1]s in doubt (%[2]s) %[4]s not made so far and can still be made"},
 		{a.by(doubt(x402.CannotTell)), "it is not known whether %[1]s in doubt (%[2]s) %[4]s made"},
 		{a.by(underWay), "%[1]s %[3]s under way"},
-		{a.by(refused), "%[1]s (%[2]s) %[4]s refused by the facilitator, not proven"},
+		{a.by(refused), "%[1]s (%[2]s) %[4]s refused by the facilitator, with no proof that nothing was paid"},
 		{a.by(notCharged), "%[1]s %[4]s not charged"},
 		{a.by(superseded), "%[1]s %[4]s not charged, because another payment answers the same purchase"},
 		{a.by(unknown), "%[1]s %[3]s in a state that this version does not know"},
@@ -98,7 +98,7 @@ func (a account) verdict() string {
 	case a.Cut:
 		clauses = append(clauses, "this is about "+counted(len(a.Payments), "record")+" only, and there are more")
 	case a.Missed > 0:
-		clauses = append(clauses, counted(a.Missed, "record")+" could not be read, so this may not be all")
+		clauses = append(clauses, counted(a.Missed, "record")+" could not be read, so there may be more")
 	}
 	return strings.Join(clauses, "; ") + "."
 }
