@@ -211,6 +211,9 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	t.Cleanup(func() { taken.Close() })
 	damaged := filepath.Join(t.TempDir(), "ledger.db")
 	testbed.Check(os.WriteFile(damaged, []byte("not a ledger"), 0o600))
+	kept := t.TempDir()
+	other := testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Now: time.Now, Journal: filepath.Join(kept, "play-money.jsonl")}))
+	t.Cleanup(func() { testbed.Check(other.Close()) })
 	for _, c := range []struct {
 		name  string
 		env   map[string]string
@@ -218,6 +221,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}{
 		{"every fault at once", map[string]string{"PAY_TO": "me", "DNS_RESOLVERS": "resolver", "LOG_LEVEL": "loud"}, []string{"PAY_TO", "DNS_RESOLVERS", "LOG_LEVEL"}},
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
+		{"the ledger is another service's", map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "LEDGER_FILE": filepath.Join(kept, "ledger.db")}, []string{"another process uses it", "running already", "LEDGER_FILE="}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
 		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the next port may be taken as well

@@ -295,7 +295,7 @@ func Ping() Operation {
 		Tags:     []string{"payment", "test"},
 		Params:   []Param{{Name: "probe", Type: "string", Example: "1", Description: "Ignored."}},
 		Fields:   FieldsOf[Pong](),
-		Question: "A test payment",
+		Question: "A payment smoke test",
 		Returns:  "A confirmation that your wallet can pay here. Nothing is looked up.",
 		Verdicts: []lookup.Verdict{{Says: "Paid and answered: the payment works", Tone: lookup.Good}},
 		Response: `{"ok":true,"service":"` + Service + `"}`,

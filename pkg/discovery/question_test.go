@@ -37,5 +37,5 @@ func TestQuestionOf(t *testing.T) {
 	asked.Set("type", "MX")
 	same(t, "with a type", "MX", questionOf(catalog.DNS(), asked)[0].Text)
 	same(t, "a URL", []piece{{Text: "Where "}, {Text: "https://example.com/", Value: true}, {Text: " leads"}}, questionOf(catalog.ResolveRedirect(), asked))
-	same(t, "words of ours alone", []piece{{Text: "A test payment"}}, questionOf(catalog.Ping(), asked))
+	same(t, "words of ours alone", []piece{{Text: "A payment smoke test"}}, questionOf(catalog.Ping(), asked))
 }
