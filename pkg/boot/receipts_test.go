@@ -101,20 +101,20 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional, and that each gives a warning with
-// the text says. If says is empty, they must give no warning.
-func warns(t *testing.T, probes []service.Probe, says string) {
+// warns checks that the probes of receipts are optional, and that each gives a warning that
+// contains want. If want is empty, they must give no warning.
+func warns(t *testing.T, probes []service.Probe, want string) {
 	t.Helper()
 	for _, probe := range probes {
 		if probe.Name != "receipts" {
 			continue
 		}
 		said := fmt.Sprint(probe.Check(t.Context()))
-		if _, public := errors.AsType[service.Public](probe.Check(t.Context())); public != (says != "") {
+		if _, public := errors.AsType[service.Public](probe.Check(t.Context())); public != (want != "") {
 			t.Errorf("/ready has public words: %t, for %s", public, said)
 		}
-		if !probe.Optional || !strings.Contains(said, says) || says == "" && said != "<nil>" {
-			t.Errorf("/ready says %s, want %q", said, says)
+		if !probe.Optional || !strings.Contains(said, want) || want == "" && said != "<nil>" {
+			t.Errorf("/ready says %s, want %q", said, want)
 		}
 	}
 }

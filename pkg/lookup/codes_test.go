@@ -178,16 +178,16 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds to the set into the codes that the expression pkg.name refers to.
-func (u *uses) addSelector(t *testing.T, file, pkg, name string, into map[string]bool) {
+// addSelector adds to the set the codes that the expression pkg.name refers to.
+func (u *uses) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true
 	switch {
 	case pkg == "lookup" && u.constants[name]:
-		into[name] = true
+		set[name] = true
 	case name == "Codes": // the Codes function of another package
 		codes, _ := codesOf(t, "lookup/"+pkg)
-		maps.Copy(into, codes)
+		maps.Copy(set, codes)
 	case pkg == "fault" && !slices.Contains([]string{"Code", "Error", "From", "New", "InternalError", "Owed"}, name):
 		t.Errorf("%s names fault.%s: a lookup's codes are constants of package lookup", file, name)
 	}

@@ -159,8 +159,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance tells in words how much later or earlier to is than from: in days, or in whole
-// years if the difference is two years or more.
+// distance tells in words how much later or earlier the first time is than the second: in
+// days, or in whole years if the difference is two years or more.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

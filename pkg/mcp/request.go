@@ -227,9 +227,9 @@ func decodeName(s string) (name string, ok bool) {
 	return string(raw), ok && err == nil
 }
 
-// single returns the value of a header without the white space around it. once is false if the
+// single returns the value of a header without the white space around it. ok is false if the
 // header was sent more than once.
-func single(h http.Header, name string) (value string, once bool) {
+func single(h http.Header, name string) (value string, ok bool) {
 	return strings.Trim(h.Get(name), " \t"), len(h.Values(name)) <= 1
 }
 
@@ -258,9 +258,9 @@ type Call struct {
 // Paid reports whether the call has a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call parses a request of the method tools/call. has reports whether a tool with the given
+// Call parses a request of the method tools/call. known reports whether a tool with the given
 // name exists.
-func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
+func (q *Request) Call(known func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	c.Payment, c.BadPayment = q.payment()
 	if key, there := q.meta[KeyPurchase]; there {
@@ -271,7 +271,7 @@ func (q *Request) Call(has func(tool string) bool) (*Call, *Response) {
 	if !ok {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
 	}
-	if !has(name) {
+	if !known(name) {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", untrusted.Quote(name, 40))
 	}
 	c.Tool = name

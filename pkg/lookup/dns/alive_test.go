@@ -20,8 +20,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// comOr returns a script that uses the script com for the question about the name servers of
-// com, and the script others for every other question.
+// comOr returns a script that uses one script for the question about the name servers of com,
+// and another script for every other question.
 func comOr(com, others script) script {
 	return func(n int, q []byte) []message {
 		if isCom(unpacked(q)) {

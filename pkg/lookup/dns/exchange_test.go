@@ -63,11 +63,11 @@ func silence() []string {
 }
 
 // checkDials returns the expected dials of a client that checks whether the three resolvers
-// work. The dials over UDP are made at the time at, the dials over TCP at the time overTCP. If
-// overTCP is empty, nothing is dialled over TCP.
-func checkDials(at, overTCP string) (dials []string) {
+// work. The dials over UDP are made at the time overUDP, the dials over TCP at the time
+// overTCP. If overTCP is empty, nothing is dialled over TCP.
+func checkDials(overUDP, overTCP string) (dials []string) {
 	for _, r := range []string{first, second, third} {
-		dials = append(dials, r+" at "+at)
+		dials = append(dials, r+" at "+overUDP)
 		if overTCP != "" {
 			dials = append(dials, "tcp "+r+" at "+overTCP)
 		}

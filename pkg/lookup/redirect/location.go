@@ -20,13 +20,13 @@ type httpsURL struct {
 
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow returns the URL that an answer redirects to, or the reason why there is none. from is
+// follow returns the URL that an answer redirects to, or the reason why there is none. base is
 // the URL of the answer, and location holds the answer's Location fields. follow sends
 // nothing. It parses a reference as browsers do, by the URL standard of the WHATWG: a
 // backslash counts as a slash, extra or missing slashes after the scheme do not matter, and a
 // stray percent sign is kept. Unlike browsers, it refuses a URL with a user name or a
 // password.
-func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
+func follow(base httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {
 		return next, MissingLocation
 	}
@@ -44,8 +44,8 @@ func follow(from httpsURL, location []string) (next httpsURL, stop StopReason) {
 	}
 	rest, _, _ = strings.Cut(rest, "#")
 	rest, query, hasQuery := strings.Cut(rest, "?")
-	next = from
-	path, oldQuery, hadQuery := strings.Cut(from.path, "?")
+	next = base
+	path, oldQuery, hadQuery := strings.Cut(base.path, "?")
 	segments := strings.Split(path, "/")[1:]
 	switch slashes := len(rest) - len(strings.TrimLeft(rest, `/\`)); {
 	case slashes >= 2:
@@ -161,12 +161,12 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape percent-encodes the bytes that must not appear in a request line, and the bytes that
-// more contains. It leaves existing escapes unchanged.
-func escape(text, more string) string {
+// escape percent-encodes the bytes that must not appear in a request line, and the bytes in
+// extra. It leaves existing escapes unchanged.
+func escape(text, extra string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' || strings.IndexByte(more, c) >= 0 {
+		if c <= ' ' || c > '~' || strings.IndexByte(extra, c) >= 0 {
 			fmt.Fprintf(&out, "%%%02X", c)
 		} else {
 			out.WriteByte(c)

@@ -13,9 +13,9 @@ import (
 )
 
 // read is a row of testdata/locations.tsv: a Location in an answer from the URL base, and what
-// follow makes of it. right names the rules from which that outcome follows: WHATWG, guard or
+// follow makes of it. rules names the rules from which that outcome follows: WHATWG, guard or
 // hostfacts. The head of the file explains these names.
-type read struct{ location, outcome, right string }
+type read struct{ location, outcome, rules string }
 
 // base returns the URL from which the Locations in testdata/locations.tsv come.
 func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
@@ -108,8 +108,8 @@ func TestWHATWG(t *testing.T) {
 		case BlockedPort:
 			same = u != nil && u.Scheme == "https:" && u.Port != ""
 		}
-		if same != (r.right == "WHATWG") || !same && !followed {
-			t.Errorf("%q: %s by %s; the standard has %+v", r.location, r.outcome, r.right, u)
+		if same != (r.rules == "WHATWG") || !same && !followed {
+			t.Errorf("%q: %s by %s; the standard has %+v", r.location, r.outcome, r.rules, u)
 		}
 	}
 }
@@ -135,7 +135,7 @@ func FuzzFollow(f *testing.F) {
 	})
 }
 
-// isFollowed checks next, the URL that follow returned for a Location.
+// isFollowed checks the URL that follow returned for a Location.
 func isFollowed(t *testing.T, location string, next httpsURL) {
 	t.Helper()
 	if host, err := guard.Domain(next.host, guard.DNSName); err != nil || host != next.host {

@@ -140,11 +140,11 @@ func (r *recorder) secret() []byte {
 const alertUnrecognizedName = 112
 
 // handshake makes one handshake with an offer. If the error is nil, the flight has a leaf. If
-// done is not nil, it is the connection after the handshake, and HTTP/1.1 can be spoken over
+// tlsConn is not nil, it is the connection after the handshake, and HTTP/1.1 can be spoken over
 // it; otherwise conn is closed. A leaf without a connection means that the handshake failed
-// after the leaf was received, or that the offer was Browser. If there is an error, again
+// after the leaf was received, or that the offer was Browser. If there is an error, retry
 // reports whether another hello may succeed.
-func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, done *tls.Conn, again bool, err error) {
+func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, retry bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
 	cfg.KeyLogWriter = &rec.keys
@@ -171,17 +171,17 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	if ctx.Err() != nil {
 		return f, nil, false, fmt.Errorf("%w: %w", origin.Late(ctx), err)
 	}
-	again = f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
+	retry = f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
 	switch {
 	case f.alert >= 0:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)
 	case !f.hello && errors.As(err, new(tls.RecordHeaderError)):
-		again = false
+		retry = false
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host does not speak TLS on port 443.")
 	default:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The TLS handshake failed before the host sent a certificate.")
 	}
-	return f, nil, again, err
+	return f, nil, retry, err
 }
 
 // Query is a normalised question. The port is always origin.Port.

@@ -39,8 +39,8 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether the datagram called what is lost. The result looks random, but is the
-// same each time the test is run.
+// lost reports whether the given datagram is lost. The result looks random, but is the same
+// each time the test is run.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
