@@ -115,8 +115,8 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends payments at the given rate for one second, for lookups and for each operation in
-// others, in turn. It reports, as an attribute of the test, how much the table accepted.
+// sells sends payments at the given rate for one second, for lookups and for the other
+// operations, in turn. It reports, as an attribute of the test, how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
 	// busy is the number of slots for each payment a second. That is more than enough, because
 	// a lookup and a settlement together take half a second.
@@ -253,10 +253,10 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether said, a number in a document, is within a tenth of want. Sizes differ a
+// near reports whether figure, a number in a document, is within a tenth of want. Sizes differ a
 // little because of ids and compression.
-func near(said string, want float64) bool {
-	n, err := strconv.ParseFloat(strings.ReplaceAll(said, ",", ""), 64)
+func near(figure string, want float64) bool {
+	n, err := strconv.ParseFloat(strings.ReplaceAll(figure, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
 

@@ -187,7 +187,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// to sends a request for a domain, from the address from, to the nth environment.
+// to sends a request for a domain from an address to the nth environment.
 func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
 	return testbed.Must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
@@ -253,10 +253,10 @@ type spent struct {
 	Writes, Units, Reads, Verifies, Settles, Looks int
 }
 
-// above reports whether a count of s is larger than the same count of most.
-func (s spent) above(most spent) bool {
-	return s.Writes > most.Writes || s.Units > most.Units || s.Reads > most.Reads ||
-		s.Verifies > most.Verifies || s.Settles > most.Settles || s.Looks > most.Looks
+// above reports whether a count of s is larger than the same count of limit.
+func (s spent) above(limit spent) bool {
+	return s.Writes > limit.Writes || s.Units > limit.Units || s.Reads > limit.Reads ||
+		s.Verifies > limit.Verifies || s.Settles > limit.Settles || s.Looks > limit.Looks
 }
 
 // table is a model of DynamoDB that the environments of a deployment share. It stores the

@@ -187,9 +187,8 @@ func TestRefundsDue(t *testing.T) {
 
 // buyForMinutes lets one client buy lookups of its domains for some minutes, from the
 // beginning of a minute. The client sends more requests at the same time than it has slots.
-// buyForMinutes returns the number of lookups that have moved money and owe their whole
-// answer: first for those of the first minute, and all for those of all minutes. answers
-// counts how often each answer occurred.
+// buyForMinutes returns how many lookups have moved money and owe their whole answer, in the
+// first minute and in all minutes. answers counts how often each answer occurred.
 func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })
@@ -228,8 +227,8 @@ type harvest struct {
 	answers    map[string]int
 }
 
-// add counts an answer to a request that was accepted at the time at. It returns false if that
-// time is not in the period.
+// add counts an answer to a request that was accepted at the given time. It returns false if
+// that time is not in the period.
 func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	if !at.Before(h.end) {
 		return false
@@ -255,13 +254,13 @@ func answerOf(r x402test.Reply) string {
 	return fmt.Sprint(r.Status, " ", codeOf(r))
 }
 
-// insist sends a payment until the service accepts it. at is the time at which it sent the
+// insist sends a payment until the service accepts it. sentAt is the time at which it sent the
 // accepted request.
-func insist(client *x402test.Client, url, header string) (at time.Time, r x402test.Reply) {
+func insist(client *x402test.Client, url, header string) (sentAt time.Time, r x402test.Reply) {
 	for {
-		at, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))
+		sentAt, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))
 		if r.Status != http.StatusTooManyRequests && codeOf(r) != "overloaded" {
-			return at, r
+			return sentAt, r
 		}
 		time.Sleep(r.RetryAfter())
 	}

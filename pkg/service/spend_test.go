@@ -25,12 +25,12 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that costs the service money and brings none. one is the largest
-// cost that a client may cause in a minute on one environment, and many is the largest cost on
+// free is a kind of request that costs the service money and brings none. onOne is the largest
+// cost that a client may cause in a minute on one environment, and onMany is the largest cost on
 // two hundred.
 type free struct {
-	name      string
-	one, many spent
+	name          string
+	onOne, onMany spent
 	// headers returns the payments that the client sends within the minute, one after another.
 	// When it has sent the last payment, it begins with the first one again.
 	headers func(f *fleet, offer x402test.Reply) []string
@@ -65,42 +65,42 @@ func freeRequests() []free {
 	rich := func(f *fleet, offer reply) string { return f.sign(offer, true) }
 	poor := func(f *fleet, offer reply) string { return f.sign(offer, false) }
 	return []free{
-		{name: "unsigned", one: nothing, many: nothing, headers: always("")},
-		{name: "malformed", one: nothing, many: nothing, headers: always("e30=")},
-		{name: "unrecoverable signature", one: verified, many: byMany, headers: pool(honest, (*fleet).contract)},
+		{name: "unsigned", onOne: nothing, onMany: nothing, headers: always("")},
+		{name: "malformed", onOne: nothing, onMany: nothing, headers: always("e30=")},
+		{name: "unrecoverable signature", onOne: verified, onMany: byMany, headers: pool(honest, (*fleet).contract)},
 		{
-			name: "signature that nobody judges", one: verified, many: byMany,
+			name: "signature that nobody judges", onOne: verified, onMany: byMany,
 			headers: pool(func(p *peers) { p.verifyDown = true }, (*fleet).contract),
 		},
 		{
-			name: "empty account", one: spent{Writes: 260, Units: 330, Settles: 25}, many: spent{Writes: 450, Units: 520, Settles: 25},
+			name: "empty account", onOne: spent{Writes: 260, Units: 330, Settles: 25}, onMany: spent{Writes: 450, Units: 520, Settles: 25},
 			headers: pool(honest, poor),
 		},
 		{
-			name: "reverting wallet", one: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, many: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
+			name: "reverting wallet", onOne: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, onMany: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
 			headers: pool(func(p *peers) { p.reverts = 4 * time.Second }, poor),
 		},
 		{ // this request is paid, but its answer is owed
-			name: "silent target", one: spent{Writes: 740, Units: 960, Settles: 22}, many: spent{Writes: 940, Units: 1150, Settles: 22},
+			name: "silent target", onOne: spent{Writes: 740, Units: 960, Settles: 22}, onMany: spent{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), asks: "a" + silentHosts,
 		},
 		{ // this request is paid as well; a payment that gets no slot costs the write of its claim
-			name: "bundle with a silent target", one: spent{Writes: 1450, Units: 1800, Settles: 12}, many: spent{Writes: 1650, Units: 2000, Settles: 12},
+			name: "bundle with a silent target", onOne: spent{Writes: 1450, Units: 1800, Settles: 12}, onMany: spent{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
 		{
-			name: "cancelled authorization", one: spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, many: spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
+			name: "cancelled authorization", onOne: spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, onMany: spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
 			headers: func(f *fleet, offer reply) []string {
 				f.cancelled = true
 				return []string{poor(f, offer)}
 			},
 		},
 		{
-			name: "copied authorization", one: spent{Writes: 600, Units: 600, Reads: 300}, many: spent{Writes: 800, Units: 800, Reads: 300},
+			name: "copied authorization", onOne: spent{Writes: 600, Units: 600, Reads: 300}, onMany: spent{Writes: 800, Units: 800, Reads: 300},
 			headers: func(f *fleet, offer reply) []string { return []string{f.copied(offer)} },
 		},
 		{
-			name: "replay", one: spent{Writes: 900, Units: 1200}, many: spent{Writes: 1100, Units: 1400},
+			name: "replay", onOne: spent{Writes: 900, Units: 1200}, onMany: spent{Writes: 1100, Units: 1400},
 			headers: func(f *fleet, offer reply) []string {
 				header := rich(f, offer)
 				f.served(victim, "example.com", header)
@@ -180,7 +180,7 @@ func TestBudget(t *testing.T) {
 			environments int
 			tools        bool
 			most         spent
-		}{{1, false, kind.one}, {200, false, kind.many}, {1, true, kind.one}} {
+		}{{1, false, kind.onOne}, {200, false, kind.onMany}, {1, true, kind.onOne}} {
 			if raceDetector() && (c.environments > 1 || c.tools) {
 				continue
 			}
@@ -196,8 +196,8 @@ func TestBudget(t *testing.T) {
 }
 
 // spends sends free requests for a minute, as tool calls if tools is true, and over HTTP
-// otherwise. It compares their cost with most.
-func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
+// otherwise. Their cost must not exceed limit.
+func spends(t *testing.T, kind free, environments int, tools bool, limit spent) {
 	t.Helper()
 	const requests = 600 // ten a second
 	operation, asks := kind.operation, cmp.Or(kind.asks, "example.com")
@@ -217,8 +217,8 @@ func spends(t *testing.T, kind free, environments int, tools bool, most spent) {
 		}
 	})
 	all.Wait()
-	if got := f.table.spent; got.above(most) {
-		t.Errorf("%+v is more than %+v", got, most)
+	if got := f.table.spent; got.above(limit) {
+		t.Errorf("%+v is more than %+v", got, limit)
 	}
 }
 
@@ -251,13 +251,13 @@ func TestBudgets(t *testing.T) {
 	}
 }
 
-// startClients calls do many times, each time in a goroutine of all. interval is the time
+// startClients calls f n times, each time in a goroutine of group. interval is the time
 // between two calls, and i is the number of the call, from 0.
-func startClients(all *sync.WaitGroup, many int, interval time.Duration, do func(i int)) {
-	for i := range many {
-		all.Go(func() {
+func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i int)) {
+	for i := range n {
+		group.Go(func() {
 			time.Sleep(time.Duration(i)*interval + time.Millisecond)
-			do(i)
+			f(i)
 		})
 	}
 }
