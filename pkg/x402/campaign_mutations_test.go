@@ -33,8 +33,8 @@ func (p *process) reads(r ledger.Record) ledger.Record {
 	return r
 }
 
-// written returns the record that a process stores in place of held when it writes r.
-func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
+// written returns the record that a process stores in place of old when it writes r.
+func (b *brokenRule) written(p *process, old, r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if !ok {
 		return r
@@ -42,7 +42,7 @@ func (b *brokenRule) written(p *process, held, r ledger.Record) ledger.Record {
 	if b.write != nil {
 		b.write(p, &pay)
 	}
-	before, ok := held.(ledger.Payment)
+	before, ok := old.(ledger.Payment)
 	if !ok || !onlyRaised(before, pay) {
 		return pay
 	}

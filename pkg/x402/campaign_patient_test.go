@@ -138,15 +138,15 @@ func (x *patientClient) purchase() string {
 }
 
 // ask sends the client's request, checks the invariants of answers without faults, and reports
-// whether the answer is definitive. before is the previous answer, or nil if much time has
+// whether the answer is definitive. previous is the previous answer, or nil if much time has
 // passed since.
-func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool) {
+func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, over bool) {
 	w := x.c.w
 	w.mu.Lock()
 	due, _ := x.due()
 	w.mu.Unlock()
 	if !w.quietSince(x.asked) {
-		before = nil
+		previous = nil
 	}
 	x.asked = time.Now()
 	p, out := x.c.ask(x.request())
@@ -155,7 +155,7 @@ func (x *patientClient) ask(before *x402.Outcome) (out *x402.Outcome, over bool)
 		x.unsent = false
 		return out, false
 	}
-	w.checkWithoutFaults(p, before, out)
+	w.checkWithoutFaults(p, previous, out)
 	x.checkNewSignature(p, out, due)
 	// Without chain evidence, a refused owner keeps the purchase for a while. Meanwhile the
 	// owner is sent and refused again, regardless of which authorization the client signs.
@@ -175,9 +175,9 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 
 // due returns the payment that must answer the client's next request, regardless of which
 // authorization the client signs. Such a payment has paid for the purchase, and its answer is
-// owed or still replayed. due is nil if there is no such payment. over says that such an
+// owed or still replayed. due is nil if there is no such payment. expired says that such an
 // answer existed but is no longer replayed, so that a new signature makes a new purchase.
-func (x *patientClient) due() (due *ledger.Payment, over bool) {
+func (x *patientClient) due() (due *ledger.Payment, expired bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
 	if o == nil || w.record(o) == nil {
@@ -315,8 +315,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 }
 
 // checkWithoutFaults checks the invariants of an answer when nothing fails and nobody else
-// sends requests. before is the previous answer, or nil if much time has passed since.
-func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
+// sends requests. previous is the previous answer, or nil if much time has passed since.
+func (w *world) checkWithoutFaults(p *process, previous, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
 	}
@@ -346,8 +346,8 @@ func (w *world) checkWithoutFaults(p *process, before, out *x402.Outcome) {
 			"in doubt after the faults, and the chain has evidence": !accepted && final,
 		})
 	}
-	owed := before != nil && before.Fault != nil && before.Fault.Info().Class == fault.Owed
-	if owed && before.Payment.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
+	owed := previous != nil && previous.Fault != nil && previous.Fault.Info().Class == fault.Owed
+	if owed && previous.Payment.Retryable && p.lookups == 0 && !(w.withoutToken && saysUsedUp(out)) {
 		w.violated("retryable, and no lookup after the time to wait")
 	}
 }

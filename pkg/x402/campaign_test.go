@@ -218,21 +218,21 @@ func (c *actors) checkEnd() {
 }
 
 // unsettled reports whether an authorization is in doubt, and whether a facilitator moved
-// money although it had refused the payment. until is the end of the last window of the
+// money although it had refused the payment. lastEnd is the end of the last window of the
 // authorizations in doubt.
-func (w *world) unsettled() (open bool, until time.Time, movedRefused bool) {
+func (w *world) unsettled() (open bool, lastEnd time.Time, movedRefused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.authorizations {
 		movedRefused = movedRefused || a.movedAfterRefusal && a.moved()
 		if r := w.record(a); r != nil && r.InDoubt() {
 			open = true
-			if a.validBefore.After(until) {
-				until = a.validBefore
+			if a.validBefore.After(lastEnd) {
+				lastEnd = a.validBefore
 			}
 		}
 	}
-	return open, until, movedRefused
+	return open, lastEnd, movedRefused
 }
 
 // checkLongAfter checks the state after 36 days, in some schedules. A decided row expires

@@ -342,20 +342,20 @@ func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding returns the answer of a correct node. at is the time of the node's latest block.
-func (w *world) finding(a *authorization, q x402.Question, at time.Time) x402.Finding {
+// finding returns the answer of a correct node. headTime is the time of the node's latest block.
+func (w *world) finding(a *authorization, q x402.Question, headTime time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
 		slack = 10 * time.Minute
 	}
 	switch {
-	case a.cancelled && !a.cancelledAt.After(at):
+	case a.cancelled && !a.cancelledAt.After(headTime):
 		return x402.Finding{Fate: x402.NeverPaid, Reason: "authorization was cancelled"}
-	case a.used && !a.movedAt.After(at) && a.movedAt.Before(q.Since.Add(-slack)):
+	case a.used && !a.movedAt.After(headTime) && a.movedAt.Before(q.Since.Add(-slack)):
 		return x402.Finding{Fate: x402.NeverPaid, Reason: usedBefore}
-	case a.used && !a.movedAt.After(at):
+	case a.used && !a.movedAt.After(headTime):
 		return x402.Finding{Fate: x402.Paid, Transaction: a.tx}
-	case !at.Add(-safeHeadDelay).Before(a.validBefore):
+	case !headTime.Add(-safeHeadDelay).Before(a.validBefore):
 		return x402.Finding{Fate: x402.NeverPaid, Reason: "authorization expired unused"}
 	}
 	return x402.Finding{Fate: x402.StillOpen}

@@ -134,8 +134,8 @@ func (x *explorer) check(broken map[string]bool) {
 	}
 }
 
-// story describes how the world came to the step last: the steps before it, last itself, and
-// the continuation without faults, if there is one.
+// story describes how the world came to a step: the steps before it, the step itself, and the
+// continuation without faults, if there is one.
 func (x *explorer) story(last step) string {
 	var told []string
 	for at := last; ; at = x.states[at.from] {

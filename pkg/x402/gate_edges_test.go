@@ -97,7 +97,7 @@ func TestNoTime(t *testing.T) {
 		{27 * time.Second, time.Minute, true, false},
 	} {
 		within(t, nil, func(t *testing.T, b *harness) {
-			b.slots = &countedSlots{late: c.late}
+			b.slots = &countedSlots{delay: c.late}
 			b.given = c.given
 			out := b.ask(b.sign(nil), "GET /a")
 			if !c.sent {
@@ -182,13 +182,13 @@ func TestSlots(t *testing.T) {
 		b.expect("room, owed", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Second)
 		r.full = fault.New(fault.Overloaded, nil)
-		for _, r.late = range []time.Duration{0, 28 * time.Second} { // the second delay ends after the deadline
+		for _, r.delay = range []time.Duration{0, 28 * time.Second} { // the second delay ends after the deadline
 			b.expect("full again, owed", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "true", retryable: true, receipt: true})
 			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
-				t.Errorf("no slot after %s: %d lookups, lease until %s", r.late, kept.Lookups, kept.LeaseUntil)
+				t.Errorf("no slot after %s: %d lookups, lease until %s", r.delay, kept.Lookups, kept.LeaseUntil)
 			}
 		}
-		r.late = 0
+		r.delay = 0
 		r.full, r.broken = nil, errors.New("store down")
 		b.work = looksUp("")
 		b.expect("room again", b.ask(h, "GET /a"), answered())

@@ -138,9 +138,9 @@ func (b *harness) takeAsked() string {
 	return asked
 }
 
-// withFallback gives the Gate two facilitators. If shows is nil, there is no node.
-func (b *harness) withFallback(shows func() x402.Finding) {
-	b.chain, b.fallback = shows, settles(moved())
+// withFallback gives the Gate two facilitators. If node is nil, there is no node.
+func (b *harness) withFallback(node func() x402.Finding) {
+	b.chain, b.fallback = node, settles(moved())
 	b.restart()
 }
 
@@ -336,17 +336,17 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots counts how many slots are taken and released. A caller waits for late, and then
-// gets a slot or, if full is set, the error full.
+// countedSlots counts how many slots are taken and released. A caller waits for the delay, and
+// then gets a slot or, if full is set, the error full.
 type countedSlots struct {
-	late            time.Duration
+	delay           time.Duration
 	full, broken    error
 	release         func()
 	taken, released int
 }
 
 func (r *countedSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
-	if time.Sleep(r.late); r.full != nil {
+	if time.Sleep(r.delay); r.full != nil {
 		return nil, r.full
 	}
 	r.taken++

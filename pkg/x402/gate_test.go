@@ -346,15 +346,16 @@ func TestNoTimeToLookUp(t *testing.T) {
 // mostTries is the number of lookups that the seller allows in TestNoTimeToLookUp.
 const mostTries = 5
 
-// lookUpTooLate sends a payment whose first lookups fail; before is their number. The next
-// lookup has no time left, so a write takes it off the count. how is the fault of this write.
-func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.Fault) {
+// lookUpTooLate sends a payment whose first lookups fail; failures is their number. The next
+// lookup has no time left, so a write takes it off the count. writeFault is the fault of this
+// write.
+func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault ledgertest.Fault) {
 	t.Helper()
-	armed := before == 0
+	armed := failures == 0
 	within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
 		p, ok := r.(ledger.Payment)
-		if armed && op == ledgertest.Replace && (before == 0 && n == 1 || before > 0 && ok && p.LeaseUntil.IsZero()) {
-			return how
+		if armed && op == ledgertest.Replace && (failures == 0 && n == 1 || failures > 0 && ok && p.LeaseUntil.IsZero()) {
+			return writeFault
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
@@ -363,22 +364,22 @@ func lookUpTooLate(t *testing.T, before int, late time.Duration, how ledgertest.
 		b.work = looksUp(lookup.UpstreamUnavailable)
 		b.most = mostTries
 		h := b.sign(nil)
-		b.askOften(h, before, 0, 11*time.Minute)
+		b.askOften(h, failures, 0, 11*time.Minute)
 		armed = true
-		if before == 0 {
+		if failures == 0 {
 			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(late); return moved() }
 		} else {
-			slots.late = late
+			slots.delay = late
 		}
 		b.expect("no time", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
-		b.expectCalls("no time", 1, before)
-		armed, slots.late = false, 0
-		if r := b.stored(h); before > 0 && how != ledgertest.FailBefore && (r.Lookups != before || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
-			t.Errorf("%d lookups before, %+v", before, r)
+		b.expectCalls("no time", 1, failures)
+		armed, slots.delay = false, 0
+		if r := b.stored(h); failures > 0 && writeFault != ledgertest.FailBefore && (r.Lookups != failures || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
+			t.Errorf("%d lookups before, %+v", failures, r)
 		}
 		b.askOften(h, mostTries+2, 11*time.Minute, 0)
 		had := mostTries
-		if before > 0 && how == ledgertest.FailBefore {
+		if failures > 0 && writeFault == ledgertest.FailBefore {
 			had-- // the lookup that did not begin remained on the count
 		}
 		b.expectCalls("in all", 1, had)

@@ -316,16 +316,16 @@ func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error
 }
 
 // wrote reports whether a write of this attempt succeeded. If the write failed, wrote logs the
-// message otherwise, and sets Trace.Unrecorded for the alarm. A lost lease is only logged,
-// because it is not a failure of the ledger.
-func (h *holder) wrote(ctx context.Context, otherwise string, err error) bool {
+// message, and sets Trace.Unrecorded for the alarm. A lost lease is only logged, because it is
+// not a failure of the ledger.
+func (h *holder) wrote(ctx context.Context, message string, err error) bool {
 	if err == nil {
 		return true
 	}
 	if !errors.Is(err, ledger.ErrLost) {
 		h.trace.Unrecorded = true
 	}
-	h.gate.Log.ErrorContext(ctx, otherwise, "error", err, "key", h.claim.Key, "transaction", h.trace.Transaction)
+	h.gate.Log.ErrorContext(ctx, message, "error", err, "key", h.claim.Key, "transaction", h.trace.Transaction)
 	return false
 }
 

@@ -141,8 +141,8 @@ func (o *Offer) encode() error {
 }
 
 // Succeeding returns the offer as the successor of a former offer. Payments that fit the
-// former offer are accepted as well, but only before until. Challenges show only the terms of
-// the new offer.
+// former offer are accepted as well, but only before the given time. Challenges show only the
+// terms of the new offer.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
 	next.former = former

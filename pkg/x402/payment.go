@@ -236,10 +236,10 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible reports whether s is a text of 1 to most characters, all of them ASCII and none of
+// visible reports whether s is a text of 1 to limit characters, all of them ASCII and none of
 // them a space.
-func visible(s string, most int) bool {
-	return s != "" && len(s) <= most && untrusted.ASCII(s) && !strings.Contains(s, " ")
+func visible(s string, limit int) bool {
+	return s != "" && len(s) <= limit && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
 // exact returns the authorization and its signature in one fixed spelling, without anything
@@ -267,18 +267,18 @@ func (p *Payment) stored() json.RawMessage {
 }
 
 // decodeHex decodes hexadecimal digits with the prefix 0x. The length of the result in bytes
-// must be between least and most.
-func decodeHex(s string, least, most int) ([]byte, error) {
+// must be between minLength and maxLength.
+func decodeHex(s string, minLength, maxLength int) ([]byte, error) {
 	digits, ok := strings.CutPrefix(s, "0x")
 	if !ok {
 		return nil, errors.New("must start with 0x")
 	}
 	length := len(digits) / 2
-	if length < least || length > most || len(digits)%2 != 0 {
-		if least == most {
-			return nil, fmt.Errorf("must be %d bytes of hex", least)
+	if length < minLength || length > maxLength || len(digits)%2 != 0 {
+		if minLength == maxLength {
+			return nil, fmt.Errorf("must be %d bytes of hex", minLength)
 		}
-		return nil, fmt.Errorf("must be %d to %d bytes of hex", least, most)
+		return nil, fmt.Errorf("must be %d to %d bytes of hex", minLength, maxLength)
 	}
 	b, err := hex.DecodeString(digits)
 	if err != nil {

@@ -162,15 +162,15 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 }
 
 // await loads the record of a purchase's owner. While another attempt works on the owner,
-// await loads the record repeatedly, but not beyond until.
-func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time) (*ledger.Payment, error) {
+// await loads the record repeatedly, but not beyond the deadline.
+func (a *attempt) await(ctx context.Context, p *ledger.Purchase, deadline time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
 		owner, err := a.gate.Ledger.Owner(ctx, p)
 		if err != nil || a.ownershipOf(owner) != ledger.OwnerBusy {
 			return owner, err
 		}
-		if !a.pause(ctx, pause, until) {
+		if !a.pause(ctx, pause, deadline) {
 			return owner, nil
 		}
 		pause = min(2*pause, lastLook)
@@ -178,9 +178,9 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, until time.Time
 }
 
 // pause waits for d, and reports whether it did. It returns false without waiting if the wait
-// would not end before until. It returns false early if the request ends.
-func (a *attempt) pause(ctx context.Context, d time.Duration, until time.Time) bool {
-	if !a.gate.Now().Add(d).Before(until) {
+// would not end before the deadline. It returns false early if the request ends.
+func (a *attempt) pause(ctx context.Context, d time.Duration, deadline time.Time) bool {
+	if !a.gate.Now().Add(d).Before(deadline) {
 		return false
 	}
 	if a.gate.pause != nil {

@@ -192,11 +192,11 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed returns the answer for a fault after settlement, when the payment is charged. If more
-// is true, another lookup may follow, and the payer can retry with the same signature.
+// owed returns the answer for a fault after settlement, when the payment is charged. If
+// retryable is true, another lookup may follow, and the payer can retry with the same signature.
 // Otherwise the message says that a refund is due, and asks for no retry.
-func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
-	if more {
+func (a answers) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome {
+	if retryable {
 		f = a.repeatable(f, r)
 	} else {
 		text := "The seller allows no more tries for this payment, and none gave an answer. Repeats change nothing: a refund is due."
@@ -206,7 +206,7 @@ func (a answers) owed(f *fault.Error, r ledger.Payment, more bool) *Outcome {
 		f = f.Saying(text).Final()
 	}
 	out := failed(f, new(true))
-	out.Payment.Retryable = more
+	out.Payment.Retryable = retryable
 	return out
 }
 

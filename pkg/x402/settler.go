@@ -124,9 +124,9 @@ func (o *Order) Executable() bool {
 func (o *Order) Spare() time.Duration { return o.holder.spare() }
 
 // Pause waits for d, and reports whether it did. It returns false without waiting if the wait
-// would not end before until. It returns false early if the request ends.
-func (o *Order) Pause(ctx context.Context, d time.Duration, until time.Time) bool {
-	return o.holder.pause(ctx, d, until)
+// would not end before the deadline. It returns false early if the request ends.
+func (o *Order) Pause(ctx context.Context, d time.Duration, deadline time.Time) bool {
+	return o.holder.pause(ctx, d, deadline)
 }
 
 // Send asks a facilitator to settle the payment within a budget. The class of the result comes

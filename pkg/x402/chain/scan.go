@@ -118,9 +118,9 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 // wrong order.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner. It begins at the block whose number is from, and ends
-// at the safe block, or when it has some 2,000 transfers. It asks the first node that already
-// has the first of these blocks. It ends when ctx ends, and after thirty seconds at the latest.
+// Transfers implements reconcile.Scanner. It begins at the given block, and ends at the safe
+// block, or when it has some 2,000 transfers. It asks the first node that already has the
+// first of these blocks. It ends when ctx ends, and after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false

@@ -274,7 +274,7 @@ func (l entry) madeBy(used entry, token string) error {
 	return nil
 }
 
-// transfer returns the transfer in a log; at is the time of its block. It does not set the
+// transfer returns the transfer in a log whose block has the given time. It does not set the
 // authorization.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from := word(l.Topics[1])

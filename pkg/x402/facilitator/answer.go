@@ -110,7 +110,7 @@ func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
-// classify returns the outcome of one request to /settle. from is the payer's address. resend
+// classify returns the outcome of one request to /settle. payer is the payer's address. resend
 // says that the request should be sent once more. These rules apply, in this order:
 //
 //  1. If there is no complete answer, the outcome is "not sent" if that is proved, and
@@ -121,11 +121,11 @@ func beginsAsObject(text []byte) bool {
 //     Otherwise the table of reasons decides, corrected by the status as interpret says.
 //  3. If the body is not an x402 answer, only the status decides. The exception is a platform's
 //     error that the operator must deal with: then its errorType decides.
-func classify(re reply, network, from string) (s x402.Settlement, resend bool) {
+func classify(re reply, network, payer string) (s x402.Settlement, resend bool) {
 	a, err := parseAnswer(re.body)
 	switch {
 	case a != nil:
-		s, resend = classifyAnswer(*a, network, from, re)
+		s, resend = classifyAnswer(*a, network, payer, re)
 	case err != nil:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, err))
 	default:

@@ -112,11 +112,11 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 }
 
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
-// or {"token":…} for a bearer token. others names members that the document may have for other
-// programs. If the document has only such members, the result is the zero Credentials. If it
-// has no credentials and a member that others does not name, such as a misspelt one, the
-// result is an error. Errors contain no part of the document.
-func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
+// or {"token":…} for a bearer token. otherMembers names members that the document may have for
+// other programs. If the document has only such members, the result is the zero Credentials.
+// If it has no credentials and a member that otherMembers does not name, such as a misspelt
+// one, the result is an error. Errors contain no part of the document.
+func ParseCredentials(doc []byte, otherMembers ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)
 	}
@@ -143,7 +143,7 @@ func ParseCredentials(doc []byte, others ...string) (Credentials, error) {
 		return Bearer(token)
 	}
 	for name := range members {
-		if !slices.Contains(others, name) {
+		if !slices.Contains(otherMembers, name) {
 			return Credentials{}, errors.New("facilitator secret has neither key_id and key_secret nor token")
 		}
 	}

@@ -243,9 +243,9 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw returns a handler that writes text as the raw answer, calls then, and closes the
+// raw returns a handler that writes text as the raw answer, calls f, and closes the
 // connection.
-func raw(text string, then func(c net.Conn)) http.HandlerFunc {
+func raw(text string, f func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		c, _, err := http.NewResponseController(w).Hijack()
@@ -256,7 +256,7 @@ func raw(text string, then func(c net.Conn)) http.HandlerFunc {
 		// If the test has failed, the connection must not make the suite hang.
 		_ = c.SetDeadline(time.Now().Add(patience))
 		_, _ = io.WriteString(c, text)
-		then(c)
+		f(c)
 	}
 }
 

@@ -9,10 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// ask records the name of m, sends the payment to m, and takes at most budget. first is the
-// time limit for the first reply. If first is less than budget and the first reply leaves
+// ask records the name of m, sends the payment to m, and takes at most budget. firstLimit is the
+// time limit for the first reply. If firstLimit is less than budget and the first reply leaves
 // doubt, ask sends the same request once more. Only a success then clears the doubt.
-func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Duration) x402.Settlement {
+func (s *settlement) ask(ctx context.Context, m *Member, firstLimit, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
 	unasked, ok := s.mayAsk(ctx, m, end)
 	if !ok {
@@ -20,8 +20,8 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 		s.note(m, unasked, 0)
 		return unasked
 	}
-	reply := s.send(ctx, m, min(first, s.timeUntil(end)))
-	if first < budget && s.mayResend(reply, end) {
+	reply := s.send(ctx, m, min(firstLimit, s.timeUntil(end)))
+	if firstLimit < budget && s.mayResend(reply, end) {
 		again := s.send(ctx, m, s.timeUntil(end))
 		reply = joined(reply, again)
 	}
@@ -31,7 +31,7 @@ func (s *settlement) ask(ctx context.Context, m *Member, first, budget time.Dura
 
 // mayAsk reports whether the payment may be sent to m. It may be sent if the breaker of m
 // admits it, the name of m could be recorded, and at least a second is left before end.
-// Otherwise why holds the reason.
+// Otherwise mayAsk returns the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		why.Code = fault.FacilitatorUnavailable
@@ -86,15 +86,15 @@ func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
-// joined combines two replies to the same request. The first reply left doubt; again is the
+// joined combines two replies to the same request. The first reply left doubt; the second is the
 // reply to the resend.
-func joined(first, again x402.Settlement) x402.Settlement {
-	if again.Class == x402.Moved {
-		return again
+func joined(first, second x402.Settlement) x402.Settlement {
+	if second.Class == x402.Moved {
+		return second
 	}
-	first.AboutPayer = again.AboutPayer || again.Class == x402.Refused
-	first.NoDecision = first.NoDecision && (again.NoDecision || operatorsFault(again))
-	first.Transaction = again.Transaction
-	first.Cause = errors.Join(first.Cause, again.Cause)
+	first.AboutPayer = second.AboutPayer || second.Class == x402.Refused
+	first.NoDecision = first.NoDecision && (second.NoDecision || operatorsFault(second))
+	first.Transaction = second.Transaction
+	first.Cause = errors.Join(first.Cause, second.Cause)
 	return first
 }

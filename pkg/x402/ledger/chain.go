@@ -23,7 +23,7 @@ func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) 
 	return &c, err
 }
 
-// Advance moves a cursor forward to the block next. ErrConflict means that somebody else has
+// Advance moves a cursor forward to the given block. ErrConflict means that somebody else has
 // already moved the cursor and will read on from there.
 func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
 	if next < c.Next {

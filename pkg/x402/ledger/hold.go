@@ -119,8 +119,8 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote updates the Hold after a write of next that returned err. It turns ErrConflict into
-// ErrLost.
+// wrote updates the Hold after the record next was written with the result err. It turns
+// ErrConflict into ErrLost.
 func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):

@@ -143,7 +143,7 @@ func (p Payee) covers(amount string, now time.Time) bool {
 }
 
 // noted returns a list of payees that covers a payment of an amount to an address at the time
-// now. It is the list all, changed if it does not cover the payment yet.
+// now. It is the given list, changed if it does not cover the payment yet.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {

@@ -163,8 +163,8 @@ func (r Payment) RefusalUnproven() bool {
 }
 
 // Listed implements Record. A payment that is known to be paid is in ListOpen if a lookup was
-// running at the last write, even if its process has ended since. The time at is the end of
-// the lease or the time of the last write, whichever is later.
+// running at the last write, even if its process has ended since. The time is the end of the
+// lease or the time of the last write, whichever is later.
 func (r Payment) Listed() (list string, at time.Time) {
 	at = later(r.LeaseUntil, r.UpdatedAt)
 	switch {

@@ -44,11 +44,11 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // before they act on it.
 type Index interface {
 	// List returns the next places of a list (see Record.Listed), in order, beginning with the
-	// one that follows the place given as after. Unless before is zero, it leaves out places
-	// whose time is later than before. It returns at most limit places; if it returns fewer,
-	// there are no more. A record that is written while a list is read moves towards the end
-	// of the list, and so may be returned twice.
-	List(ctx context.Context, list string, before time.Time, after Place, limit int) ([]Place, error)
+	// one that follows the given place. Unless latest is zero, it leaves out places whose time
+	// is later than that. It returns at most limit places; if it returns fewer, there are no
+	// more. A record that is written while a list is read moves towards the end of the list,
+	// and so may be returned twice.
+	List(ctx context.Context, list string, latest time.Time, after Place, limit int) ([]Place, error)
 }
 
 // These are the names of the lists of an Index.
@@ -80,7 +80,7 @@ func (p Place) Compare(q Place) int {
 }
 
 // FirstPlaces sorts places, and returns at most limit of them: the first ones that follow the
-// place given as after. It modifies the slice all.
+// given place. It modifies the given slice.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)
@@ -99,11 +99,11 @@ type Sweeper interface {
 // Rows reads a store page by page, for operators. It may have to read the whole store.
 type Rows interface {
 	// Page reads at most limit rows whose keys begin with prefix (see PayerPrefix). It reads
-	// them in the order of the store. It begins with the row that follows the key given as
-	// after or, if after is empty, with the first row. With a prefix, Page sees every write
-	// that succeeded before the call; without one, it may lag some seconds behind. A row that
-	// is written while pages are read is in one of the pages, in its old or its new version.
-	Page(ctx context.Context, prefix, after string, limit int) (Page, error)
+	// them in the order of the store. It begins with the row that follows afterKey or, if
+	// afterKey is empty, with the first row. With a prefix, Page sees every write that
+	// succeeded before the call; without one, it may lag some seconds behind. A row that is
+	// written while pages are read is in one of the pages, in its old or its new version.
+	Page(ctx context.Context, prefix, afterKey string, limit int) (Page, error)
 }
 
 // Page holds some of the rows of a store.

@@ -82,11 +82,11 @@ type slot struct {
 }
 
 // Acquire implements x402.Slots. It takes a slot for a client; client is a SiteKey. The work
-// must end by the time given as until: then, or less than a second later, the slot is free
-// again, even if this process dies. The error is a *fault.Error. Its code is overloaded if
-// every slot is taken or, with another message, if the client already holds its share. Its
-// code is ledger_unavailable if the store fails; the store may then keep an unused lease until
-// that lease expires.
+// must end by the given time: then, or less than a second later, the slot is free again, even
+// if this process dies. The error is a *fault.Error. Its code is overloaded if every slot is
+// taken or, with another message, if the client already holds its share. Its code is
+// ledger_unavailable if the store fails; the store may then keep an unused lease until that
+// lease expires.
 //
 // Acquire costs one write while there is room. If the store refuses the lease, Acquire removes
 // expired leases and tries again. It can check a client's share only after the lease was

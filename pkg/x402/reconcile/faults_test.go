@@ -136,18 +136,18 @@ func sendThreeASecond(p *fakeScanner, n int) {
 }
 
 // runOutOfTime runs reconcile for 20 s, which is too short for all transfers but long enough
-// for some. It returns how many transfers without a record this run has found. before is the
-// number that earlier runs have found.
-func (d *harness) runOutOfTime(what string, before int) (unasked int) {
+// for some. It returns how many transfers without a record this run has found. foundBefore is
+// the number that earlier runs have found.
+func (d *harness) runOutOfTime(what string, foundBefore int) (unasked int) {
 	d.t.Helper()
 	was := d.cursor().Next
 	ctx, cancel := context.WithTimeout(d.t.Context(), 20*time.Second)
 	defer cancel()
 	s, err := d.run(ctx)
-	if err != nil || s.Unread || s.Unasked == 0 || s.Owed != before+s.Unasked {
+	if err != nil || s.Unread || s.Unasked == 0 || s.Owed != foundBefore+s.Unasked {
 		d.t.Errorf("%s: %+v, %v", what, s, err)
 	}
-	if before == 0 && s.Received != s.Unasked {
+	if foundBefore == 0 && s.Received != s.Unasked {
 		d.t.Errorf("%s: %d were received, and %d of them not asked about", what, s.Received, s.Unasked)
 	}
 	if d.cursor().Next <= was {

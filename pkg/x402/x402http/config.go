@@ -207,11 +207,11 @@ func (c *Config) check(t x402.Terms) error {
 // problems are the errors of wrong settings.
 type problems []error
 
-// unless adds an error for a setting if ok is false. is says what the setting is, and must
+// unless adds an error for a setting if ok is false. value is the setting's value, and rule
 // says what it must be.
-func (p *problems) unless(ok bool, setting string, is any, must string) {
+func (p *problems) unless(ok bool, setting string, value any, rule string) {
 	if !ok {
-		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, is, must))
+		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, value, rule))
 	}
 }
 

@@ -157,8 +157,8 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
 
 // fill returns the tool's path with its wildcards replaced by the texts of arguments. It
-// deletes these arguments from given.
-func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, error) {
+// deletes these arguments from args.
+func (t Tool) fill(texts map[string]string, args map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
 	for i, segment := range segments {
 		name, rest, wild := wildcard(segment)
@@ -176,7 +176,7 @@ func (t Tool) fill(texts map[string]string, given map[string]any) (*url.URL, err
 			filled[n] = url.PathEscape(text)
 		}
 		segments[i] = strings.Join(filled, "/")
-		delete(given, name)
+		delete(args, name)
 	}
 	target, err := url.Parse(strings.Join(segments, "/"))
 	if err != nil {

@@ -64,8 +64,8 @@ func TestWrongOptions(t *testing.T) {
 	})
 }
 
-// panics fails the test unless the function do panics, with a message that contains want.
-func panics(t *testing.T, want string, do func()) {
+// panics fails the test unless f panics, with a message that contains want.
+func panics(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
@@ -73,5 +73,5 @@ func panics(t *testing.T, want string, do func()) {
 			t.Errorf("%v, want %q", p, want)
 		}
 	}()
-	do()
+	f()
 }

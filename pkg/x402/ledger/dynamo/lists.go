@@ -53,10 +53,9 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// places queries one partition, page by page, for the places that follow the place given as
-// after. The index does not order places that have the same time. So places stops only when it
-// has as many places as limit allows, together with all others that have the same time as the
-// last of these.
+// places queries one partition, page by page, for the places that follow the given place. The
+// index does not order places that have the same time. So places stops only when it has as many
+// places as limit allows, together with all others that have the same time as the last of these.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{

@@ -35,29 +35,29 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 	return deleted, wrap("sweep", err)
 }
 
-// sweepBatch looks at some of the rows whose ids are greater than after, and deletes the
-// expired ones. last is the id of the last row that it looked at, or 0 if that row was the
+// sweepBatch looks at some of the rows whose ids are greater than afterID, and deletes the
+// expired ones. lastID is the id of the last row that it looked at, or 0 if that row was the
 // last of the table.
-func (s *Store) sweepBatch(ctx context.Context, after, now int64) (deleted int, last int64, err error) {
+func (s *Store) sweepBatch(ctx context.Context, afterID, now int64) (deleted int, lastID int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
 	var looked, expired int
-	if err := s.db.QueryRowContext(ctx, look, now, after, sweptTogether).Scan(&last, &looked, &expired); err != nil {
-		return 0, after, err
+	if err := s.db.QueryRowContext(ctx, look, now, afterID, sweptTogether).Scan(&lastID, &looked, &expired); err != nil {
+		return 0, afterID, err
 	}
 	if expired > 0 { // otherwise there is no need to begin a write
-		done, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE rowid > ? AND rowid <= ? AND expires > 0 AND expires < ?", after, last, now)
+		done, err := s.db.ExecContext(ctx, "DELETE FROM records WHERE rowid > ? AND rowid <= ? AND expires > 0 AND expires < ?", afterID, lastID, now)
 		if err != nil {
-			return 0, after, err
+			return 0, afterID, err
 		}
 		n, err := done.RowsAffected()
 		if err != nil {
-			return 0, after, err
+			return 0, afterID, err
 		}
 		deleted = int(n)
 	}
 	if looked < sweptTogether {
-		last = 0
+		lastID = 0
 	}
-	return deleted, last, nil
+	return deleted, lastID, nil
 }

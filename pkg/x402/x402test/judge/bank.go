@@ -239,10 +239,10 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer, for the duration most or until the seller
+// hold keeps the connection open without an answer, for the duration d or until the seller
 // closes the connection.
-func (c *call) hold(most time.Duration) {
-	late := time.NewTimer(most)
+func (c *call) hold(d time.Duration) {
+	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
 	case <-c.ctx.Done():

@@ -202,8 +202,8 @@ func (r reply) statement() statement {
 }
 
 // readCharged returns the member "charged" of an error, which says whether money has moved.
-// told is false if the error has no such member.
-func readCharged(body []byte) (charged string, told bool) {
+// ok is false if the error has no such member.
+func readCharged(body []byte) (charged string, ok bool) {
 	type charge struct {
 		Charged json.RawMessage `json:"charged"`
 	}

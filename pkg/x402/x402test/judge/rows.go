@@ -89,7 +89,7 @@ func lineRows() []row {
 func none(reply) int { return -1 }
 
 // firstReply returns a function for row.reply. It shortens the first reply to a payment to as
-// many bytes as arriving returns, and adds the text what to the report.
+// many bytes as arriving returns, and adds the given text to the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -100,20 +100,20 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle returns a function for row.facilitator. It calls does for the first call of
+// firstSettle returns a function for row.facilitator. It calls answer for the first call of
 // /settle about a purchase, and answers all other calls correctly.
-func firstSettle(does func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
+func firstSettle(answer func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {
 			p.honest(c)
 			return
 		}
-		does(p, c)
+		answer(p, c)
 	}
 }
 
 // movesAnd returns a function for row.facilitator. At the first call of /settle about a
-// purchase, it moves the money and lets the function says write the answer. The text what
+// purchase, it moves the money and lets the given function write the answer. The given text
 // describes this answer in the report.
 func movesAnd(what string, says func(p *purchase, c *call, transaction string)) func(p *purchase, c *call, n int) {
 	return firstSettle(func(p *purchase, c *call) {
