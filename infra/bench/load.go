@@ -72,9 +72,9 @@ func (t target) play(ctx context.Context, clients, n int) round {
 // maxAnswer limits how many bytes of an answer are read.
 const maxAnswer = 1 << 20
 
-// ask runs one client. The client takes requests from all until none are left, and records how
+// ask runs one client. The client takes from requests until none are left, and records how
 // long each of them takes.
-func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, next *atomic.Int64) error {
+func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
 		return err
@@ -83,11 +83,11 @@ func (t target) ask(ctx context.Context, all [][]byte, took []time.Duration, nex
 	in := bufio.NewReaderSize(conn, 16<<10)
 	for {
 		i := int(next.Add(1)) - 1
-		if i >= len(all) || ctx.Err() != nil {
+		if i >= len(requests) || ctx.Err() != nil {
 			return ctx.Err()
 		}
 		begun := time.Now()
-		answer, err := exchange(conn, in, all[i])
+		answer, err := exchange(conn, in, requests[i])
 		took[i] = time.Since(begun)
 		if err == nil && (answer.Status != t.status || !strings.Contains(string(answer.Body), t.part)) {
 			err = fmt.Errorf("status %d, want %d with %s: %.300s", answer.Status, t.status, t.part, answer.Body)

@@ -204,12 +204,12 @@ func exampleZone(t *testing.T) string {
 	return text
 }
 
-// resolverOf starts a resolver that answers from a zone, and returns its address. If first is
-// not nil, it gets each query before the zone does, and returns true if it has answered.
-func resolverOf(t *testing.T, zone string, first func(dns.ResponseWriter, *dns.Msg) bool) string {
+// resolverOf starts a resolver that answers from a zone, and returns its address. If intercept
+// is not nil, it gets each query before the zone does, and returns true if it has answered.
+func resolverOf(t *testing.T, zone string, intercept func(dns.ResponseWriter, *dns.Msg) bool) string {
 	z := testbed.ReadZone(t, zone)
 	return testbed.Resolver(t, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-		if first == nil || !first(w, q) {
+		if intercept == nil || !intercept(w, q) {
 			z.ServeDNS(w, q)
 		}
 	}))

@@ -201,8 +201,8 @@ func (p program) fails(t *testing.T, w workshop) {
 }
 
 // at returns a command that runs the program that the page of the service s shows. In the
-// program, it replaces the text old by the text other; both are addresses or beginnings of
-// addresses. All runs in one workshop have the same payer.
+// program, it replaces one address by another; both can be only the beginnings of addresses.
+// All runs in one workshop have the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)

@@ -69,7 +69,7 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 
 // between returns the values that were measured in a range of minutes. The first minute
 // belongs to the range, and the last does not. It leaves out values that CloudWatch does not
-// have yet at the beginning of minute now.
+// have yet at the beginning of the current minute.
 func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)

@@ -98,8 +98,8 @@ func newFacilitator(t testing.TB, addr string) *facilitator {
 	return f
 }
 
-// untelling returns a node that forwards calls to next. While untold is set, it refuses the
-// calls that look for payments.
+// untelling returns a node that forwards calls to the handler next. While untold is set, it
+// refuses the calls that look for payments.
 func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	return testbed.Relay{To: next, Do: func(r *testbed.Relayed) {
 		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {

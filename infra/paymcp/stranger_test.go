@@ -98,11 +98,11 @@ func (s *stranger) asks(why string) *mcp.CallToolResult {
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change calls the function how, which can change the running server, for example its terms.
-func (s *stranger) change(how func(s *stranger)) {
+// change calls edit, which can change the running server, for example its terms.
+func (s *stranger) change(edit func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	how(s)
+	edit(s)
 }
 
 func (s *stranger) charged(t *testing.T, times int) {

@@ -278,12 +278,12 @@ func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }
 
-// webFor returns an HTTPS server that refuses a client unless wants reports true for the
+// webFor returns an HTTPS server that refuses a client unless accepts reports true for the
 // client's hello.
-func webFor(wants func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+func webFor(accepts func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webBy(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if !wants(hello) {
+			if !accepts(hello) {
 				return nil, io.ErrUnexpectedEOF
 			}
 			return nil, nil

@@ -162,7 +162,7 @@ func compile(kind, pkg string) (string, error) {
 }
 
 // deployable returns a folder that has a link <slug>/bootstrap for every function. The link
-// leads to the function's program in the folder kept.
+// leads to the function's program in the given folder.
 func deployable(kept string) (string, error) {
 	folder := filepath.Join(kept, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))

@@ -70,8 +70,8 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor reports whether a receipt that names the given resource can belong to a request for
-// the URL asked. The resource may omit the query of that URL.
+// isFor reports whether a receipt that names the given resource can belong to a request for a
+// URL. The resource may omit the query of that URL.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource

@@ -172,11 +172,11 @@ func checkDescribed(tb testing.TB, e exchange) {
 	}
 }
 
-// verifyOnly skips a test in a quick run, because go test -short must need nothing but Go. The
-// text why names what the test needs.
-func verifyOnly(tb testing.TB, why string) {
+// verifyOnly skips a test in a quick run, because go test -short must need nothing but Go.
+// reason says what the test needs.
+func verifyOnly(tb testing.TB, reason string) {
 	if testing.Short() {
-		tb.Skip("runs in make verify: " + why)
+		tb.Skip("runs in make verify: " + reason)
 	}
 }
 

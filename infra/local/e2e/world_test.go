@@ -142,13 +142,13 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 }
 
 // openFunctions runs the built functions as the template deploys them, with the setup's table.
-// No invocation may fail. The callback each, if not nil, gets every event.
-func openFunctions(tb testing.TB, l *lab, s setup, each func(*cloud.Execution, []byte)) *deployment {
+// No invocation may fail. onEvent, if not nil, gets every event.
+func openFunctions(tb testing.TB, l *lab, s setup, onEvent func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
 	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed
 	parameters["Ledger"] = s.table
 	host := cloud.Deployment{
-		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: each,
+		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: onEvent,
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": s.endpoint},
 	}.Open(tb)
 	return &deployment{base: host.URL, origin: "https://" + cloud.Domain, host: host}

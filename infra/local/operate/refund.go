@@ -136,14 +136,14 @@ func (l opened) closeAnswered(ctx context.Context, d due) error {
 // mayBeClosed is the error message if it is unknown whether the record was closed.
 const mayBeClosed = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record. The parameter otherwise is the error message if it is
-// unknown whether the event was applied.
-func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, otherwise string) error {
+// write applies an event to the record. message is the error message if it is unknown whether
+// the event was applied.
+func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, message string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
 		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with %s", err, l.as.Command("refund", keyWord(d.key)))
 	case err != nil:
-		return fmt.Errorf("%s (%w)", otherwise, err)
+		return fmt.Errorf("%s (%w)", message, err)
 	}
 	return nil
 }

@@ -170,13 +170,13 @@ func (o tableCopy) finish(ctx context.Context) error {
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
-// countPlaces counts the entries of a list in the ledger's index. Unless before is zero, later
+// countPlaces counts the entries of a list in the ledger's index. Unless latest is zero, later
 // entries do not count.
-func countPlaces(ctx context.Context, index ledger.Index, list string, before time.Time) (n int, err error) {
+func countPlaces(ctx context.Context, index ledger.Index, list string, latest time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place
 	for {
-		page, err := index.List(ctx, list, before, after, atOnce)
+		page, err := index.List(ctx, list, latest, after, atOnce)
 		if n += len(page); err != nil || len(page) < atOnce {
 			return n, err
 		}

@@ -125,14 +125,13 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does calls a function, the parameter what. The function's context ends when the buyer is
-// stopped.
-func (b *buyer) does(t *testing.T, what func(context.Context) error) error {
+// does calls f with a context that ends when the buyer is stopped.
+func (b *buyer) does(t *testing.T, f func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	b.stop = stop
-	return what(ctx)
+	return f(ctx)
 }
 
 // isKept fails the test unless all requests had the same signature and the same key. Exactly
