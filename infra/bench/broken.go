@@ -80,9 +80,9 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig returns a lookup that queries as dig does. Each server has five seconds; then the next
-// is queried. There are three rounds. This is faster than dig 9.18, which queries the first
-// server three times before the next.
+// asDig returns a lookup that has dig's time limits: five seconds for each server, and three rounds
+// over all servers. It is faster than dig 9.18 itself, which queries the first server three times
+// before it queries the next.
 func asDig(resolvers []string) look {
 	client := &dns.Client{Timeout: 5 * time.Second}
 	return timed(func(ctx context.Context, domain string) error {

@@ -128,7 +128,7 @@ func (b buyer) signed(s *server) string {
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 
-// alone returns the processor time of one call, measured over n calls by several goroutines.
+// alone returns the mean processor time of a call over n calls, which several goroutines make.
 func alone(n, goroutines int, do func(i int)) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage

@@ -213,8 +213,8 @@ func TestReleaseIsCompared(t *testing.T) {
 	}
 }
 
-// TestCrashes checks that crashes of a new version roll the release back, and that a single
-// crash does not.
+// TestCrashes checks that three crashes of a new version roll the release back, and that two do
+// not.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	alarms := readAlarms(t)

@@ -24,7 +24,8 @@ var contracts []byte
 const (
 	batchAddress = "0x00000000000000000000000000000000000ba7c4"
 	// gas is enough gas for every transaction of the tests. If a transaction did not set its
-	// gas, the node would try it first, and would refuse one that fails.
+	// gas, the node would first estimate it by running the transaction, and would refuse a
+	// transaction that fails.
 	gas = "0x1000000"
 )
 

@@ -292,8 +292,8 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write takes units for an item, and one unit for each index entry that the write removes or
-// adds.
+// write uses up write units of the item's partition, and one unit for each index entry that the
+// write removes or adds.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")

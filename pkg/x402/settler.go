@@ -163,8 +163,8 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 }
 
 // notResent returns why a payment must not be sent again, or the empty string if it may be
-// sent. There can be such a reason only in two cases: the payment belongs to the owner of the
-// purchase and not to the request, or the request does not prove a right to the answer.
+// sent. There can be a reason only in two cases: the request has joined a purchase that another
+// payment owns, or the request does not prove a right to the answer.
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)

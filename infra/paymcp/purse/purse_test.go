@@ -38,8 +38,8 @@ func entry(n int, at time.Time) purse.Entry {
 	return purse.Entry{Nonce: fmt.Sprint(n), Tool: "a", Network: network, Asset: asset, Amount: "5000", At: at}
 }
 
-// TestReserveAtOnce checks many callers that reserve at once, each with its own Purse for the
-// same folder, like processes. Together they must reserve exactly the budget.
+// TestReserveAtOnce lets many callers reserve at once. Each has its own Purse for the same folder,
+// as separate processes would. Together they must reserve exactly the budget.
 func TestReserveAtOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

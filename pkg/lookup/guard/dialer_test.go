@@ -83,8 +83,8 @@ func many(format string, n int) []string {
 	return out
 }
 
-// TestResolveLeavesTime checks that Resolve gives up a resolver that hangs after half of the
-// time.
+// TestResolveLeavesTime checks that, if a resolver hangs, Resolve gives up after half of the time
+// that its context allows.
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -181,8 +181,8 @@ func TestWritesThatFail(t *testing.T) {
 	d.pass(lease)
 	d.hold(t)
 	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
-	// An event that cannot happen is not sent to the store, so the next write does not have to
-	// find out whether it took effect.
+	// An event that the record's state does not allow never reaches the store, so the next write
+	// does not have to find out whether the store has it.
 	d = newTestLedger(t)
 	h := d.hold(t)
 	d.pass(lease)

@@ -53,8 +53,8 @@ type Product struct {
 	Window time.Duration
 }
 
-// AnyPath is a length in bytes: every offer must have room for a URL of this length, without
-// its query.
+// AnyPath is the length in bytes of the longest URL, without its query, for which every offer
+// must have room.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.

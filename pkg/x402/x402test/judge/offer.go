@@ -66,7 +66,7 @@ func (o offer) hasIdentifier() bool {
 	return declared
 }
 
-// price returns the price of the offer in units of the token.
+// price returns the price of the offer in whole tokens, such as 0.01.
 func (o offer) price() string {
 	atomic, ok := new(big.Int).SetString(o.terms.Amount, 10)
 	if !ok {
@@ -84,8 +84,8 @@ func samePrice(a, b string) bool {
 	return ok && okay && x.Cmp(y) == 0
 }
 
-// sign signs a payment for the offer. The payment repeats what the seller wrote. id is the id
-// for payment-identifier, or empty.
+// sign signs a payment for the offer. The payment echoes the seller's terms and extensions. id is
+// the value for the extension payment-identifier; empty means none.
 func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
 	header, err := p.Pay(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{o.terms}}, now)
 	if err != nil {
