@@ -43,7 +43,8 @@ func mcpCommand(t *testing.T, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// bin returns the path of a program that npm has installed. Node is one of them: a package has it.
+// bin returns the path of a program that npm has installed. Node itself is such a program: it
+// comes from the npm package "node".
 func bin(t *testing.T, name string) string {
 	testbed.Node(t, ".")
 	return testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))

@@ -21,7 +21,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test notices only changes of imports, and the started programs contain this package
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // imported so that a change of this package, which is part of the started programs, invalidates cached test results
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )

@@ -114,8 +114,8 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 	return r
 }
 
-// addService adds trials of the service, on either ledger, with every mode and with every
-// moment.
+// addService adds trials of the service, on either ledger, with every failure mode of the
+// facilitator and every moment at which the service is killed.
 func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {

@@ -118,7 +118,7 @@ func TestRunWithPlayMoney(t *testing.T) {
 
 	// Several services can share a ledger, but only one at a time can have the play-money
 	// facilitator.
-	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL")
+	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "LEDGER_FILE=")
 	first.stop()
 	if err := <-first.ended; err != nil {
 		t.Errorf("stopped: %v", err)

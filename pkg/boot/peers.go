@@ -108,25 +108,25 @@ func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 }
 
 // chain sets which nodes of the chain are used. RPC_URL can name them. If it is empty, the
-// nodes in the facilitator's secret are used, or the node usual if the secret has none. usual
-// may be empty. If usual is noNodes, an empty RPC_URL means that no node is used.
-func (e *environment) chain(c *Config, usual string) {
+// nodes in the facilitator's secret are used. If the secret has none, the default node is used,
+// which may be empty. If the default is noNodes, an empty RPC_URL means that no node is used.
+func (e *environment) chain(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
 	switch {
-	case e.faulty[name], e.nodes.none, unnamed && usual == noNodes:
+	case e.faulty[name], e.nodes.none, unnamed && defaultNode == noNodes:
 	case e.nodes.ofSecret && c.secret == nil:
 		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, ofPrimary)
 	case e.nodes.ofSecret:
 		c.nodesInSecret = true
 	case !unnamed:
 		c.Nodes = e.nodes.urls
-	case usual == "" && c.secret == nil:
+	case defaultNode == "" && c.secret == nil:
 		e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
 	default:
 		c.nodesInSecret = c.secret != nil
-		if usual != "" {
-			c.Nodes = []string{usual}
+		if defaultNode != "" {
+			c.Nodes = []string{defaultNode}
 		}
 	}
 }

@@ -42,7 +42,7 @@ type peers struct {
 	// These are the durations of a settlement, a lookup and a search of the chain. A call with
 	// a shorter time limit ends at that limit.
 	settles, looks, finds time.Duration
-	cancelled             bool // a settled payment has been cancelled on the chain
+	cancelled             bool // whether the payer cancels each authorization on the chain before it is settled
 	verifyDown            bool // the facilitator is down when the service asks it to verify a signature
 	// reverts is how long a transaction takes to revert. If it is 0, payers without money are
 	// refused; otherwise they are contracts that seem to have money in a simulation.

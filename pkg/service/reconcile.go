@@ -52,7 +52,7 @@ func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconcil
 // Scheduled is the configuration of the scheduled function.
 type Scheduled struct {
 	Reconciler *reconcile.Reconciler
-	Watched    bool // whether there is a view of the chain
+	Watched    bool // whether the chain can be read
 	Probes     []Probe
 	// Origin returns the public origin that Outside checks. It may be nil or return ""; then
 	// nothing is checked.

@@ -77,10 +77,10 @@ func Conclusions() (rows []Conclusion) {
 	return rows
 }
 
-// Concluding replaces the Gate's table of conclusions. The Gate calls reached with the number
-// of each row that it chooses.
-func (g *Gate) Concluding(rows []Conclusion, reached func(row int)) {
-	g.conclusions, g.concluded = make([]conclusion, len(rows)), reached
+// Concluding replaces the Gate's table of conclusions. The Gate calls onRow with the number of
+// each row that it chooses.
+func (g *Gate) Concluding(rows []Conclusion, onRow func(row int)) {
+	g.conclusions, g.concluded = make([]conclusion, len(rows)), onRow
 	for i, c := range rows {
 		g.conclusions[i] = conclusion(c)
 	}

@@ -44,7 +44,7 @@ type run struct {
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
 	account x402.Address // the account that pays: the wallet's, or a contract's
-	prefix  string       // the prefix of the contract's signatures, with 0x
+	prefix  string       // what the contract's signatures begin with, in hexadecimal with 0x
 	name    string       // the domain that is looked up; no other run uses it
 	// moved returns the hash of the transaction that paid. If moved is nil, the payment is the
 	// payer's first transfer of play money.

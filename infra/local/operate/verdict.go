@@ -53,7 +53,8 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt returns the standing of a payment in doubt, split by what the chain shows about it.
+// doubt returns the standing of a payment in doubt. There is a standing for each thing that the
+// chain can show about such a payment.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.

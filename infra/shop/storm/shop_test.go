@@ -47,7 +47,7 @@ type settings struct {
 	Window      time.Duration // how long an answer is returned to repeated requests; 0 means the default
 	Skew        time.Duration // how far its clock is ahead
 	Faults      bool          // whether its handlers fail at random
-	Die         float64       // the share of runs that end the process
+	Die         float64       // the share of the handlers' runs that end the process
 }
 
 const (

@@ -11,7 +11,7 @@ import (
 )
 
 // TestLate checks that only one question waits for a dead resolver. The resolver must be tried
-// again after half a minute, and must keep its place once it has replied.
+// again after half a minute. Once it has replied, it must be back in its place in the order.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	const trip = 20 * ms

@@ -126,8 +126,8 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 	io.WriteString(secure, answer.with)
 }
 
-// TestOnlyHEADFailed checks the error if HEAD fails and there is no connection for GET. The
-// error must be about HEAD.
+// TestOnlyHEADFailed checks the error if HEAD fails and the connection for GET is closed before its
+// TLS handshake. The error must be about HEAD.
 func TestOnlyHEADFailed(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)

@@ -240,9 +240,9 @@ type Answer struct {
 	Body []byte `json:"-"`
 }
 
-// LargestKept and LeastKept are the bounds of Store.MostKept, in bytes of the stored body of
-// an answer. No Store may keep a larger body than LargestKept, and every Store of this module
-// keeps a body of up to LeastKept.
+// LargestKept and LeastKept are bounds of Store.MostKept, in bytes of the stored body of an
+// answer. No Store may keep a body that is larger than LargestKept. Every Store of this module
+// can keep a body that is no larger than LeastKept.
 const (
 	LargestKept = 1 << 20
 	LeastKept   = 32 << 10

@@ -263,8 +263,8 @@ func refund(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// attest records that the payer has got an answer. It leaves AnsweredAt zero, because there is
-// no stored answer that could be replayed.
+// attest records that the payer has got an answer of which no body is stored here. AnsweredAt stays
+// zero, because this answer cannot be replayed.
 func attest(r *Payment, c Change) {
 	r.Answer = &Answer{Stored: true}
 	r.Reason = c.Reason

@@ -162,6 +162,6 @@ func isRecord(it item) bool {
 
 // keyOf returns the key of an item, or an empty string if it has none.
 func keyOf(it item) (key string) {
-	_ = attributevalue.Unmarshal(it[AttrKey], &key) // a key is a string
+	_ = attributevalue.Unmarshal(it[AttrKey], &key) // this cannot fail: the key of an item in the table is always a string
 	return key
 }
