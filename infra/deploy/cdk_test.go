@@ -74,7 +74,7 @@ func (o *operator) permitted() {
 	o.t.Helper()
 	o.account.mu.Lock()
 	defer o.account.mu.Unlock()
-	text := o.read("infra/RUNBOOK.md")
+	text := strings.Join(strings.Fields(o.read("infra/RUNBOOK.md")), " ")
 	_, says, found := strings.Cut(text, "In addition to the toolchain's permissions the command")
 	says, _, ends := strings.Cut(says, " and, on the table,")
 	if !found || !ends {
