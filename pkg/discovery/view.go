@@ -236,7 +236,7 @@ func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours(
 
 // owedSpacing returns how long a client has to wait before it retries the lookup of an owed
 // answer, as "1 second before the first retry, then 10 seconds, 1 minute and 10 minutes; later
-// waits grow up to 1 hour". Waits above ten minutes are not listed, because they grow step by
+// waits grow to at most 1 hour". Waits above ten minutes are not listed, because they grow step by
 // step.
 func owedSpacing() string {
 	const listedUpTo = 10 * time.Minute
@@ -245,7 +245,7 @@ func owedSpacing() string {
 	for n := 1; ; n++ {
 		wait := ledger.NextLookup(ledger.Payment{Lookups: n})
 		if wait == last {
-			return fmt.Sprintf("%s before the first retry, then %s; later waits grow up to %s", waits[0], listed(waits[1:]), inUnit(wait))
+			return fmt.Sprintf("%s before the first retry, then %s; later waits grow to at most %s", waits[0], listed(waits[1:]), inUnit(wait))
 		}
 		if wait <= listedUpTo {
 			waits = append(waits, inUnit(wait))

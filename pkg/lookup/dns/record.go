@@ -45,7 +45,7 @@ type Target struct {
 // SOA is a start-of-authority record (RFC 1035 §3.3.13).
 type SOA struct {
 	MName   string `json:"mname" doc:"Primary name server"`
-	RName   string `json:"rname" doc:"Mailbox of the zone, in name form"`
+	RName   string `json:"rname" doc:"Mailbox of the zone's administrator, as a name"`
 	Serial  uint32 `json:"serial" doc:"Zone version"`
 	Refresh uint32 `json:"refresh" doc:"Seconds"`
 	Retry   uint32 `json:"retry" doc:"Seconds"`
