@@ -81,9 +81,10 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // arrives.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// If a process tells the payer that money moved, this must be on record, unless a call of
-	// the store failed. Even then it must be on record if the answer is settlement_uncertain,
-	// because an attempt that lost its lease says that money moved only if the ledger says so.
+	// If a process tells the payer that money moved, the settlement must be on record. It may
+	// be missing if a call of the store failed. The answer settlement_uncertain is stricter: a
+	// process that lost its lease gives this answer with "charged: true" only if the ledger
+	// has the settlement.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -108,7 +109,8 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		}
 		return
 	}
-	// A payment that was superseded before it was sent was never on the chain.
+	// A payment that was superseded before it was sent was never on the chain. A request with
+	// such a payment cannot be a copy from the chain.
 	if r := w.record(p.pay); p.copied && r != nil && (r.State != ledger.Superseded || r.Sent) {
 		w.observed("a copy without a token")
 		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
@@ -311,10 +313,10 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	})
 }
 
-// noteUncharged records when a payer is told that no money has moved and, if there is a failed
-// PAYMENT-RESPONSE, that none will move. If a settlement moves money nevertheless, a check at
-// the end of the schedule fails. A claim after this answer is no violation, because the payer
-// sent the authorization again.
+// noteUncharged notes the time of an answer that tells the payer that no money has moved or,
+// with a failed PAYMENT-RESPONSE, that no money will move either. If a settlement moves money
+// nevertheless, a check at the end of the schedule fails. A claim after this answer is no
+// violation, because the payer sent the authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {

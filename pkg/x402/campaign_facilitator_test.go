@@ -28,7 +28,7 @@ const (
 // insufficient, although the facilitator settles or has settled.
 type lies struct {
 	after int // number of true answers before the false ones
-	times int // number of false answers; all later ones are true
+	times int // number of false answers; all answers after these are true
 }
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
@@ -264,8 +264,9 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// fresh says that the payment must be sent under the terms after the deploy. Once the
-	// transfer is on the chain, the terms under which it was paid are the right ones.
+	// fresh says that a request after the deploy must send the payment under the new terms. If
+	// the transfer is on the chain already, the terms under which it was paid are the right
+	// ones.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// dead says that the payment can no longer execute. Only such a payment may be sent
 	// although another payment owns its purchase.
@@ -335,7 +336,7 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 		class = x402.Unknown // only success resolves the doubt that the first request left
 	}
 	at.classes[by] = class
-	// What the fallback says about a doubt at the primary decides nothing.
+	// If the primary may have settled the payment, a refusal by the fallback decides nothing.
 	inDoubt := by == fallbackName && doubt && at.requests[primaryName] > 0
 	if (s.Class == x402.Refused || s.AboutPayer) && !inDoubt {
 		at.refusedBy = by

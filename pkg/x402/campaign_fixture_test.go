@@ -21,10 +21,10 @@ import (
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
-	// In the phase with faults, clients send the payments of early or, in a schedule whose
-	// processes may stand still for an hour, the payments of long. In the phase without
-	// faults, the patient client sends the payments of later, whose windows end half a day
-	// apart.
+	// In the phase with faults, clients send the payments in the field early. If the processes
+	// of a schedule may stand still for an hour, they send the payments in the field long
+	// instead. In the phase without faults, the patient client sends the payments in the field
+	// later, whose windows end half a day apart.
 	early, long, later []signedAuthorization
 }
 

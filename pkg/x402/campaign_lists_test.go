@@ -199,9 +199,10 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read reports whether the reconciler must have read the transfer of a payment. The
-// reconciler's first cursor begins a day before its first run. A transfer by a third party in
-// that day counts only if the payment had a record.
+// read reports whether the reconciler must have read the transfer of a payment. If the
+// reconciler has run before the schedule, it reads every transfer. Otherwise its first cursor
+// begins a day before its first run, and a transfer by a third party in that day counts only
+// if the payment had a record.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }

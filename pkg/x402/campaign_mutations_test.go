@@ -18,12 +18,13 @@ type brokenRule struct {
 	rule  string
 	want  string // a part of the name of the invariant that must be violated
 	blind bool   // the Gate has no chain evidence
-	n     int    // the maximum number of schedules; 0 is 500
+	n     int    // the maximum number of schedules; 0 stands for 500
 	read  func(p *process, r *ledger.Payment)
 	write func(p *process, r *ledger.Payment)
 }
 
-// reads returns a record as the process reads it.
+// reads returns the record that the process gets when it reads r. This is a changed record if
+// the schedule breaks a rule in what is read.
 func (p *process) reads(r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if b := p.w.broken; ok && b != nil && b.read != nil {

@@ -19,9 +19,9 @@ type patientClient struct {
 	unsent bool // whether the payment in pay has never been sent
 	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
-	signatures int // new authorizations that the client has signed
-	refusals   int // refusals of payments that had not been sent before
-	lied       int // refusals by a facilitator that lies
+	signatures int // number of new authorizations that the client has signed
+	refusals   int // number of refusals of payments that had not been sent before
+	lied       int // number of refusals in a schedule whose facilitator lies
 	// ownerRefused says that the last request was refused because the payment that owns the
 	// purchase was refused. The client's payment was not sent.
 	ownerRefused bool
@@ -137,9 +137,9 @@ func (x *patientClient) purchase() string {
 	return x.c.w.purchaseOf(key, "GET /a")
 }
 
-// ask sends the client's request, checks the invariants of answers without faults, and reports
-// whether the answer is definitive. previous is the previous answer, or nil if much time has
-// passed since.
+// ask sends the client's request, checks what must hold for an answer when nothing fails, and
+// reports whether the answer is definitive. previous is the previous answer, or nil if much
+// time has passed since.
 func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, over bool) {
 	w := x.c.w
 	w.mu.Lock()
@@ -229,7 +229,7 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 }
 
 // isDefinitive reports whether an answer is definitive, and checks that it is the right one.
-// There are no faults any more, and therefore no process may have died.
+// The faults are over by now, so a process that died is a violation.
 func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	w := x.c.w
 	if out == nil {
@@ -245,7 +245,7 @@ func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 		w.result = "a key for another request"
 	case out.Status != 402:
 		return false
-	case w.lies.times > 0 && x.lied < 6: // the client may have paid, and asks again
+	case w.lies.times > 0 && x.lied < 6: // the refusal may be a lie, so the client asks again
 		x.lied++
 		return false
 	case x.signsOnce || !w.deployAt.IsZero() || x.refusals > 2:
@@ -286,8 +286,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	due, over := x.due()
 	r := w.record(x.pay)
 	replaced := r != nil && r.State == ledger.Superseded
-	// A payment that may have been sent is not superseded. It makes a new purchase once the
-	// answer of the previous owner is no longer replayed.
+	// A payment that may have been sent is not superseded. Once the answer of the previous
+	// owner is no longer replayed, such a payment makes a new purchase.
 	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()

@@ -31,7 +31,7 @@ type process struct {
 	rng *mathrand.Rand
 
 	dead    atomic.Bool
-	offset  atomic.Int64 // the offset of the process's clock, a time.Duration
+	offset  atomic.Int64 // how far the process's clock is ahead of the bubble's, as a time.Duration
 	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
 
 	// clientRequest is the request and its sender. If the request has a payment-identifier and
@@ -43,11 +43,11 @@ type process struct {
 	early   bool      // begun while there were faults
 	overMCP bool      // the request comes over the Model Context Protocol
 	arrived time.Time // when the request began, by the clock of the process
-	// These describe the time when the request began: recordedBefore says whether pay was on
-	// record, and paidBefore whether pay was recorded as paid.
+	// These describe the payment of the request when the request began: recordedBefore says
+	// whether it was on record, and paidBefore whether it was recorded as paid.
 	recordedBefore, paidBefore bool
 	// copied says that the request contains only data that may be on the chain. claimedFirst
-	// says that the request created the record of pay.
+	// says that the request created the record of its payment.
 	copied, claimedFirst bool
 
 	// The following fields note the actions and faults of the process so far. The world's lock
@@ -55,12 +55,12 @@ type process struct {
 	froze, faulty atomic.Bool // whether the process has frozen, and whether a call of the store has failed
 	attempts      map[*authorization]*attempt
 	current       *authorization // the payment that the process claimed or sent last
-	refusedAt     time.Time      // when the process wrote a refusal of pay
-	readAt        time.Time      // when the process last read the record of pay
+	refusedAt     time.Time      // when the process wrote a refusal of the request's payment
+	readAt        time.Time      // when the process last read the record of the request's payment
 	readState     ledger.State
-	otherRead     *authorization // the last payment other than pay that the process read
+	otherRead     *authorization // the last payment that the process read, except the request's payment
 	otherVersion  int64          // the version of that record
-	verified      bool           // whether the facilitator verified the signature of pay
+	verified      bool           // whether the facilitator was asked to verify the request's signature
 	writes        int
 	sent, lookups int
 	lookEnded     time.Time
@@ -94,7 +94,7 @@ type actorKind int
 
 const (
 	asClient     actorKind = iota
-	asStranger             // somebody else, with a copy of public data
+	asStranger             // somebody other than the payer, with a copy of public data
 	asReconciler           // no request and no deadline
 	asOperator             // no request and no deadline
 )
@@ -188,8 +188,8 @@ func (p *process) freeze(takes time.Duration, stops bool) {
 	}
 }
 
-// unhurried returns ctx without its deadline if the clock of the process stood still. By every
-// other clock the time is over, but by the clock of the process it is not.
+// unhurried returns ctx without its deadline if the clock of the process stood still. The
+// deadline may have passed by every other clock, but not by the clock of the process.
 func (p *process) unhurried(ctx context.Context) context.Context {
 	if p.stopped.Load() {
 		return context.WithoutCancel(ctx)
@@ -313,7 +313,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
-		defer close(heard) // Goexit runs the deferred call as well
+		defer close(heard) // runs as well if the process dies, which ends this goroutine with Goexit
 		signature, payload := p.signed.encoded, untrusted.Object(nil)
 		if p.overMCP { // MCP carries a payment as an object
 			signature, payload = "", must(untrusted.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))

@@ -286,7 +286,8 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 }
 
 // checkLookup checks the invariants of a lookup that begins, and returns the payment that the
-// lookup is for. fails says that most lookups of this payment fail, up to a certain number.
+// lookup is for. fails says that this lookup most likely fails, because in some schedules the
+// first lookups of each payment do.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()
@@ -302,7 +303,7 @@ func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 		0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour,
 	}
 	wait := waits[min(a.lastLookupCount, len(waits)-1)]
-	late := p.stopped.Load() // by its clock the process still has its lease
+	late := p.stopped.Load() // the clock of the process stood still, so by this clock the lease may not have ended
 	w.check(map[string]bool{
 		"worked without a slot":                                p.lacksSlot(),
 		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),

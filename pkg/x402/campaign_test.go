@@ -55,7 +55,7 @@ func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRul
 		c.runWithFaults()
 		c.returnLate()
 		x := c.runWithoutFaults()
-		c.w.quieten() // frozen processes resume and end before the synctest bubble does
+		c.w.quieten() // waits for frozen processes, which must end before the synctest bubble does
 		c.checkEnd()
 		c.checkLongAfter(x)
 		c.w.mu.Lock()
@@ -89,8 +89,8 @@ func (t *campaignResult) add(seed uint64, w *world) {
 	})
 }
 
-// raceDetector reports whether the race detector is on. It makes the campaign twenty times
-// slower; make test also runs the campaign without it.
+// raceDetector reports whether the race detector is on. The race detector makes the campaign
+// twenty times slower. The command "make test" also runs the campaign without it.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -170,8 +170,8 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 	if n := t.ends["answered"]; n < t.n*7/10 {
 		tt.Errorf("only %d of %d schedules ended with an answer", n, t.n)
 	}
-	// Without chain evidence, a payment that is in doubt when its window ends stays
-	// in doubt: about 14 % of the schedules with these fault rates.
+	// Without chain evidence, a payment that is in doubt when its window ends stays in doubt.
+	// With these fault rates, about 14 % of the schedules end in this way.
 	if n := t.ends["stuck in doubt"]; n > t.n*18/100 {
 		tt.Errorf("%d of %d schedules ended in doubt", n, t.n)
 	}
@@ -189,7 +189,7 @@ func (c *actors) checkEnd() {
 			w.violated("in doubt in the end")
 		}
 	}
-	if w.chainVisible || movedRefused { // otherwise the operator reconciles with chain evidence later
+	if w.chainVisible || movedRefused { // other schedules end before anybody reconciles with chain evidence
 		time.Sleep(2 * safeHeadDelay) // by then every transfer is in a safe block
 		c.reconcile(true)
 	}

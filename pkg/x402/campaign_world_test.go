@@ -45,7 +45,7 @@ type world struct {
 	mostLookups     int            // number of lookups that the seller allows for a payment; 0 for any number
 	endpoints       endpoints      // the endpoints that sell the same thing
 	refunds         bool           // an operator begins refunds of debts
-	cursorBefore    bool           // the reconciler has run before
+	cursorBefore    bool           // the schedule begins with a cursor, as after an earlier run of the reconciler
 	fallback        bool           // there is a second facilitator
 	primaryOutage   outage         // lasting fault of the primary facilitator
 	fallbackLies    bool           // the fallback lies about payments in doubt
@@ -58,13 +58,13 @@ type world struct {
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
-	balance        int // of the payer, as a number of payments
+	balance        int // what the payer has left, as a number of payments
 
 	quietFrom time.Time    // by this time every frozen process has thawed, and every late write has landed
 	stir      atomic.Int64 // when an event from the phase with faults last happened, in nanoseconds since 1970
 
 	violations, events sync.Map // keyed by name; no lock is needed
-	result             string   // the name of the patient client's last answer
+	result             string   // what the patient client got in the end, such as "answered"
 }
 
 func (w *world) lock() func() {
@@ -75,9 +75,9 @@ func (w *world) lock() func() {
 type purchaseNaming int
 
 const (
-	noKey       purchaseNaming = iota // by the request alone
-	withKey                           // by an Idempotency-Key
-	extensionID                       // by the payment-identifier extension
+	noKey       purchaseNaming = iota // a purchase is named by the request alone
+	withKey                           // a purchase is named by an Idempotency-Key
+	extensionID                       // a purchase is named by the payment-identifier extension
 )
 
 // endpoints says at which endpoints the same thing is sold, and for which price.
@@ -113,23 +113,23 @@ type authorization struct {
 	endpoint      string    // from the record of its first claim; empty before that
 	token         string    // from the record of its first claim
 	possibleSends int       // number of attempts that may have sent the payment
-	supersededAt  time.Time // when another payment replaced this one
+	supersededAt  time.Time // when the record of this payment became superseded
 	ownershipLost bool      // another payment took over its purchase
 	// overBefore holds the payments of the same purchase whose answers were used up, refunded
 	// or no longer replayed when this payment became the owner of the purchase.
 	overBefore map[*authorization]bool
 
-	// standsUntil is when the replay of the stored answer for other payments of the purchase
-	// ends.
+	// standsUntil is the time until which other payments of the purchase get the stored
+	// answer.
 	standsUntil time.Time
 
 	lastWriter         *process
 	leaseHolder        *process
-	settledAt          time.Time // as recorded
+	settledAt          time.Time // the time of the settlement in the record
 	refundBegunAt      time.Time // zero if no refund was begun, or if it was withdrawn
 	refunded           bool      // the refund was made
-	lookupsBegun       int       // as the ledger counts
-	undisturbedLookups int       // by attempts that neither froze nor had a store fault
+	lookupsBegun       int       // number of lookups that the ledger counts
+	undisturbedLookups int       // number of lookups by attempts that neither froze nor had a store fault
 	runningLookups     map[*process]bool
 	toldUsedUp         bool // the payer was told that no lookup is left
 	// These describe the last lookup that is known to be on record: its number, and when it
@@ -143,7 +143,7 @@ type authorization struct {
 type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
-	initialBalance = 100             // of the payer, as a number of payments
+	initialBalance = 100             // what the payer has at the beginning, as a number of payments
 	safeHeadDelay  = 2 * time.Minute // how far the safe head is behind the latest block
 	// invocation is the time limit of a request. minimumLease is the shortest lease that
 	// covers it.

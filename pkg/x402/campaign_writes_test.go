@@ -47,7 +47,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay { // another attempt may have ended since the request came, without sending it
+		if a == p.pay { // since the request came, another attempt may have ended without sending the payment
 			p.copied = isPublic(*old)
 		}
 	}
@@ -247,7 +247,7 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	found := !before.byUs && !before.supersededAt.IsZero() // paid by a third party, and read during the takeover
+	found := !before.byUs && !before.supersededAt.IsZero() // superseded first, and then found to be paid by a third party
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
 	}

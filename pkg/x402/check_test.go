@@ -163,7 +163,7 @@ func TestCheckStops(t *testing.T) {
 				slots := &countedSlots{}
 				b.slots, b.check = slots, c.check
 				header := b.sign(nil)
-				for range 2 { // the second request comes at once, because nobody holds the lease
+				for range 2 { // the second request need not wait, because nobody holds the lease
 					b.expect("stopped", b.ask(header, "GET /a"), expected{status: c.status, code: c.code, charged: "false", retryable: c.retryable})
 				}
 				b.expectCalls("stopped", 0, 0)

@@ -80,7 +80,7 @@ func testOffer(t testing.TB) *Offer {
 	return o
 }
 
-// offered returns the payment in vector, changed to fit testOffer.
+// offered returns the payment in the constant vector, changed to fit the offer of testOffer.
 func offered() string {
 	return strings.Replace(strings.Replace(vector, `"version": "2"}`, `"version": "2", "paymentFlow": "upfront"}`, 1),
 		`"extensions": {}`, `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, 1)
@@ -209,7 +209,7 @@ func FuzzDecodePayment(f *testing.F) {
 			t.Fatal(err)
 		}
 		if len(again) > maxHeader {
-			return // the resource and checksums of our offer can make the payment too long
+			return // what our offer adds to the payment can make it too long for a header
 		}
 		q, err := DecodePayment(again)
 		if err != nil {

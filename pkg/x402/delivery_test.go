@@ -35,7 +35,7 @@ func TestBundleOwes(t *testing.T) {
 			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
 			{wait: 10 * time.Minute, owes: one, body: "1", owed: one, runs: 5, lookups: 5},
 			{wait: 10 * time.Minute, body: "1", owed: one, runs: 5, lookups: 5},
-			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // after a day, no piece is owed
+			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first request, no piece is owed any more
 		},
 		"prevented": {
 			{owes: one, prevented: true, body: "1", owed: one, runs: 1},

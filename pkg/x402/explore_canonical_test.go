@@ -33,7 +33,8 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 	return n
 }
 
-// longAgo is a fixed time before the beginning. It stands for any time that is over.
+// longAgo is a fixed time before the exploration begins. It stands for every past time of
+// which only the fact matters that it is past.
 var longAgo = explorationBegins.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
@@ -75,7 +76,8 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 // wholeDays is set, there is no instant from one hour to 25 hours after the beginning. A
 // period of one day that begins in the first hour ends in this gap, no matter when exactly it
 // begins. Its exact beginning therefore makes a difference only until the shorter periods that
-// begin at the same time are over.
+// begin at the same time are over. After that, the beginning of the exploration takes its
+// place.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

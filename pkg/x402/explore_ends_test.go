@@ -203,7 +203,7 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	})
 	own := x.payment(s, auth)
 	// A payer who is told that nothing is charged signs again, and the new payment meets the
-	// owner of the purchase.
+	// owner of the purchase. Therefore the owner must not be in doubt if its money has moved.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.separate && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)

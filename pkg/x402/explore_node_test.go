@@ -10,7 +10,7 @@ type task struct {
 	auth     int8 // the authorization of a request, or of the payment that an operator's command is about
 	at       int8 // the instant at which the process begins
 	serial   uint8
-	signed   int8 // the instant at which the authorization was signed, if it is the one named third
+	signed   int8 // the instant at which the payer signed; set only if auth is the constant third
 	endpoint int8
 	refuses  bool // the seller's check refuses
 }
@@ -42,7 +42,7 @@ type node struct {
 	task     task
 	parent   *node
 	by       edge
-	main     *call // nil while the main thread waits for the others
+	main     *call // the call of the main thread; nil while that thread waits for the others
 	job      *call // the call of the thread that does the work, while the work runs
 	end      *ending
 	children map[edge]*node
@@ -52,8 +52,8 @@ type node struct {
 
 // ending says how a process has ended.
 type ending struct {
-	out      *x402.Outcome // of a request
-	err      error         // of an operator's command, or of a run of the Reconciler
+	out      *x402.Outcome // the outcome of a request
+	err      error         // the error of an operator's command, or of a run of the Reconciler
 	worked   int           // the authorization for which the work ran, or -1
 	held     int           // the authorization whose lease the process took last, or -1
 	panicked bool

@@ -40,15 +40,15 @@ const (
 type call struct {
 	kind   callKind
 	key    int           // put, fetch: the key of the record
-	rec    int32         // put: the record
+	rec    int32         // put: the number of the record
 	auth   int           // settle, find, run: the authorization
 	since  time.Time     // find: when the payment was first claimed
 	second bool          // settle: the call goes to the second facilitator
 	list   string        // list: the name of the list
 	from   uint64        // transfers: the first block
 	pause  time.Duration // pause: the duration
-	seen   int32         // pause: the record that the process read last, which has the key in key
-	record ledger.Record // put: the record, before it has a number
+	seen   int32         // pause: the number of the payment record that the process read last; its key is in key
+	record ledger.Record // put: the record itself, from which the explorer gets its number
 }
 
 // reply is the explorer's reply to a call. The field named what decides the meaning of the
@@ -61,7 +61,7 @@ type reply struct {
 
 // These values of reply.what are the replies to calls of the store.
 const (
-	replyDone   uint8 = iota // put: the record is written; fetch: rec is the stored record
+	replyDone   uint8 = iota // put: the record is written; fetch: rec is the number of the stored record
 	replyFailed              // the call returns an error, and nothing was written
 	replyLost                // the call returns an error, although the record was written
 	replyStands              // put: another record is in the way; rec is its number
@@ -78,7 +78,7 @@ type live struct {
 	dead    bool
 	ids     int
 	serial  uint8
-	seen    int32 // the payment that was read last; its key is in seenKey
+	seen    int32 // the number of the payment record that was read last; its key is in seenKey
 	seenKey int
 	ending  ending
 	ended   bool

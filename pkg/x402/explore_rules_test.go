@@ -15,7 +15,7 @@ type omittedRule struct {
 	shows string                  // the violation that the exploration must find
 	world func(w *explored)       // changes the world so that the rule matters
 	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
-	reads func(r *ledger.Payment) // removes the rule from a record that is read; nil changes nothing
+	reads func(r *ledger.Payment) // changes each record that is read, so that the rule does nothing; nil changes no record
 }
 
 // without changes what a standing means for the other payments of the purchase.

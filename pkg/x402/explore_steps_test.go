@@ -10,8 +10,8 @@ import (
 // action leads from one state to another.
 type action struct {
 	kind actionKind
-	auth int8  // for executes, thirdParty and cancels
-	node int32 // for steps and crashes: the node of the process
+	auth int8  // the authorization, if kind is executes, thirdParty or cancels
+	node int32 // the number of the process's node, if kind is steps or crashes
 	edge edge
 	task task
 }

@@ -26,7 +26,7 @@ type explored struct {
 	auths           int                // number of authorizations that the payer signs for the purchase
 	atOnce          int                // largest number of processes at once
 	replies         []facilitatorReply // the possible replies of the facilitator
-	works           []work             // the possible ends of the work
+	works           []work             // the ways in which the work can end
 	nodeMayFail     bool               // the node is sometimes unable to tell
 	secondEndpoint  bool               // the second authorization is for another endpoint, at another price unless onePrice is set
 	onePrice        bool               // the other endpoint, if secondEndpoint is set, has the same price
@@ -47,10 +47,10 @@ type budget struct {
 	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
-// These constants number the records of a world. The payments have the numbers below payments,
-// which is their count. purchase and cursor are the numbers of the two other records, and
-// allKeys is the count of all records. listDigit is the base in which a list of payments is
-// encoded in one number.
+// These constants number the records of a world. There are as many payments as the constant
+// payments says, and their numbers begin with 0. purchase and cursor are the numbers of the
+// two other records, and allKeys is the count of all records. listDigit is the base in which a
+// list of payments is encoded in one number.
 const (
 	payments  = 3
 	purchase  = 3
@@ -92,11 +92,11 @@ type running struct {
 	// bits of those whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
-	fresh  bool  // the payment had no record when the process began
-	kept   bool  // a stored answer could be replayed when the process began
+	fresh  bool  // the request's payment had no record when the process began
+	kept   bool  // the stored answer of that payment could be replayed when the process began
 	over   uint8 // one bit for each authorization that was over when the process began
-	sent   bool  // the payment was recorded as sent before the process began, and its record has no token
-	openTo bool  // the payment was paid, and a lookup could run for it, when the process began
+	sent   bool  // that payment was on record as sent, without a token, when the process began
+	openTo bool  // that payment was paid, and a lookup could run for it, when the process began
 }
 
 // state is a state of the world.

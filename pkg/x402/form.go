@@ -38,7 +38,7 @@ const tokenLength = 22
 // challenge uses a copy of it.
 type Form struct {
 	head, tail    []byte
-	before, after string // base64 of head without end, and of tail without begin
+	before, after string // base64 of head without the bytes in end, and of tail without the bytes in begin
 	end, begin    []byte // the last bytes of head and the first bytes of tail: they share base64 groups with the token
 }
 

@@ -129,8 +129,8 @@ type Request struct {
 	Payload untrusted.Object
 	Offer   *Offer
 	// Window is how long the answer to this request is also given to later payments for the
-	// same request, if they have no purchase key. This time begins when the answer is given,
-	// and is stored with the answer.
+	// same request, if they have no purchase key. The window begins when the answer is given,
+	// and its end is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
 	Meter  Meter  // counts the request; nil counts nothing
@@ -214,7 +214,7 @@ func SaleOf(ctx context.Context) (s Sale, ok bool) {
 // Reply is the result of a job.
 type Reply struct {
 	Status int                 // HTTP status; 0 means 200
-	Header map[string][]string // stored with the body, such as the content type
+	Header map[string][]string // header fields that are stored with the body, such as the content type
 	Body   []byte
 	// Owed names the parts of a bundle that failed because of an error on our side, and not on
 	// the target's side. These parts are looked up again without a charge.

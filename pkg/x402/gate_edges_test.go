@@ -125,7 +125,7 @@ func TestBudgetOfEachCall(t *testing.T) {
 			return []byte("{}"), nil
 		}
 		h := b.sign(contractPayer)
-		until := time.Now().Add(27*time.Second + 3*time.Second) // the deadline and leaseMargin
+		until := time.Now().Add(27*time.Second + 3*time.Second) // the request's deadline, plus leaseMargin
 		b.settle = func(context.Context, int) x402.Settlement {
 			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
 				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)
@@ -168,8 +168,8 @@ func TestChainWithLittleTime(t *testing.T) {
 	}
 }
 
-// TestSlots checks that nothing is settled without a free slot. In that case the claim is
-// released, and no lookup is counted.
+// TestSlots checks that nothing is settled without a free slot. If no slot is free, the claim
+// is released, and no lookup is counted.
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}

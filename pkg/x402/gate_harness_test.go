@@ -54,7 +54,7 @@ type harness struct {
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// sent was given to Settle with the terms in settles, and shown was given to Verify.
+	// Settle got the payments in sent and the terms in settles, and Verify the payments in shown.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
@@ -65,7 +65,7 @@ type harness struct {
 	work  func(ctx context.Context, n int) ([]byte, error)
 	reply func(n int32) (x402.Reply, error) // replaces work, for bundles
 	runs  atomic.Int32
-	ids   atomic.Int64 // to number the ids of writes
+	ids   atomic.Int64 // how many ids of writes were drawn; the next id has the next number
 	mu    sync.Mutex
 }
 
@@ -385,7 +385,7 @@ func (b *harness) writes() int {
 	return b.store.Calls(ledgertest.Create) + b.store.Calls(ledgertest.Replace)
 }
 
-// must returns v, or panics on an error. Use it if only a wrong test can fail there.
+// must returns v, or panics on an error, which can only mean that the test itself is wrong.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -23,7 +23,7 @@ type standing struct {
 }
 
 // standings returns, for each stored state, a function that brings a payment into that state.
-// charged is what the record then says about the charge.
+// The field charged is what the record of the payment then says about the charge.
 func standings() map[string]standing {
 	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
@@ -123,8 +123,8 @@ func arises(state, name string, w wayToRefuse) bool {
 	}
 	if strings.HasPrefix(name, "past the window") {
 		// No payment is in flight past its window, because its attempt has been abandoned by
-		// then. A refused payment is refused for its window before its parameters are looked
-		// at, and therefore never gets the 400.
+		// then. A payment that a facilitator refused is now refused because its window is
+		// over. Its parameters are not looked at, so it never gets the 400.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true

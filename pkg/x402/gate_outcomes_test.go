@@ -44,7 +44,7 @@ func TestUnrecorded(t *testing.T) {
 	for name, c := range map[string]struct {
 		said   x402.Settlement
 		chain  x402.Finding
-		fails  []int // numbers of the writes that fail
+		fails  []int // the writes that fail: 1 is the first write over an existing record
 		steals bool  // another attempt takes the lease
 		work   error
 		status int

@@ -347,8 +347,8 @@ func TestNoTimeToLookUp(t *testing.T) {
 const mostTries = 5
 
 // lookUpTooLate sends a payment whose first lookups fail; failures is their number. The next
-// lookup has no time left, so a write takes it off the count. writeFault is the fault of this
-// write.
+// lookup has no time left, because the settlement or the slot takes as long as late says. A
+// write therefore takes the lookup off the count. writeFault is the fault of this write.
 func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault ledgertest.Fault) {
 	t.Helper()
 	armed := failures == 0

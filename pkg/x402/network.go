@@ -18,12 +18,12 @@ type KnownNetwork struct {
 	Name       string
 	USDC       Terms  // the terms of payments in USDC; the payee is empty
 	Explorer   string // the origin of a block explorer
-	PublicNode string // a public JSON-RPC node, run by the operator of the network
+	PublicNode string // the URL of a public JSON-RPC node, run by the operator of the network
 	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty
 	// if there is none. The x402 project's own clients use it by default.
 	Facilitator string
 	Test        bool   // the network is a test network, whose money is worth nothing
-	Faucet      string // where a wallet gets test money; empty if Test is false
+	Faucet      string // the URL of a site that gives test money to wallets; empty if Test is false
 }
 
 // Networks returns all known networks, the default first.

@@ -34,7 +34,7 @@ func (a *attempt) purchase(key string) string {
 	var id string
 	switch {
 	case key != "" && a.job.KeyScope != "":
-		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // a key has no space
+		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // a key has no space, so the last space ends the scope
 	case key != "":
 		id = ledger.KeyID(digestOf(key))
 	case a.job.NoImplicitRetry:

@@ -110,7 +110,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	if err := a.identify(); err != nil {
 		return refused(err.Error(), nil)
 	}
-	if m := a.request.Meter; m != nil { // opened after every check that needs no call
+	if m := a.request.Meter; m != nil { // the Meter is opened after every check that needs no call
 		if err := m.Open(ctx); err != nil {
 			return failed(fault.From(err), nil)
 		}
@@ -152,7 +152,8 @@ func (a *attempt) identify() error {
 		AuthDigest: hex.EncodeToString(digest[:]),
 		SigDigest:  digestOf(string(p.Signature)),
 		Terms:      offer.terms,
-		// Only a first claim uses this value, and the window of a first claim is limited.
+		// Only a first claim uses this value. The window of a first claim is limited, so its
+		// end fits into an int64.
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   !foreign,

@@ -55,7 +55,7 @@ const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 // Settlement is the outcome of one call of Settle.
 type Settlement struct {
 	Class          Class
-	Transaction    string // set if Moved, and if Unknown when a hash is known
+	Transaction    string // hash of the transaction; set if Moved, and if Unknown when a hash is known
 	Payer, Network string
 	Reason         string // the facilitator's errorReason, bounded and printable, or our own reason, such as "timeout"
 	// The following three fields describe a Refused payment. NonceUsed means that the
@@ -107,8 +107,8 @@ type Question struct {
 	Nonce        [32]byte
 	Value        *big.Int  // in atomic units; the transfer must have exactly this value
 	ValidBefore  time.Time // when the authorization expires on chain
-	// Since is when the payment was first claimed here. A transfer in a block that is more
-	// than a minute older (ten minutes if Sent) belongs to another request.
+	// Since is when the payment was first claimed here. A transfer in a block from more than a
+	// minute before Since (ten minutes if Sent is true) belongs to another request.
 	Since time.Time
 	// Sent means that the authorization may have been sent to the facilitator. A transfer was
 	// then most likely made by that facilitator.

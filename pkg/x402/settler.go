@@ -168,8 +168,8 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)
-	// At another endpoint, this job is not the one that was paid for, and that one may have a
-	// check.
+	// At another endpoint, the job of this request is not the job that was paid for. The job
+	// that was paid for may have a check.
 	hasCheck := h.job.Check != nil || elsewhere
 	switch {
 	case h.opensNothing && h.gate.Evidence != nil && hasCheck:

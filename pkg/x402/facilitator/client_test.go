@@ -195,8 +195,8 @@ func TestResend(t *testing.T) {
 // resend holds the facilitator's answers to the first and the second request of a settlement.
 type resend struct {
 	first, second string
-	budget        time.Duration // 0 means that the caller sets no deadline; negative means that the caller gives up
-	at            string        // when each request was sent
+	budget        time.Duration // 0 means that the caller sets no deadline; negative means that the caller gives up before the second request
+	at            string        // when each request was sent, measured from the beginning
 	want          string        // expected class and transaction
 }
 
@@ -211,7 +211,7 @@ func (c resend) check(t *testing.T) {
 	}
 	s := over(t, func(r *http.Request) (*http.Response, error) {
 		at = append(at, time.Since(start))
-		body := "" // for a third request, which must never come
+		body := "" // empty for a third request, which must never come
 		switch len(at) {
 		case 1:
 			body = c.first

@@ -223,8 +223,8 @@ func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *
 	return f
 }
 
-// settle calls Settle, which must return without help from a deadline. Only a failing test
-// runs into patience.
+// settle calls Settle, which must return long before the deadline. Only a failing test waits
+// until the deadline, which is the constant patience away.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

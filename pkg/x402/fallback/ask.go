@@ -39,7 +39,7 @@ func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why 
 		why.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
 		return why, false
 	}
-	if s.isSecond(m) { // for the primary, the claim has already done this
+	if s.isSecond(m) { // the claim has already recorded the name of the primary
 		if err := s.order.Ask(ctx, m.Name); err != nil {
 			why.Code = fault.LedgerUnavailable
 			why.Reason = "not recorded"

@@ -80,8 +80,8 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns a copy of the error that does not ask the client to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns a copy of the error for work which has said that it cannot be done before d
-// has passed. The next run waits that long, regardless of earlier failures, and the client is
+// Paused returns a copy of the error which says that the work cannot be done before d has
+// passed. The next run waits that long, regardless of earlier failures, and the client is
 // asked to wait that long.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
