@@ -91,7 +91,8 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 }
 
 // TestCheckOfARefusal checks that a payment which a facilitator refused is not sent again when
-// the seller's check refuses, even if the facilitator would now settle the payment.
+// the seller's check refuses, even if the facilitator would now settle the payment. If there
+// is a node, the answer depends on what the chain shows.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -145,8 +146,9 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 	}
 }
 
-// TestCheckStops checks that a check which refuses or panics prevents the send, and that the
-// lease and the slot are given back. The same payment is sent once the check allows it.
+// TestCheckStops checks that a check which refuses, fails or panics prevents the send, and
+// that the lease and the slot are given back. The same payment is sent once the check allows
+// it.
 func TestCheckStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		check     func() error

@@ -129,8 +129,8 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// TestCheckOrigin checks a signature of an origin that was made outside this code base, with
-// key 1.
+// TestCheckOrigin checks that a signature of an origin is accepted, and not for another origin
+// or payee. It was made outside this code base, with the private key whose value is 1.
 func TestCheckOrigin(t *testing.T) {
 	const (
 		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"

@@ -70,7 +70,8 @@ func TestNoEndpointOnRecord(t *testing.T) {
 
 // TestBoughtElsewhere checks that a new signature at another endpoint buys there, and replaces
 // the payment at the first endpoint as the owner of the purchase. If the first payment is in
-// doubt, the chain must first resolve the doubt. The first payment is not sent again.
+// doubt or was refused, the new signature buys only when the chain has decided about the first
+// payment. The first payment is not sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string

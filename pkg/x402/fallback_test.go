@@ -279,8 +279,9 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// TestBudgetsWithAFallback checks the time limit of each call when every call hangs. The calls
-// together must leave enough time in a request for the longest lookup.
+// TestBudgetsWithAFallback checks the time limit of each call, first when every call hangs,
+// and then when the primary uses up its time and is not reached. The calls together must leave
+// enough time in a request for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.timeLeft[len(b.timeLeft)-1]); return x402.Finding{} })
@@ -324,9 +325,9 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 	}
 }
 
-// TestNotSentAgain checks a payment that is not sent again because its window is over. This
-// payment does not count against a facilitator that hangs, and no facilitator is recorded as
-// asked.
+// TestNotSentAgain checks a payment that is not sent again because its window is over. For the
+// breaker of a facilitator that hangs, this payment neither counts as a time-out nor ends the
+// row of time-outs. No facilitator is recorded as asked.
 func TestNotSentAgain(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)

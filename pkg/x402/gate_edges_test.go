@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestStoreFailsBeforeTheClaim checks that nothing is sent if the store fails before the
-// claim, and that the answer does not say whether the payment was charged.
+// TestStoreFailsBeforeTheClaim checks that nothing is sent if the store fails before or during
+// the claim, and that the answer does not say whether the payment was charged.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	for op, payer := range map[ledgertest.Op]func(*x402test.Draft){ledgertest.Fetch: contractPayer, ledgertest.Create: nil} {
 		within(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
@@ -37,7 +37,8 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// TestCorruptRecords checks that a payment with a corrupt record is not sent, and that the
+// TestCorruptRecords checks that a payment is not sent again if its record is corrupt. If the
+// payment was never sent and only the terms in its record are corrupt, it is sent, but the
 // chain is not asked about it.
 func TestCorruptRecords(t *testing.T) {
 	redeemed := func(r *ledger.Payment) {
@@ -224,8 +225,8 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// Another signature by the same wallet is accepted in place of the first, if the request
-	// has the retry token.
+	// If the request has the retry token, another signature by the same wallet is accepted in
+	// place of the first, without another call of /verify.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())

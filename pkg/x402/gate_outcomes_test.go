@@ -225,8 +225,8 @@ func unrecoverable(b *harness) string {
 	return another(b.t, d)
 }
 
-// TestMeterFull checks that a client whose units are used up is answered before anything is
-// read or written, and before anybody is asked.
+// TestMeterFull checks that a request which the meter refuses or cannot count is answered
+// before anything is read or written, and before anybody is asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {

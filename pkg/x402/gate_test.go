@@ -237,8 +237,8 @@ func TestClientGoesAway(t *testing.T) {
 }
 
 // TestLargeAnswers checks that every answer that the store can keep is replayed. An answer
-// that is too large to keep is looked up again. This counts as a lookup of the payment, and
-// the payment is not a debt.
+// that is too large to keep is looked up again, at intervals, but at most ledger.MostUnkept
+// times in all. Such a payment is not a debt.
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	_, _ = rand.Read(noise) // Read never fails

@@ -67,8 +67,9 @@ func TestCopyOfAnother(t *testing.T) {
 	})
 }
 
-// TestOwnPurchaseInDoubt checks a payment in doubt that names no purchase. A repetition of
-// this payment is answered, because no other signature could get its answer.
+// TestOwnPurchaseInDoubt checks a payment in doubt that has no retry token and is a separate
+// purchase. The payment is answered when it is repeated, because no other signature could get
+// its answer. After that it counts as used.
 func TestOwnPurchaseInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.separate = true

@@ -255,8 +255,8 @@ func TestPingIsBoughtAnew(t *testing.T) {
 	})
 }
 
-// TestInvalidKeys checks that an invalid key is refused before anything is written, and that
-// nothing is charged.
+// TestInvalidKeys checks that an invalid key is refused before anything is written, that
+// nothing is charged, and that unusual but valid keys are accepted.
 func TestInvalidKeys(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -302,8 +302,8 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 }
 
 // TestWithoutExtensions checks what the payer is told about a payment that came without its
-// offer's extensions: the same signature cannot be repeated once the payment is paid, and a
-// new signature is not charged.
+// offer's extensions: once the payment is paid, the same signature cannot be repeated. If
+// other payments can join the purchase, the payer is told to sign again, which is not charged.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},

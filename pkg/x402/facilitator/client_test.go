@@ -236,9 +236,8 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent checks the only rule for what a transport must prove. Nothing was sent
-// only if the transport reports that it looked for a connection, and does not report that it
-// wrote anything.
+// TestProofOfNotSent checks when a failed request counts as not sent: only if the transport
+// reports that it looked for a connection, and does not report that it wrote anything.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

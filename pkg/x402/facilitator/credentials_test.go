@@ -163,8 +163,8 @@ func TestCredentialsPrintWithoutTheirSecret(t *testing.T) {
 	}
 }
 
-// FuzzParseCredentials checks that ParseCredentials never returns both an error and
-// credentials, and that an accepted token goes into the header unchanged.
+// FuzzParseCredentials checks that ParseCredentials returns either an error or credentials,
+// and that the header of accepted credentials has only one token after "Bearer ".
 func FuzzParseCredentials(f *testing.F) {
 	for _, doc := range []string{
 		`{"token":"abc"}`, `{"key_id":"k","key_secret":"` + edSecret() + `"}`, `{"key_secret":"0"}`, `{"a":"","a":""}`,

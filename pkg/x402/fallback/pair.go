@@ -63,7 +63,8 @@ func (p *Pair) Reserve() time.Duration { return chainBudget }
 
 // Verify returns what the primary says about the payment's signature. If the primary decides
 // nothing, Verify returns what the second says. A reply of the primary with a reason about the
-// payer is final.
+// payer is final. While the breaker of one facilitator is open, only the other is asked; while
+// both are open, only the primary.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
 	case !p.Second.breaker.admits(p.Now(), false):
@@ -107,8 +108,8 @@ type settlement struct {
 	result x402.Result
 }
 
-// askAlone asks only m. If the payment is in doubt and m is the second, a success counts only
-// once the chain shows the payment.
+// askAlone asks only m. If the payment is in doubt, m is the second and there is a node, a
+// success counts only once the chain shows the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result

@@ -29,14 +29,14 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 	return x402.Verification{Valid: true}
 }
 
-// TestVerifyBesideAnOpenBreaker checks that a facilitator with an open breaker is not asked to
-// verify while the other facilitator works. Verifications neither open nor close a breaker,
-// because a payer can cause any number of them.
+// TestVerifyBesideAnOpenBreaker checks who is asked to verify while a breaker is open: only
+// the other facilitator or, if both breakers are open, only the primary. Verifications neither
+// open nor close a breaker, because a payer can cause any number of them.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
-		first, other bool // whether the breaker of the primary, and of the second, is open
+		first, other bool // first: the breaker of the primary is open; other: that of the second
 		down         bool // the primary is down
 		asked        string
 		valid        bool
