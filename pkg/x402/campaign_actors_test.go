@@ -226,8 +226,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 }
 
 // returnLate lets time pass, in some schedules, while there are still faults. It waits for
-// some minutes, during which the window may end. Sometimes it then waits for more than three
-// days, after which rows with a short lifetime have expired.
+// some minutes, in which the reconciler runs and the window may end. Sometimes it then waits
+// for more than three days, after which rows with a short lifetime have expired.
 func (c *actors) returnLate() {
 	if !c.oneIn(6) {
 		return

@@ -213,8 +213,9 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 
 // executeSettlement does the facilitator's side of one settlement. The parameter drops says
 // that the request is dropped, refuses that the payment is refused, and late that the transfer
-// is executed late. If several are set, the first in this order decides. If none is set and
-// the authorization can still execute, the transfer is executed at once.
+// is executed late. drops decides first. Then a window that is over, or a nonce that is used,
+// decides; then refuses, and last late. If none of these applies, the transfer is executed at
+// once.
 func (p *process) executeSettlement(a *authorization, late, refuses, drops bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()

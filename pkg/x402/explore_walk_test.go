@@ -104,8 +104,8 @@ func (x *explorer) walk() {
 func (x *explorer) take(from int32, did action, s state) {
 	x.transitions++
 	s = x.canon(s)
-	// If two states have the same hash, the second one is left out. The probability is
-	// negligible: about one in a million million explorations.
+	// If two different states have the same hash, the second one is left out by mistake. The
+	// probability is negligible: about one in a million million explorations.
 	hash := maphash.Comparable(x.seed, s)
 	if _, known := x.index[hash]; known {
 		return

@@ -239,7 +239,7 @@ func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error
 }
 
 // failureOf returns the fault of a lookup that is on record. Records of earlier releases have
-// no status.
+// no status, and their fault gets the status 504.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
 	return fault.Info{

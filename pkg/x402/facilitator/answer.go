@@ -298,7 +298,7 @@ func classifyVerification(re reply, from string) x402.Verification {
 	case payer != "" && !strings.EqualFold(payer, from): // about another payer
 	case valid && word == "" && re.ok():
 		return x402.Verification{Valid: true}
-	case valid: // it says "yes", and contradicts itself
+	case valid: // a "yes" with a reason, or with a status other than 2xx
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
 		return x402.Verification{
 			Reason:       word,
