@@ -17,14 +17,15 @@ func (l *Ledger) Cursor(ctx context.Context, key string) (*Cursor, error) {
 	return fetch[Cursor](ctx, l, key)
 }
 
-// Begin creates a cursor. ErrConflict means that somebody else has created it.
+// Begin creates a cursor with the fields Next and DebtsFrom. ErrConflict means that somebody
+// else has already created it.
 func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) (*Cursor, error) {
 	c, _, err := create(ctx, l, Cursor{Row: Row{Key: key}, Next: next, DebtsFrom: debtsFrom})
 	return &c, err
 }
 
-// Advance moves a cursor forward to the given block. ErrConflict means that somebody else has
-// already moved the cursor and will read on from there.
+// Advance moves a cursor forward: next becomes the first block that was not read. ErrConflict
+// means that somebody else has already moved the cursor and will read on from there.
 func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
 	if next < c.Next {
 		return nil, errors.New("ledger: a cursor does not go back")
@@ -44,9 +45,10 @@ func RepaymentKey(network, asset, payer, transaction, amount string, n int) stri
 	return "refund|" + Key(network, asset, payer, transaction) + "|" + amount + "|" + strconv.Itoa(n)
 }
 
-// Reserve assigns a transfer to the refund of one debt. No other debt can then be closed with
-// that transfer, even by another operator at the same time. Reserve reports whether the
-// transfer is assigned to that debt. A reservation does not expire: a transaction stays on the
+// Reserve assigns a transfer to the refund of one debt. transfer is a RepaymentKey, and debt
+// is the key of the payment that is refunded. No other debt can then be closed with that
+// transfer, even by another operator at the same time. Reserve reports whether the transfer is
+// assigned to that debt. A reservation does not expire, because the transaction stays on the
 // chain.
 func (l *Ledger) Reserve(ctx context.Context, transfer, debt string) (bool, error) {
 	_, old, err := create(ctx, l, Repayment{Row: Row{Key: transfer}, Debt: debt})

@@ -106,7 +106,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		fails   int  // how many writes of the next attempt fail
 		late    time.Duration
 		then    does
-		want    error              // what the function then must return
+		want    error              // the error that the next attempt gets after the receipt has arrived
 		claim   ledger.ClaimResult // the result of the claim of a third attempt
 		answers bool               // the next attempt continues to the answer
 	}{
@@ -163,7 +163,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // the lookups of both attempts would run at the same time
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise the lookups of both attempts would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer changes nothing.
 	before, late := d.state(t), receipt()
@@ -257,8 +257,8 @@ func TestLookups(t *testing.T) {
 	}
 }
 
-// lookUpStep is one step of TestLookups: the time after passes, the payment is claimed, and a
-// function is called. The claim and the function may be left out. lookups is the number of
+// lookUpStep is one step of TestLookups: the clock moves forward, the payment is claimed, and
+// a function is called. The claim and the function may be left out. lookups is the number of
 // lookups that must be counted at the end.
 type lookUpStep struct {
 	after   time.Duration

@@ -20,7 +20,7 @@ type Sold struct {
 	Payees []Payee `json:"payees"`
 }
 
-// Payee is an account that receives payments, or did.
+// Payee is an account that receives payments, or received them earlier.
 type Payee struct {
 	Address string `json:"address"` // in lower case
 	// Until is later than the last payment to this account, by at most NotedFor.

@@ -102,8 +102,8 @@ func TestManyPayees(t *testing.T) {
 }
 
 // TestPayeesAtOnce checks that no payee is lost when several processes record payees at the
-// same time. If the store fails, Note returns an error, and the next payment records the
-// missing payee.
+// same time. If the store fails, Payees.Record returns an error, and the next payment records
+// the missing payee.
 func TestPayeesAtOnce(t *testing.T) {
 	d := newTestLedger(t)
 	meets := true

@@ -12,14 +12,15 @@ import (
 
 const bought = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// offer returns a payment with the given name. It is for the purchase whose key is bought.
+// offer returns a payment with the given name. All these payments are for one purchase, whose
+// key is the constant bought.
 func (d *testLedger) offer(name string) ledger.Submission {
 	p := d.payment()
 	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
 	return p
 }
 
-// pay claims the payment that offer returns.
+// pay claims the payment with the given name, which offer makes, and returns the hold.
 func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	t.Helper()
 	return d.claims(t, d.offer(name), ledger.Held).Hold
@@ -274,7 +275,7 @@ func TestOpenPurchase(t *testing.T) {
 	first, second := d.opened(t)
 	p := d.opens(t, second, first)
 	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened it since
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase since p was read
 	d.opens(t, second, first)
 	// A purchase that was not opened again before it expired counts as absent.
 	d.pass(70*day + time.Minute)

@@ -101,7 +101,7 @@ func (c Cursor) withRow(row Row) Cursor {
 type Repayment struct {
 	Row
 
-	Debt string `json:"owner"` // key of the payment that is owed
+	Debt string `json:"owner"` // key of the payment that the transfer refunds
 }
 
 // Kind implements Record.

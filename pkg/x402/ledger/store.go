@@ -110,7 +110,7 @@ type Rows interface {
 type Page struct {
 	Records []Record // the records, without the bodies of their answers
 	Corrupt []string // keys of rows that cannot be read
-	// Next is the argument after with which Page returns the next page. It is empty if there
-	// is no further page.
+	// Next is the afterKey with which Page returns the next page. It is empty if there is no
+	// further page.
 	Next string
 }

@@ -11,7 +11,8 @@ import (
 // Event is something that happens to a record.
 type Event string
 
-// The edges of the diagram in the package comment show the main events.
+// These are all events. The arrows in the diagram of the package comment show only the main
+// ones.
 const (
 	EventClaim      Event = "claim"       // an attempt takes the lease
 	EventSettled    Event = "settled"     // there is proof of payment, from any source
@@ -51,7 +52,7 @@ type Edge struct {
 // Change holds the details of an event.
 type Change struct {
 	Reason      string
-	Transaction string // Uncertain: hash of the payment's transaction; Refund: hash of the refund's
+	Transaction string // Uncertain: hash of the payment's transaction, if known; Refund: hash of the refund's transaction
 	Operator    string // SendBack, Refund, Attest: the name of the operator
 
 	event     Event

@@ -56,7 +56,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
 	}
-	c.HTTPClient = nil // the client that found the credentials has no time-outs
+	c.HTTPClient = nil // so that NewClient sets one with time-outs: the one that found the credentials has none
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err

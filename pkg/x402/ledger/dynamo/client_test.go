@@ -53,8 +53,8 @@ func replies(status int, body string) http.HandlerFunc {
 
 // TestAttempts checks each attempt of a call. Every attempt is signed for the client's region.
 // After a failure that may be temporary, a second attempt follows. An attempt fails if its
-// reply is incomplete or too long. The client follows no redirect, and keeps no connection
-// whose reply it did not read.
+// reply is incomplete or too long. The client follows no redirect. Its idle time is 0, so it
+// keeps no connection.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	const maxReply = 1000
@@ -146,12 +146,12 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 		defer func() { _ = theirs.Close() }()
 		for in := bufio.NewReader(theirs); ; {
 			req, err := http.ReadRequest(in)
-			if err != nil { // the client hangs up
+			if err != nil { // the client has closed the connection
 				return
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
 			if n <= p.dead.Load() {
-				continue // the request gets no answer
+				continue // a dead connection brings no answer
 			}
 			if p.arrived.Add(1) == p.together {
 				close(p.all)
@@ -181,7 +181,7 @@ func TestConnections(t *testing.T) {
 		synctest.Wait()
 		for _, c := range []struct {
 			pause time.Duration
-			dead  int64 // the connections up to this number are dead
+			dead  int64 // the number of dead connections: those that were dialed first
 			took  time.Duration
 			dials int64
 			ok    bool
@@ -202,12 +202,12 @@ func TestConnections(t *testing.T) {
 				t.Errorf("%+v: %v after %v on %d connections", c, err, time.Since(start), p.dials.Load())
 			}
 		}
-		<-time.After(6 * time.Second) // the last idle connection is closed
+		<-time.After(6 * time.Second) // by then the client has closed the last idle connection, so its goroutines end
 	})
 }
 
-// TestOpen checks Open. The region, the credentials and the endpoint come from the
-// environment. Open creates nothing, and its error says what the table lacks.
+// TestOpen checks Open. Open uses the region, the credentials and the endpoint of the given
+// configuration. Open creates nothing, and its error says what the table lacks.
 func TestOpen(t *testing.T) {
 	described := func(key, index string) string {
 		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +

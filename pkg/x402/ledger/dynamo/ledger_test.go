@@ -44,7 +44,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 		r := ledgertest.Full("large")
 		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
 		_, _ = rand.Read(r.Answer.Body) // it never fails
-		ledgertest.MustPut(t, w, r)     // written when the limit for answers was higher
+		ledgertest.MustPut(t, w, r)     // as if the limit for answers had been higher when it was written
 		ledgertest.Holds(t, w, r)
 		next := ledgertest.Next(r)
 		ledgertest.MustPut(t, w, next)

@@ -21,10 +21,10 @@ import (
 // contains the client's address.
 const keepCounts = 10 * time.Minute
 
-// Count implements limit.Store. If the reply to an unbounded addition is lost, Count does not
-// send the addition again, because it could count twice. The units of a payment have a bound,
-// and adding them may be sent twice: counting too many units of a client is better than
-// turning a payer away after a lost reply.
+// Count implements limit.Store. If an addition has no limit (limit.Unbounded) and its reply is
+// lost, Count does not send the addition again, because it could count twice. The units of a
+// payment have a limit, and their addition may be sent twice: counting too many units of a
+// client is better than turning a payer away after a lost reply.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{

@@ -54,7 +54,7 @@ func checkCosts(t *testing.T, w *world) {
 	for _, c := range []struct {
 		what                 string
 		do                   func() error
-		puts, updates, index int // the expected writes of each kind, each of at most one unit
+		puts, updates, index int // the wanted numbers of PutItem and UpdateItem calls, of at most one write unit each, and the units for the index
 	}{
 		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
 		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},

@@ -52,7 +52,7 @@ type Table struct {
 	api         API
 	name        string
 	mostKept    int
-	pageSize    int       // most items in a reply, which must arrive within the time of an attempt
+	pageSize    int       // how many items a reply may have, so that it arrives within the time of an attempt
 	compressors sync.Pool // a compressor is large, so it is used again
 }
 
@@ -147,8 +147,8 @@ func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record
 	return decode(key, known)
 }
 
-// item returns known, unless that is empty. If it is, item makes a consistent read, and its
-// result is empty if the table has no item under the key.
+// item returns the item known if that is not empty. Otherwise it makes a consistent read, and
+// its result is empty if the table has no item under the key.
 func (t *Table) item(ctx context.Context, key, known item) (item, error) {
 	if len(known) > 0 {
 		return known, nil

@@ -41,9 +41,9 @@ const mostChecked = 1 << 16
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
-// asStored returns schema in the form in which an undamaged file stores it. The schema must be
-// compared because SQLite's integrity check does not do so. If the condition of the index were
-// damaged, a list would lack records.
+// asStored returns schema in the form in which an undamaged file stores it. The caller
+// compares the two, because SQLite's integrity check does not compare them with anything. If
+// the condition of the index were damaged, a list would lack records.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }

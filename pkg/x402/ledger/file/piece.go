@@ -71,7 +71,7 @@ func (l location) dsn(settings url.Values) string {
 }
 
 // connect returns a database whose connections do not remove the -wal. If another process
-// writes, a connection waits for it, but not longer than the time patience.
+// writes, a connection waits for it, for at most the given time.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -120,7 +120,7 @@ func keepWAL(conn any, stays bool) error {
 // mark is the content of a file's marker.
 type mark struct {
 	whole bool
-	word  string // accepts the file if its -wal is missing
+	word  string // the word with which Accept accepts the file if its -wal is missing
 	wal   bool   // the file's journal mode says that it is used with a -wal
 }
 

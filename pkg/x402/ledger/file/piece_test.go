@@ -194,7 +194,7 @@ func TestBetweenTheSteps(t *testing.T) {
 	must(t, os.Remove(unmarked+"-wal")) // the file's journal mode still says that there is a -wal
 	again, err := Open(unmarked)
 	must(t, err)
-	refused(t, copied(t, unmarked)) // without its -wal, even though nothing was written
+	refused(t, copied(t, unmarked)) // the copy lacks the -wal that Open has made, and is refused even though nothing was written
 	must(t, again.Close())
 	has(t, unmarked, keys...)
 }

@@ -80,7 +80,7 @@ func encode(r ledger.Record) ([]any, error) {
 		return nil, err
 	}
 	head := r.Head()
-	expires := int64(0) // never
+	expires := int64(0) // 0 means that the record never expires
 	if !head.ExpiresAt.IsZero() {
 		expires = head.ExpiresAt.Unix()
 	}

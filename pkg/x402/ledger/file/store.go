@@ -77,7 +77,7 @@ type Store struct {
 	writer                     *sql.Conn     // the one connection that writes
 	begin, insert, update, end *sql.Stmt     // prepared on writer
 	turn                       chan struct{} // full while a goroutine has the turn, that is, may write
-	waiting                    chan *change  // only the goroutine that has the turn receives
+	waiting                    chan *change  // the writes to commit; only the goroutine that has the turn receives them
 }
 
 // Option is a setting of Open.
@@ -183,7 +183,7 @@ const maxCommit = 64
 type change struct {
 	record ledger.Record
 	values []any
-	done   chan result // buffered
+	done   chan result // has room for the result, so commit does not wait for the receiver
 }
 
 // result holds the record that is stored after a change, or nil if there is none. The error

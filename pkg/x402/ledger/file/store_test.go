@@ -52,7 +52,8 @@ func TestConformance(t *testing.T) {
 }
 
 // TestOpen checks that Open creates the file and the folders above it, for this user only. A
-// second process can read and write the same records.
+// second Store of the same file, like that of another process, can read and write the same
+// records.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := "/" + filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")

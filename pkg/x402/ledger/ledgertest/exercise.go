@@ -334,7 +334,7 @@ func race(t *testing.T, s Planter) {
 func addOften(ctx context.Context, s Planter, key string, times int) error {
 	for tries := 0; times > 0; tries++ {
 		r, err := s.Fetch(ctx, key)
-		if err != nil || tries == 1000 { // a conflict is another writer's success, so 1,000 are too many
+		if err != nil || tries == 1000 { // each conflict is another writer's success, and there are far fewer than 1,000 of these
 			return errors.Join(errors.New("there is no end of conflicts"), err)
 		}
 		before, _ := r.(ledger.Payment)

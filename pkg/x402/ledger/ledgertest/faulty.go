@@ -63,7 +63,7 @@ type Faulty struct {
 	mu     sync.Mutex
 	calls  map[Op]int
 	known  map[slot]bool     // versions that a caller has read or written
-	writes map[string]string // the writes, by write id
+	writes map[string]string // the stored form of every record that was written, by write id
 }
 
 type slot struct {
@@ -101,8 +101,8 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error
 	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
-// check fails the test if a write breaks the rules. The same write may be sent again, but its
-// id must not be used for another write.
+// check fails the test if a write replaces a version that no caller has read or written, or
+// uses the write id of a different write. The same write may be sent again.
 func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()

@@ -133,7 +133,7 @@ func Others(key string) []ledger.Record {
 	}
 }
 
-// WithRow returns r with another row.
+// WithRow returns the record r with the given Row in place of its present one.
 func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	switch r := r.(type) {
 	case ledger.Payment:
