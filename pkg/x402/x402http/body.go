@@ -72,7 +72,7 @@ func bodyName(h http.Header, body []byte) string {
 	sum := sha256.Sum256(body)
 	if mediaType == "multipart/form-data" {
 		parts, err := formSum(body, params["boundary"])
-		if err == nil { // what cannot be read as a form is named by the bytes of the whole body
+		if err == nil { // otherwise the body is not a form, and sum stays the SHA-256 of all its bytes
 			sum = parts
 			delete(params, "boundary")
 		}

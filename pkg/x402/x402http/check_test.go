@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses requests when no
-// ticket is left, and panics if it is broken.
+// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses requests unless
+// left is true, and panics if broken is true.
 type box struct {
 	*market
 	tickets *stock

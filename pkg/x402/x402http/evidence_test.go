@@ -18,7 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen makes the facilitator's transfers the evidence of a seller.
+// seen returns a change of a seller's settings, after which the transfers of the market's
+// facilitator are the seller's evidence.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
@@ -142,9 +143,9 @@ func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the res
 }
 
 // TestLyingRefusal checks a facilitator that moves the money of a payment and yet says that it
-// refuses the payment. The client buys again with the same key 16 minutes later. With a node
-// the client is charged once. Without a node the client is charged twice, and the first charge
-// is counted among the refusals that could not be disproved.
+// refuses the payment. The client buys again with the same Idempotency-Key 16 minutes later.
+// With a node the client is charged once. Without a node the client is charged twice, and the
+// first charge is counted among the refusals that could not be disproved.
 func TestLyingRefusal(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {

@@ -144,7 +144,7 @@ func TestSell(t *testing.T) {
 type sale struct {
 	h           http.HandlerFunc
 	options     []x402http.Option
-	query       string // replaces the usual query
+	query       string // replaces the usual query, b=2&a=1; "" leaves it
 	status      int
 	kind, body  string
 	runs, moved int
@@ -170,7 +170,7 @@ func (c sale) check(t *testing.T) {
 	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
 		t.Errorf("the answer says paid: %v", paid)
 	}
-	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the same purchase
+	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the order of the parameters does not matter: it is the same purchase
 	again := s.get(signature)
 	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
 	if again.Status != c.status || replayed != c.answer {

@@ -163,8 +163,8 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply writes an event to the record of the first transfer, as an operator would whose clock
-// is ahead of the seller's.
+// apply writes an event to the record of the first transfer, as an operator would. The
+// operator's clock is ahead of the seller's by the given time.
 func (m *market) apply(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
@@ -180,7 +180,7 @@ type stock struct {
 	empty  bool
 	status int             // the status while it is empty; 0 means 503
 	pause  string          // the Retry-After while it is empty
-	runs   []time.Duration // the times of its runs since begun
+	runs   []time.Duration // when each run began, counted from the time begun
 	begun  time.Time
 }
 

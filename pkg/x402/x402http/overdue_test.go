@@ -132,7 +132,7 @@ func (m *market) crashes(purchase string, settled bool) {
 // blinded is a change of a seller's settings that removes the node.
 func blinded(c *x402http.Config) { c.Evidence, c.NoNode = nil, true }
 
-// doubts leaves payments of different payers in doubt.
+// doubts makes the given number of payments, each by another payer, and leaves them in doubt.
 func (m *market) doubts(number int) {
 	m.Helper()
 	m.behave = x402test.FailBefore

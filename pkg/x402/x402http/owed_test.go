@@ -145,7 +145,7 @@ func TestMostRuns(t *testing.T) {
 }
 
 // spent checks that a payment gets the error of the last run, and that no more runs are
-// allowed.
+// allowed. It returns the signature.
 func (m *market) spent(signature string) string {
 	m.Helper()
 	r := m.get(oslo, signature)

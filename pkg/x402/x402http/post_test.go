@@ -26,7 +26,7 @@ import (
 const drawURL = "http://shop.example/draw?size=2"
 
 // takes opens a shop with one POST handler, which answers with the body that it gets. It
-// returns the number of runs.
+// returns a counter of the handler's runs.
 func (m *market) takes(maxBytes int64, options ...x402http.Option) *atomic.Int32 {
 	m.Helper()
 	runs := &atomic.Int32{}

@@ -160,8 +160,9 @@ func (m *market) toolShop(h http.Handler, middleware func(http.Handler) http.Han
 
 func straight(h http.Handler) http.Handler { return h }
 
-// TestWindowOfTools checks that, for exactly 90 s, another payment over MCP gets the same
-// answer. The official clients give up after a minute, and their host then repeats the call.
+// TestWindowOfTools checks that another payment over MCP gets the same answer for 90 s, which
+// is twice the default of Config.Window. The official clients give up after a minute, and
+// their host then repeats the call.
 func TestWindowOfTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

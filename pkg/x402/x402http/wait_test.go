@@ -94,7 +94,7 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler lateHandler
-		answer  string // "" if the handler has not answered
+		answer  string // the body of the answer; "" if that is empty or the handler has not answered
 	}{
 		"gives up":                {lateHandler{}, ""},
 		"gives up in the middle":  {lateHandler{early: `{"half":`}, ""},
@@ -263,7 +263,7 @@ func (s *slowShop) replays(t *testing.T, signature string) {
 	}
 }
 
-// TestAnswerOverHTTP2 checks a handler that runs beyond its time over HTTP/2. The end of its
+// TestAnswerOverHTTP2 checks, over HTTP/2, a handler that runs beyond its time. The end of its
 // reply may wait for the handler, but other requests on the connection do not.
 func TestAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
