@@ -32,8 +32,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline. Behind an adapter for cloud functions it cannot, but there the body has already
-// arrived.
+// a deadline, as behind an adapter for cloud functions. Such an adapter passes a request on
+// only when the body has arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
@@ -43,8 +43,8 @@ func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(un
 // the client sent the header Expect, because such a client waits before it sends the body.
 //
 // The request is a copy so that the original keeps its body. If that body is not read to its
-// end, net/http closes the connection; otherwise net/http would take the rest of the body for
-// the next request.
+// end, net/http closes the connection. If the connection stayed open, the rest of the body
+// would be taken for the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, maxBytes int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}

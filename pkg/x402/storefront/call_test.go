@@ -45,10 +45,10 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	return x, func(res Response) Response { return box.result(x, q, res) }
 }
 
-// TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that only a
-// challenge looks like one. Clients sign again when they see x402Version and accepts. If the
-// first payment is in doubt, in progress, limited or owed, that would be a second payment. A
-// stored error is the same over HTTP and MCP.
+// TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that no other
+// error looks like a challenge, which asks for a payment. Clients sign again when they see
+// x402Version and accepts. If the first payment is in doubt, in progress, limited or owed,
+// that would be a second payment. A stored error is the same over HTTP and MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
