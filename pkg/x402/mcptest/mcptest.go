@@ -18,7 +18,7 @@ import (
 // ToolResult is the result of a tool call over the Model Context Protocol.
 type ToolResult struct {
 	Status     int             `json:"-"` // HTTP status
-	Raw        []byte          `json:"-"` // the whole message
+	Raw        []byte          `json:"-"` // the whole message that had the result, as it was received
 	IsError    bool            `json:"isError"`
 	Structured json.RawMessage `json:"structuredContent"`
 	Content    []struct {
@@ -54,9 +54,9 @@ func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	return v, nil
 }
 
-// Call calls a tool of the server at url. header is the value of a PAYMENT-SIGNATURE, or
-// empty. The call carries the payment as a JSON object, and not in base64 as the header does.
-// key is a purchase key, or empty.
+// Call calls a tool of the server at url. header is the payment as the HTTP header
+// PAYMENT-SIGNATURE would have it, or empty. The call carries the payment as a JSON object,
+// and not in base64 as the header does. key is a purchase key, or empty.
 func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
 	meta := map[string]any{}
 	if header != "" {
@@ -101,7 +101,7 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 }
 
 // SignCall asks for the price of a tool call, and signs a payment of that price. It returns
-// the value of a PAYMENT-SIGNATURE.
+// the payment as the HTTP header PAYMENT-SIGNATURE would have it.
 func SignCall(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any) (header string, err error) {
 	r, err := Call(ctx, c, url, tool, args, "", "")
 	if err != nil {
