@@ -27,8 +27,8 @@ const (
 	// maxClients is how many clients an environment keeps counts of. It bounds the memory,
 	// because a client takes some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout bounds one report to the Store. After a failure, the Store is not called
-	// for the time pause.
+	// storeTimeout bounds one report to the Store. pause is how long the Store is not called
+	// after a failure.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
 	// An environment may let a tenth of the limit pass before it reports to the Store: the

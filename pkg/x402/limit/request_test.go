@@ -153,7 +153,8 @@ func open(t *testing.T, r *limit.Rate, client string) (*limit.Request, error) {
 	return q, q.Open(t.Context())
 }
 
-// weigh opens n requests, and returns those that may continue.
+// weigh opens n requests with payments, all from one client, and returns those that may
+// continue.
 func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Request) {
 	t.Helper()
 	for range n {

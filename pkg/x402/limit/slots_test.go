@@ -35,8 +35,8 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over returns a harness for another environment: its clock is the same, but its cap and its
-// store may differ.
+// over returns a harness for another environment: it has the same clock, the cap most and the
+// store s.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)

@@ -64,7 +64,7 @@ func agrees(t *testing.T, s limit.Store) {
 		l := lease(pick("a.b", "#id", ":limit", "leases", "0", " ", "ü", "a[0]", "NULL", strings.Repeat("x", 64)))
 		mine := slices.Contains(held[op], l)
 		switch random.IntN(5) {
-		case 0, 1: // a lease that is held already is not added twice
+		case 0, 1: // Acquire: a lease that is held already is not added twice
 			maxLeases := random.IntN(6)
 			ok := mine || len(held[op]) < maxLeases
 			if ok && !mine {
@@ -73,7 +73,7 @@ func agrees(t *testing.T, s limit.Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, maxLeases)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, maxLeases, held[op])
 			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, maxLeases)
-		case 2: // a lease that is not stored does not stop other leases from being removed
+		case 2: // Remove: a lease that is not stored does not stop other leases from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
@@ -86,7 +86,7 @@ func agrees(t *testing.T, s limit.Store) {
 				gone = nil
 			}
 			check(s.Remove(t.Context(), op, gone...), nil, nil, "Remove(%s, %v)", op, gone)
-		default: // units that would exceed the limit are not counted
+		default: // Count: units that would exceed the limit are not counted
 			client := pick("203.0.113.7", "203.0.113.70", "2001:db8::/64", limit.DocumentsKey("203.0.113.7"))
 			window := noon.Add([]time.Duration{0, limit.Window, 5 * time.Hour, 5*time.Hour + limit.Window}[random.IntN(4)])
 			n := limit.Units{All: random.IntN(6) - 1, Open: random.IntN(4) - 1}

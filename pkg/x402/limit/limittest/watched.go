@@ -11,8 +11,8 @@ import (
 // Call is one call of a store.
 type Call struct {
 	Verb  string // acquire, remove or count
-	Of    string // the operation, or the client
-	Units int    // how many units the call adds
+	Of    string // the operation of an acquire or a remove, or the client of a count
+	Units int    // how many units a count adds (Units.All); 0 for the other verbs
 }
 
 // Watched is a store in memory that records its calls. If Before returns an error, the call
