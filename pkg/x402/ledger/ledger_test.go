@@ -139,10 +139,11 @@ func answer(t *testing.T, body string) ledger.Answer {
 }
 
 // TestWritesThatFail checks writes that fail without effect, and writes that take effect but
-// report a failure. The next write of the hold finds out whether the failed one took effect.
-// After a claim whose write failed, nothing is sent. If that write took effect, the claim
-// after the end of the lease finds the payment in doubt, because it cannot know that nothing
-// was sent. The same rules hold for the reconciler's claim.
+// report a failure. The next write of the hold finds out whether the failed one took effect. A
+// claim whose write fails returns an error, so nothing is sent. If its write took effect all
+// the same, the next claim, after the end of the lease, finds the payment in doubt, because it
+// cannot know that nothing was sent. Reclaim, the reconciler's claim, returns an error and no
+// hold if its write fails.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)

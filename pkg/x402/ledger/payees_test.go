@@ -30,8 +30,8 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// TestPayees checks that each process records a payee once an hour, and again if the price is
-// lower. The payees that were paid longest ago come first.
+// TestPayees checks that a payee is written once an hour by all processes together, and again
+// if the price is lower. The payees that were paid longest ago come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)

@@ -259,7 +259,7 @@ const (
 	CaseUnderWay   Case = "under_way" // an attempt holds the payment, or died so recently that nothing more is known
 	CaseInDoubt    Case = "in_doubt"  // it is not known whether the payment moved money
 	CaseNotCharged Case = "not_charged"
-	CaseRefused    Case = "refused"     // a facilitator says so, without proof
+	CaseRefused    Case = "refused"     // a facilitator refused the payment, and nothing proves that no money moved
 	CaseSuperseded Case = "superseded"  // not paid: another payment is used for the purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
 	CaseRefundDue  Case = "refund_due"  // paid, and the amount must be refunded
@@ -280,14 +280,14 @@ const (
 // Meaning says what a standing means to each party.
 type Meaning struct {
 	Claim ClaimResult // what a payer who repeats the payment gets: the result of the claim
-	Owner Ownership   // what the owner of a purchase, in this standing, means for another payment for the purchase
+	Owner Ownership   // if this payment owns a purchase: what that means for another payment for the purchase
 	Case  Case        // what the operator's lists say
 	Moved Moved       // what the JSON member "charged" tells the payer
 }
 
 // Meaning returns the row of the table for a standing. If its Claim is Held, the attempt
-// continues: it sends the payment unless that is known to be paid, and otherwise runs the
-// lookup.
+// continues: it runs the lookup if the payment is known to be paid, and otherwise sends the
+// payment.
 func (s Standing) Meaning() Meaning {
 	switch s { // each row has Claim, Owner, Case and Moved, in this order
 	case StandingMissing:

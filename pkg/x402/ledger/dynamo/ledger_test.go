@@ -167,9 +167,9 @@ func TestReadAfterWrite(t *testing.T) {
 // both replies are lost, a read finds the write. If the reply to that read is lost as well,
 // the caller gets an error, which does not say whether the write took effect.
 //
-// An addition to a count is not sent twice, because it could count twice. Only the units of a
-// payment are sent a second time: otherwise a lost reply would turn a payer away, which is
-// worse than counting the units twice.
+// An addition to a count is not sent twice, because it could count twice. The units of a
+// payment are the exception: if they were not sent again, a lost reply would turn a payer
+// away, which is worse than counting the units twice.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")
