@@ -31,7 +31,7 @@ type sale struct {
 	name     string
 	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
 	special  storefront.Overrides
-	unnamed  sync.Once // for the log line about a handler that has neither a name nor a pattern
+	unnamed  sync.Once // writes the log line about a handler with neither a name nor a pattern only once
 	resource x402.Resource
 }
 
