@@ -49,7 +49,7 @@ type Product struct {
 	// the offer to a person. Nil leaves every response unchanged.
 	Page func(*http.Request, Response, x402.PaymentRequired) (Response, error)
 	// Window is how long after an answer another payment for the same request still counts as
-	// the same purchase, if it has no purchase key.
+	// the same purchase, if that payment has no purchase key.
 	Window time.Duration
 }
 
