@@ -28,8 +28,8 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta has the data that HTTP has in headers. x402 defines Receipt; the other members are
-// specific to one service.
+// ToolMeta has the data that HTTP has in headers. x402 defines Receipt. Each of the other
+// members is specific to one service.
 type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
