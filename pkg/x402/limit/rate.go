@@ -123,8 +123,8 @@ func weight(of300, perMinute int) int {
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
 	window    time.Time     // when the current window began
-	count     int           // how many units without a payment this environment has let pass or reported
-	sent      int           // how many units of count were reported, or may have been
+	count     int           // how many units this environment has let pass or reported for requests without a payment
+	sent      int           // how many of the units in count were reported, or may have been
 	total     Units         // the store's last answer
 	heard     time.Time     // when the store returned that total
 	finalSeen int           // the largest number of units that an answer of the store has shown as final (All minus Open)
