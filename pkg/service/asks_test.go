@@ -40,7 +40,8 @@ func badlyNamed(w way) answer {
 	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
 }
 
-// whileAnotherRuns pays while the lookup for another payment is running.
+// whileAnotherRuns pays while the lookup for another payment is running. It checks that the
+// answer says whose calls hold the slots, and that the other payment is answered.
 func whileAnotherRuns(w way) answer {
 	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
 	w.resolver = func() (dns.Result, error) {
@@ -73,7 +74,7 @@ func untilLimited(w way) answer {
 	return answer{}
 }
 
-// bug makes a request panic before anything is paid.
+// bug makes the first request panic, before anything is paid.
 func bug(p *parts) {
 	origin := p.Origin
 	var asked atomic.Bool

@@ -118,12 +118,12 @@ func TestCapacity(t *testing.T) {
 // sells sends payments at the given rate for one second, for lookups and for the other
 // operations, in turn. It reports, as an attribute of the test, how much the table accepted.
 func sells(t *testing.T, rate int, others ...service.Operation) {
-	// busy is the number of slots for each payment a second. That is more than enough, because
-	// a lookup and a settlement together take half a second.
+	// busy is how many slots the operation has for each payment that arrives per second. Two
+	// are more than enough, because a lookup and a settlement together take half a second.
 	const busy = 2
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
-			p.Limits.Single = 0 // no limit, as in the runbook
+			p.Limits.Single = 0 // the limit is turned off, as the runbook advises for so many lookups at once
 		}
 	})
 	for _, op := range others {
@@ -186,7 +186,7 @@ const (
 // kindOfCall is a kind of call whose cost is counted. took, its time on Lambda, is an
 // assumption, because it depends mostly on the facilitator and the target.
 type kindOfCall struct {
-	name string // the name in the README
+	name string // the name in its row of the README's table
 	took time.Duration
 	fee  float64 // the fee of the facilitator, in US dollars
 	do   func(f *fleet) x402test.Reply
@@ -206,7 +206,8 @@ func kindsOfCalls() []kindOfCall {
 	}
 }
 
-// count returns the resources that a call uses, and the cost of a million such calls.
+// count returns, by name, the resources that a call uses and, as "$/million", the cost of a
+// million such calls in US dollars.
 func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer

@@ -50,8 +50,8 @@ type peers struct {
 
 	rich sync.Map // the payers with money
 	mu   sync.Mutex
-	// settling is how many payments from payers without money the facilitator is processing.
-	// worst is the maximum of settling.
+	// settling counts the payments from payers without money that the facilitator is
+	// processing now. worst is the largest value that settling has had.
 	settling, worst int
 }
 
@@ -129,14 +129,14 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// fleet has several environments of one operation. They share the table and the peers, and
-// have the default limits.
+// fleet stands for several execution environments, each of which serves one operation. They
+// share the table and the peers. Their limits are the default ones.
 type fleet struct {
 	testing.TB
 	*peers
 	environments []http.Handler
-	parts        parts  // the components of the last environment
-	tool         string // the name of the operation's tool
+	parts        parts  // the components of the environment that was made last
+	tool         string // the name of the tool of the operation that was added last
 }
 
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
@@ -253,7 +253,7 @@ type spent struct {
 	Writes, Units, Reads, Verifies, Settles, Looks int
 }
 
-// above reports whether a count of s is larger than the same count of limit.
+// above reports whether any of the counts in s is larger than the same count in limit.
 func (s spent) above(limit spent) bool {
 	return s.Writes > limit.Writes || s.Units > limit.Units || s.Reads > limit.Reads ||
 		s.Verifies > limit.Verifies || s.Settles > limit.Settles || s.Looks > limit.Looks
@@ -267,7 +267,7 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// With unsized, record writes do not count: sizing takes a third of a test's time.
+	// unsized means that writes of records are not counted: sizing takes a third of a test's time.
 	unsized bool
 	// hot holds the writes to each item and each partition of the index. It is nil unless the
 	// test checks how many of these writes the table accepts.

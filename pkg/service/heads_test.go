@@ -141,8 +141,8 @@ func (c asked) check(s *shop, length int) bool {
 // signature is the beginning of the extension that holds the signature of the terms.
 const signature = `"offer-receipt":`
 
-// slack is the number of bytes by which check may misjudge the room that a head has for a
-// signature. The sizes are rounded, and net/http adds one header only sometimes.
+// slack is the number of bytes by which the method check may misjudge the room that a head has
+// for a signature. The sizes are rounded, and net/http adds one header only sometimes.
 const slack = 40
 
 // TestOrigins checks that a page of another origin may read every response. A priced response

@@ -17,9 +17,9 @@ const (
 	MetricUncertain   = "Uncertain"
 	MetricRateLimited = "RateLimited"
 	MetricOverloaded  = "Overloaded"
-	MetricFaults      = "Faults"            // every 5xx
-	MetricFacilitator = "FacilitatorFaults" // facilitator_*
-	MetricLedger      = "LedgerFaults"      // ledger_unavailable, payment_unavailable, a settlement not recorded
+	MetricFaults      = "Faults"            // answers with a status of 500 or above
+	MetricFacilitator = "FacilitatorFaults" // error codes that begin with facilitator_
+	MetricLedger      = "LedgerFaults"      // ledger_unavailable and payment_unavailable, and settlements that were not recorded
 	MetricInternal    = "InternalErrors"
 	// MetricUsedAsPaid counts the payments that are treated as paid because the facilitator
 	// says that their nonce has been used. Without a node of the chain, the service cannot
@@ -56,8 +56,8 @@ const (
 	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that the decision takes into account. Of these,
 	// MetricBroken counts the payments that failed through a fault of the service or of the
-	// facilitator. MetricRefused counts the payments whose payer is in MetricRefusedPayer;
-	// payers can cause such payments. A deployment that does not sell has none of these
+	// facilitator, and MetricRefused counts the payments that MetricRefusedPayer records; a
+	// payer can cause such a refusal. A deployment that does not sell has none of these
 	// metrics.
 	MetricJudged  = "Payments"
 	MetricBroken  = "PaymentsBroken"

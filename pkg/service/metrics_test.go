@@ -18,8 +18,8 @@ import (
 )
 
 // emf returns the metrics of a log line, read as CloudWatch reads them. It checks that each
-// metric appears once, with its unit and its dimensions. For a latency of a millisecond or
-// more, it returns 1.
+// metric appears once, with its unit and its dimensions. Latencies differ from run to run, so
+// emf returns 1 for each latency of a millisecond or more.
 func emf(t *testing.T, line map[string]any, namespace string, single [][]string, begun time.Time) map[string]float64 {
 	t.Helper()
 	var doc struct {
@@ -62,7 +62,7 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 }
 
 // dimensionsOf returns the dimensions under which a metric is published. single holds the
-// dimensions of one operation.
+// dimensions of a metric that is kept by operation.
 func dimensionsOf(metric string, single [][]string) [][]string {
 	var all [][]string
 	total, operation := service.KeptBy(metric)
@@ -75,8 +75,9 @@ func dimensionsOf(metric string, single [][]string) [][]string {
 	return all
 }
 
-// valueOf returns the value of a metric in a log line. For a latency it returns at most 1. The
-// line must have each latency under a second name for people, such as settle_ms.
+// valueOf returns the value of a metric in a log line. For a latency of more than a
+// millisecond it returns 1. The line must also have each latency under a name for people, such
+// as settle_ms.
 func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	t.Helper()
 	v, ok := line[name].(float64)

@@ -231,7 +231,7 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 	return visit
 }
 
-// fillIn looks in typed for parameters with a misspelt name. It copies their values to the
+// fillIn looks among the parameters in typed for misspelt names. It copies their values to the
 // parameters that were meant, unless these have a value, and reports whether it copied any.
 func (op Operation) fillIn(typed url.Values) bool {
 	filled := false

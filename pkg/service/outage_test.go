@@ -158,8 +158,9 @@ func TestPartOwedForLong(t *testing.T) {
 	}
 }
 
-// TestPartOwedForADay checks a bundle with a piece that cannot be looked up for a long time.
-// The bundle must stay valid for a day.
+// TestPartOwedForADay checks a bundle with a piece that cannot be looked up for two days. The
+// bundle must stay valid for its purchase for one day, so that the client is charged only
+// once. After that, the client must be charged again.
 func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -23,7 +23,7 @@ func (s *metricSet) count(name string) {
 	}
 }
 
-// countIf calls count if holds is true.
+// countIf calls the method count if holds is true.
 func (s *metricSet) countIf(holds bool, name string) {
 	if holds {
 		s.count(name)
@@ -91,7 +91,8 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 	}
 }
 
-// countOutcome counts how a request ended. payer is the number of its payer.
+// countOutcome counts how a request ended. payer is the number that payerNumber returns for
+// its payer.
 func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	switch ended {
 	case paymentRefused:
@@ -167,7 +168,7 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 		return noPayment
 	case code != MetricUncertain && res.Status != http.StatusPaymentRequired:
 		return paymentAnswered
-	case p.Paused: // a refusal is nobody's concern where nothing is to be sold
+	case p.Paused: // a deployment that deliberately sells nothing does not count its refusals
 		return noPayment
 	}
 	return paymentRefused

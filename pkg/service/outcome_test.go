@@ -82,7 +82,9 @@ func TestReplies(t *testing.T) {
 // is only one facilitator, it is not counted separately.
 func TestMetricsBySource(t *testing.T) {
 	const names = "primary.example fallback.example"
-	for want, asked := range map[string]string{ // the key is the expected metrics; the value is the classes of the first facilitator's replies, and of the second's
+	// The key is the expected metrics; in two keys, a note follows. The value is the classes of
+	// the first facilitator's replies, then "|", and then the classes of the second's.
+	for want, asked := range map[string]string{
 		"":                              "",
 		" of one":                       "settled|",
 		" of one that refused":          "refused|",

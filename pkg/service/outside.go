@@ -31,11 +31,11 @@ const ProbeOrigin = "origin"
 const MetricCertificateDays = "CertificateDays"
 
 const (
-	// outsideTimeout is much longer than /health needs in a new process, and shorter than the
-	// time limit of API Gateway.
+	// outsideTimeout is the time limit for checking the public origin. It is much longer than
+	// /health needs in a new process, and shorter than the time limit of API Gateway.
 	outsideTimeout = 15 * time.Second
-	// These limit the number of bytes that are read of the response. The response of /health
-	// is much shorter.
+	// These are the largest numbers of bytes that are read of the head and of the body of the
+	// response. The response of /health is much shorter.
 	maxOutsideHead = 16 << 10
 	maxOutsideBody = 4 << 10
 	// leastCertificate is the shortest time for which the certificate of the origin must still

@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// probeCache is how long the results of the probes are used.
+// probeCache is how long the results of the probes are used before the probes run again.
 const probeCache = 15 * time.Second
 
 // While another process runs the probes, its earlier results are used if they are at most
@@ -80,7 +80,7 @@ func (k *checkCache) fresh(made time.Time, maxAge time.Duration) bool {
 }
 
 // get returns the last checks if they are fresh. Otherwise it returns new ones, which it gets
-// from probe or from the store.
+// from the function probe or from the store.
 func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map[string]check {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -125,7 +125,8 @@ func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) 
 }
 
 // await returns the checks in the store if they are at most staleReady old. Otherwise it waits
-// for those of the process that is running the probes.
+// for the results of the process that is running the probes. If none arrive within waitReady,
+// it returns a failing check of the ledger.
 func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
 	ctx, cancel := context.WithTimeout(ctx, waitReady)
 	defer cancel()

@@ -47,8 +47,8 @@ func testTerms() x402.Terms {
 	return testbed.Terms(testbed.Must(x402.ParseAddress("0x209693Bc6afc0C5328bA36FaF03C514EF312287C")))
 }
 
-// scheduled is the scheduled function with a ledger. The ledger has two payments in doubt and
-// a refund that is due.
+// scheduled holds what a test of the scheduled function needs. Its ledger has two payments in
+// doubt and a refund that is due.
 type scheduled struct {
 	*testing.T
 	parts
@@ -79,7 +79,7 @@ func reconciles(t *testing.T, test func(s *scheduled)) {
 			}
 			testbed.Check(err)
 		}
-		time.Sleep(25 * time.Hour) // too late for a lookup
+		time.Sleep(25 * time.Hour) // now it is too late to make the owed lookup, so the refund is due
 		test(s)
 	})
 }
@@ -120,7 +120,7 @@ func TestReconcile(t *testing.T) {
 			<-ctx.Done() // until the time for the chain, or the run, is over
 			return x402.Finding{Cause: ctx.Err()}
 		})
-		const timeout = 15 * time.Second // 5 s for the work, of which 3.75 s are for the chain
+		const timeout = 15 * time.Second // 10 s of it are the margin; of the other 5 s, 3.75 s are for the chain
 		ctx, cancel := context.WithTimeout(s.Context(), timeout)
 		defer cancel()
 		ends := time.Now().Add(3750 * time.Millisecond).Format(time.RFC3339Nano)

@@ -141,7 +141,7 @@ func TestRefundsDue(t *testing.T) {
 		domain   string
 		first    int    // the largest allowed number of refunds from the first minute
 		most     int    // the largest allowed number of refunds from all minutes
-		answered string // the expected answer if no refund is due; otherwise ""
+		answered string // the answer that the client must get if no refund may become due; otherwise ""
 	}
 	minutes := 10
 	if raceDetector() {

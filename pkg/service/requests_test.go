@@ -35,7 +35,7 @@ type request struct {
 	status        int
 	code, charged string // as in way.expect
 	replayed      bool
-	counts        string         // the expected metrics, except those that the method counted adds: Requests, Faults and the metrics about payers and releases
+	counts        string         // names of the expected metrics; the method counted adds Requests, Faults and those about payers and releases
 	uncounted     bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members of the log line
@@ -107,7 +107,7 @@ func unsigned(p *parts) {
 
 // The metrics of a settlement and a lookup, as in request.counts.
 const (
-	tried   = " SettleLatency Settlement" // the class of the outcome follows
+	tried   = " SettleLatency Settlement" // the class of the outcome completes the name of the last metric
 	settled = tried + "Settled LookupLatency"
 )
 

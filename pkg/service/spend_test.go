@@ -34,8 +34,8 @@ type free struct {
 	// headers returns the payments that the client sends within the minute, one after another.
 	// When it has sent the last payment, it begins with the first one again.
 	headers func(f *fleet, offer x402test.Reply) []string
-	// asks is the domain and operation is the operation. By default they are example.com and
-	// the DNS Explorer.
+	// asks is the domain that the client asks about, and operation is the operation that it
+	// calls. By default they are example.com and the DNS Explorer.
 	asks      string
 	operation func(parts) service.Operation
 }
@@ -264,7 +264,7 @@ func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i
 
 // attack is a minute of requests that cost the service money and bring none.
 type attack struct {
-	name, asks string        // asks is the format of a request's domain, with the number of the request
+	name, asks string        // asks is the format of a request's domain; it has a place for the number of the request
 	rich       bool          // whether the payer has money, which it later gets back
 	reverts    time.Duration // as in peers
 	crowd
@@ -306,10 +306,12 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin starts the attack when the time phase has passed since the beginning of a minute of
-// the rate limit. Meanwhile 120 payers arrive, and all of them must be served.
+// begin waits until a minute of the rate limit has lasted for the time phase, and then starts
+// the attack. Meanwhile 120 payers arrive, and all of them must be served. No request of the
+// attack may be answered with 200, and some must be refused for the limits. The facilitator
+// may never process more payments of an attacker at once than the attacker has slots.
 func (a attack) begin(t *testing.T, phase time.Duration) {
-	const most = 50 / 4 // the slots that one client can hold
+	const most = 50 / 4 // the slots that one client can hold: a quarter of the 50
 	f := newFleet(t, 1, explorer)
 	f.reverts, f.table.unsized = a.reverts, true
 	offer := f.to(0, victim, "example.com", "")

@@ -53,7 +53,7 @@ type answer struct {
 	facts
 	id       string // the id of the request
 	replayed bool
-	wait     int    // in seconds
+	wait     int    // how long the client must wait, in seconds
 	text     string // the result, or the error
 	all      string // the whole response
 	vary     string // the Vary header, over HTTP only
@@ -300,11 +300,12 @@ func TestStrangersText(t *testing.T) {
 	}
 }
 
-// TestChangeOfTerms checks a change of the payee while the old and the new version both run.
-// Buyers ask for an offer, pay and repeat the payment, at either version and over either
-// transport. No buyer may be refused, and the repetition must get the same answer. When the
-// time of the former terms is over, only payments that were claimed before may be answered. A
-// payment must follow either the current or the former terms completely, not a mixture.
+// TestChangeOfTerms checks a change of the payee and of a price while the old and the new
+// version both run. Buyers ask for an offer, pay and repeat the payment, at either version and
+// over either transport. No buyer may be refused, and the repetition must get the same answer.
+// When the time of the former terms is over, only payments that were claimed before may be
+// answered. A payment must follow either the current or the former terms completely, not a
+// mixture.
 func TestChangeOfTerms(t *testing.T) {
 	t.Parallel()
 	const now, former = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
