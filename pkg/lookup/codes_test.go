@@ -138,7 +138,7 @@ func sourcesOf(t *testing.T, pkg string) []string {
 // uses collects the names that a package uses from other packages.
 type uses struct {
 	constants     map[string]bool // the codes of package lookup
-	stated, named map[string]bool // the codes in the Codes functions, and all other codes
+	stated, named map[string]bool // the codes in the Codes functions, and those in the rest of the package
 	selected      map[string]bool // names from other packages, such as guard.Target
 	answering     []string        // imported packages that have a function Codes
 }

@@ -27,7 +27,7 @@ func TestFaults(t *testing.T) {
 		set      func(w *testbed.Origins, leave func())
 		want     fault.Code // empty means the time-out of the lookup
 		silence  bool
-		unrouted bool // whether this machine lacks a route to IPv6
+		unrouted bool // whether the service is to find no route to IPv6
 	}
 	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }

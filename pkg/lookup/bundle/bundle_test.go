@@ -62,9 +62,9 @@ func TestChild(t *testing.T) {
 var errPanic = errors.New("panics")
 
 // TestOwed checks that Owed lists the names of the fields whose errors are owed. An error in a
-// bundle is owed if it would be owed in a single lookup. A bundle counts as prevented if none
-// of its owed lookups was tried. It counts as silent if the target was silent in one of its
-// owed lookups.
+// bundle is owed if it would be owed in a single lookup. A bundle counts as prevented if it
+// owes fields and none of their lookups was tried. It counts as silent if the target was
+// silent in one of its owed lookups.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)

@@ -103,8 +103,8 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 	return r, err
 }
 
-// visit is one connection to the web server of a host. It first delivers the certificate and
-// then carries the request for the headers.
+// visit is the part of an uptime check that goes to the web server of the host. Over one
+// connection it gets first the certificate and then the headers.
 type visit struct {
 	uptime Uptime
 	target guard.Target

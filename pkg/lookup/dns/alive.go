@@ -32,7 +32,7 @@ type working struct {
 
 	mu     sync.Mutex
 	proved map[netip.AddrPort]time.Time     // when each resolver last answered a question about com
-	proofs map[netip.AddrPort]chan struct{} // for each resolver that is being checked; closed when its check has ended
+	proofs map[netip.AddrPort]chan struct{} // one for each check of a resolver; closed when the check has ended
 }
 
 func newWorking(now func() time.Time) *working {
@@ -66,9 +66,10 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 	}
 }
 
-// begin returns known if the resolver is known to work. If another caller is already checking
-// the resolver, begin returns a channel that is closed when that check has ended. Otherwise
-// this caller must check the resolver and then call the method end.
+// begin returns true if the resolver is known to work. If another caller is already checking
+// the resolver, begin returns false and a channel that is closed when that check has ended. If
+// begin returns false and no channel, this caller must check the resolver and then call the
+// method end.
 func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -95,9 +96,9 @@ func (w *working) end(server netip.AddrPort, works bool) {
 	delete(w.proofs, server)
 }
 
-// resolversWork reports whether enough of the given resolvers have recently answered a
-// question about com. It queries the resolvers that are not known to work. It returns no later
-// than ctx ends.
+// resolversWork reports whether enough of the given resolvers (see the constant witnesses)
+// have recently answered a question about com. It queries the resolvers that are not known to
+// work. It returns no later than ctx ends.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
 	missing := min(witnesses, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {

@@ -165,7 +165,7 @@ func TestWorks(t *testing.T) {
 func TestTogether(t *testing.T) {
 	type row struct {
 		leave time.Duration // when the first lookup is cancelled; 0 means never
-		most  int           // how often each resolver may be queried about com
+		most  int           // the largest allowed number of questions about com to a resolver
 	}
 	eachInBubble(t, map[string]row{
 		"all stay":   {most: 1},

@@ -191,7 +191,7 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 type family struct {
 	addrs  []netip.Addr
 	err    error
-	denied bool // the resolvers say that the name does not exist
+	denied bool // the resolvers say that the name does not exist (NXDOMAIN) or cannot exist (YXDOMAIN)
 }
 
 // family looks up the addresses of one family. It returns all of them, because the caller must

@@ -236,7 +236,7 @@ func reluctantly(_, _, method string, _ []byte) {
 // bug describes a panic in a method of the connections to the first resolver.
 type bug struct {
 	network, method string
-	qtype           uint16 // 0 means every type
+	qtype           uint16 // the type of the questions for which the method panics; 0 means all types
 }
 
 // strike is a meddle function that panics in the method given by b.

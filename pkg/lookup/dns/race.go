@@ -24,7 +24,9 @@ const (
 	margin = 50 * time.Millisecond
 )
 
-// race sends a question to the resolvers, one after the other. The late resolvers come last.
+// race sends one question to several resolvers. It begins with one resolver and adds the next
+// one when an earlier one fails or takes too long. The resolvers that were late recently come
+// last.
 type race struct {
 	*crew
 
@@ -49,8 +51,8 @@ type placed struct {
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // an earlier one has failed, and otherwise after a delay that doubles. If no resolver answers,
 // or ctx ends, exchange returns the result of unanswered. If an attempt panics, exchange
-// panics. All attempts have ended when exchange returns. Meanwhile exchange notes in a which
-// resolvers were queried, and the first SERVFAIL.
+// panics. All attempts have ended when exchange returns. Meanwhile exchange records two facts
+// in the answer that a points to: which resolvers were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()

@@ -39,7 +39,7 @@ type reply struct {
 
 	chain []string   // the queried name, followed by the targets of its aliases
 	found []miekg.RR // the records of the queried type that belong to a name in the chain
-	ttl   uint32     // the lowest TTL of the aliases that were followed
+	ttl   uint32     // the lowest TTL of the aliases that were followed, in seconds
 }
 
 // newReply extracts the facts about a name from a message. If the question is for CNAME,

@@ -84,8 +84,8 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	return r, err
 }
 
-// start returns the earlier answer if the question has been asked before. Otherwise it starts
-// the question and returns a, which will hold the answer.
+// start looks for an earlier answer to the same question and returns it. If there is none,
+// start begins to ask the question and returns the argument a, which will hold the answer.
 func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client

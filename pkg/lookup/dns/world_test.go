@@ -175,7 +175,7 @@ func framed(s script) script {
 // host is a resolver. It refuses connections over a transport that has no script.
 type host struct{ udp, tcp script }
 
-// resolver returns a host that replies the same over UDP and TCP.
+// resolver returns a host that sends the same replies over UDP and TCP.
 func resolver(changes ...change) host {
 	return host{after(0, changes...), framed(after(0, changes...))}
 }
@@ -307,7 +307,7 @@ func (c *conn) Close() error {
 	return err
 }
 
-// at checks that the time since the world was made is want.
+// at checks that the time that has passed since the world was made equals want.
 func (w *world) at(want time.Duration) {
 	w.t.Helper()
 	if at := time.Since(w.begin); at != want {

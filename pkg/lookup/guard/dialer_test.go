@@ -101,7 +101,7 @@ func TestResolveLeavesTime(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	twenty := many("1.1.1.%d", 20)
-	each := func(pause time.Duration, addrs []string) string { // the dials to addrs, one after each pause
+	each := func(pause time.Duration, addrs []string) string { // the expected dials to addrs, with this pause between them
 		var all []string
 		for i, a := range addrs {
 			all = append(all, fmt.Sprintf("%s:443 at %v", a, time.Duration(i)*pause))
@@ -146,8 +146,8 @@ func TestDial(t *testing.T) {
 // dialled is a host with several addresses, together with the expected dials and the expected
 // error.
 type dialled struct {
-	addrs, up, holes string // all addresses, the accepting ones, and the silent ones; the rest refuse
-	slow             string // the address that answers after 400 ms
+	addrs, up, holes string // all addresses, the one that accepts, and those that stay silent; all others refuse
+	slow             string // the address that answers only after 400 ms
 	unrouted         string // the address families without a route
 	dialed           string // the expected dials in order, such as "1.1.1.1:443 at 0s"
 	took             time.Duration

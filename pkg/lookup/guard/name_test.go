@@ -103,7 +103,7 @@ func TestDomainNamesTheFault(t *testing.T) {
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
-// ASCII that contains part.
+// ASCII that contains the text part.
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
@@ -164,8 +164,9 @@ func FuzzDomain(f *testing.F) {
 	})
 }
 
-// holdDomain checks a name that Domain returned for raw under g. The name must match form, and
-// Domain must return it unchanged under g and under DNSName.
+// holdDomain checks the name got, which Domain returned for the input raw and the grammar g.
+// The name must match the regular expression form. Domain must return it unchanged under g and
+// under DNSName.
 func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {

@@ -11,7 +11,7 @@ import (
 // in parallel: the Connection Attempt Delay of RFC 8305 §5.
 const attemptDelay = 250 * time.Millisecond
 
-// failure holds an address that could not be connected to, and the reason.
+// failure holds an address to which no connection could be made, and the reason.
 type failure struct {
 	addr netip.Addr
 	err  error

@@ -72,12 +72,13 @@ func TLSConfig(name string, o Offer) *tls.Config {
 }
 
 // Hello attempts a handshake over conn, and closes conn unless the handshake succeeds. After a
-// failure, the result again reports whether another Hello may succeed.
+// failure, its first result reports whether another Hello may succeed.
 type Hello func(conn net.Conn) (again bool, err error)
 
-// Greet tries the hellos in turn, each over a new connection, until one succeeds. It returns
-// the peer of the successful connection. All later connections go to the address that accepted
-// the first one. If all hellos fail, Greet returns the error of the first.
+// Greet tries the hellos in turn, each over a new connection, until one succeeds. If the first
+// one fails and reports that no other can succeed, Greet tries no other. Greet returns the
+// peer of the successful connection. All later connections go to the address that accepted the
+// first connection. If all hellos fail, Greet returns the error of the first.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {

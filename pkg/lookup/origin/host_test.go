@@ -139,8 +139,8 @@ func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer
 	return h.Fetch(ctx, "/")
 }
 
-// forever returns a server that writes head, and then piece again and again until the
-// connection is closed.
+// forever returns a server that writes the text head, and then writes the text piece again and
+// again until the connection is closed.
 func forever(head, piece string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		http.ReadRequest(bufio.NewReader(conn))
@@ -275,7 +275,7 @@ func TestHandshakes(t *testing.T) {
 	}
 	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {
-		change func(*tls.Config) // nil for a server that only sends some bytes
+		change func(*tls.Config) // nil for a server that makes no handshake and only sends some bytes
 		sends  string
 		want   string // the end of the error message; empty if an answer is expected
 		dials  int
@@ -348,9 +348,10 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// timesOut requests / from an origin that sends head and then stops. If head consists of
-// dashes, the origin stops during a handshake: the first for one dash, the second for two.
-// Then the time expires if expires is true; otherwise the caller cancels.
+// timesOut requests / from an origin that sends the text head and then stops. If head consists
+// of dashes, the origin sends nothing and stops during a handshake: the first for one dash,
+// the second for two, and so on. Then the time expires if expires is true; otherwise the
+// caller cancels.
 func timesOut(t *testing.T, head string, expires bool) {
 	t.Helper()
 	w := testbed.NewOrigins(t)

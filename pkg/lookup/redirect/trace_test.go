@@ -194,8 +194,8 @@ func TestErrors(t *testing.T) {
 }
 
 // TestLittleTimeLeft checks when a time-out is blamed on the earlier hops: only if they left
-// the next hop less than a second. They are not to blame if the next hop has more time or
-// starts after the deadline, and the first hop has no earlier hops.
+// the next hop less than a second, and the next hop starts before the deadline. The first hop
+// has no earlier hops, so its time-out is never blamed on them.
 func TestLittleTimeLeft(t *testing.T) {
 	testbed.Each(t, map[string]struct {
 		redirects bool

@@ -32,7 +32,7 @@ import (
 )
 
 // FuzzCertificate parses arbitrary bytes as a leaf and converts the result to JSON. If
-// crypto/x509 can parse the bytes, both must give the same values.
+// crypto/x509 can parse the bytes, the result must have the same values.
 func FuzzCertificate(f *testing.F) {
 	der := with(func(p *parts) {
 		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), rdn(attr("2.5.4.3", utf8s(domain))))

@@ -47,7 +47,7 @@ type flight struct {
 	hello          bool // a ServerHello was received; it chose version and suite
 	version, suite uint16
 	leaf           []byte // the first certificate, not necessarily valid DER; nil if none was received
-	alert          int    // the fatal alert; -1 if none was received
+	alert          int    // the number of the fatal alert; -1 if none was received
 	done           bool   // a ServerHelloDone was received, so the server waits for the client
 }
 
@@ -249,7 +249,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // numbered in this order: the first key with each body, then the second key with each body, and so on
+		keys, bodies string // key exchanges, and ends of names; numbered: the first key with each body, then the second key with each body, and so on
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},

@@ -81,7 +81,8 @@ func TestFlight(t *testing.T) {
 }
 
 // TestChoice checks the name of the suite that the server chose. It must be the IANA name,
-// which crypto/tls also uses, even if the client did not offer the suite.
+// which crypto/tls also uses, even if the client did not offer the suite. A certificate that
+// comes without a ServerHello must be ignored.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}

@@ -47,7 +47,7 @@ func TestLookup(t *testing.T) {
 	curves := []tls.CurveID{tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024, tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 	versions := []uint16{tls.VersionTLS13, tls.VersionTLS12, tls.VersionTLS11, tls.VersionTLS10}
 	if h := <-hellos; h.ServerName != domain || !slices.Equal(h.SupportedProtos, []string{"http/1.1"}) || !slices.Equal(h.SupportedCurves, curves) ||
-		!slices.Equal(h.SupportedVersions, versions) || slices.Contains(h.Extensions, 35) { // session_ticket
+		!slices.Equal(h.SupportedVersions, versions) || slices.Contains(h.Extensions, 35) { // 35 is the number of the extension session_ticket
 		t.Errorf("%+v", h)
 	}
 	io.WriteString(conn, "HEAD / HTTP/1.1\r\n\r\n")
@@ -123,8 +123,8 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 }
 
 // halting is the connection of a server. When the server has written the number of bytes in
-// left, halting calls end and stops the server. If left is 0 at the beginning, it does so
-// after the first flight.
+// left, halting calls the function end and stops the server. If left is 0 from the beginning,
+// it does so after the first flight.
 type halting struct {
 	net.Conn
 	left  int
@@ -189,7 +189,7 @@ func endless(record ...[]byte) func(net.Conn) {
 	}
 }
 
-// hangUp returns a server that writes out and closes the connection.
+// hangUp returns a server that sends the text in out and then closes the connection.
 func hangUp(out string) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -201,8 +201,8 @@ func hang(c net.Conn) { io.Copy(io.Discard, c) }
 
 func reset(c net.Conn) { c.(*net.TCPConn).SetLinger(0) }
 
-// intolerant returns a server that refuses a TLS 1.3 hello by sending answer and closing the
-// connection. It accepts older hellos.
+// intolerant returns a server that refuses a TLS 1.3 hello by sending the bytes in answer and
+// closing the connection. It accepts older hellos.
 func intolerant(answer []byte) func(net.Conn) {
 	return wants(func(h *tls.ClientHelloInfo) bool {
 		if h.SupportedVersions[0] == tls.VersionTLS13 {

@@ -92,7 +92,7 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	s := *b.state.Load()
-	if !b.due(&s) { // meanwhile, another call has tried to load the list
+	if !b.due(&s) { // meanwhile, another call has tried to load the file
 		return s.registry, nil
 	}
 	err := b.update(ctx, &s)

@@ -71,7 +71,7 @@ func TestStale(t *testing.T) {
 		s.place("data.iana.org:80", iana)
 		time.Sleep(24 * time.Hour)
 		s.want(oldServer, 2, 1)
-		s.want(oldServer, 2, 1) // backs off
+		s.want(oldServer, 2, 1) // within the pause after the failed download, IANA is not asked again
 		if !strings.Contains(s.log.String(), "not refreshed") {
 			t.Errorf("log: %s", s.log.String())
 		}
@@ -86,16 +86,16 @@ func TestNeverLoaded(t *testing.T) {
 	play(t, func(_ *testing.T, s *stage) {
 		s.bootstraps(status(500, ""))
 		s.want("bootstrap_unavailable", 1, 0)
-		s.want("bootstrap_unavailable, nobody was asked", 1, 0) // the pause of 2 s
+		s.want("bootstrap_unavailable, nobody was asked", 1, 0) // in the pause of 2 s after the failed download
 		time.Sleep(2 * time.Second)
 		s.want("bootstrap_unavailable", 2, 0)
 		time.Sleep(2 * time.Second)
-		s.want("bootstrap_unavailable, nobody was asked", 2, 0) // the pause is 4 s now
+		s.want("bootstrap_unavailable, nobody was asked", 2, 0) // in the middle of the second pause, 4 s
 		time.Sleep(2 * time.Second)
 		s.bootstraps(says("<html>"))
 		s.want("bootstrap_unavailable", 3, 0)
 		for n := range 20 {
-			time.Sleep(10 * time.Minute) // the longest pause
+			time.Sleep(10 * time.Minute) // as long as the longest pause
 			s.want("bootstrap_unavailable", 4+n, 0)
 		}
 		// Another process puts a file into the Cache. That ends the pause.

@@ -44,10 +44,10 @@ type stage struct {
 	*Client
 	t     *testing.T
 	begin time.Time
-	cert  tls.Certificate // the certificate of all registries; self-signed, so the client trusts it as a root
+	cert  tls.Certificate // self-signed, for all registries; the client trusts it as a root
 	cache memory
 	log   bytes.Buffer
-	fails map[string]error // the errors of Resolve and Dial, by "resolve host" and "dial host"
+	fails map[string]error // errors of Resolve and Dial; the keys are "resolve" or "dial" and the host
 
 	connector guard.Connector // the stage itself by default
 	url       string          // the URL of the bootstrap file
@@ -101,7 +101,7 @@ func (s *stage) restart() {
 type memory struct {
 	doc     []byte
 	fetched time.Time
-	err     error // the error of both methods
+	err     error // the error that Get and Put return; nil means none
 	hang    bool  // Get waits until its context ends
 	puts    int
 	open    *atomic.Int64 // the number of calls of Get that hang
@@ -136,7 +136,8 @@ func certificate() tls.Certificate {
 // site is the behaviour of a server: it writes a response to the request r.
 type site func(w io.Writer, r *http.Request)
 
-// serve returns a server that reads a request from a connection and calls say to respond.
+// serve returns a server that reads a request from a connection and calls the function say,
+// which responds.
 func serve(say site) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
