@@ -223,7 +223,7 @@ type harvest struct {
 	begin, end time.Time
 
 	mu         sync.Mutex
-	first, all int // the debts of the first minute, and those of the whole period
+	first, all int // the numbers of debts from the first minute and from the whole period
 	answers    map[string]int
 }
 

@@ -38,7 +38,7 @@ type request struct {
 	counts        string         // names of the expected metrics; the method counted adds Requests, Faults and those about payers and releases
 	uncounted     bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
-	line          map[string]any // further members of the log line
+	line          map[string]any // further members that the log line must have
 	settles       int            // the expected number of settlements that the facilitator gets
 }
 

@@ -62,7 +62,7 @@ type shop struct {
 	resolver func() (dns.Result, error)
 	broken   atomic.Bool // every write to the ledger fails, except the one that claims a payment
 	down     atomic.Bool // every call to the ledger's store fails
-	uncounts atomic.Bool // no request of a client can be counted
+	uncounts atomic.Bool // every attempt of the rate limit to count a request fails
 	// behave returns the behaviour of the nth settlement. If it is nil, all settlements are
 	// honest.
 	behave func(n int, key string) x402test.Behaviour

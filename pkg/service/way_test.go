@@ -223,8 +223,9 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	}
 }
 
-// TestWindowByTransport checks that an answer over MCP stays valid twice as long as an answer
-// over HTTP.
+// TestWindowByTransport checks that an answer over MCP stays valid for its purchase twice as
+// long as an answer over HTTP. After a minute, a new payment over MCP must get the old answer,
+// and one over HTTP must not.
 func TestWindowByTransport(t *testing.T) {
 	for _, tool := range []bool{false, true} {
 		var later atomic.Int64
