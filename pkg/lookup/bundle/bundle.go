@@ -54,11 +54,11 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 type Owed struct {
 	// Parts are the names of the owed fields, in the order of the bundle.
 	Parts []string
-	// Silent reports whether one of these children failed because the target was silent
+	// Silent reports whether the lookup of an owed field failed because the target was silent
 	// (fault.Error.IsSilence).
 	Silent bool
 
-	tried bool // at least one of the children in Parts was tried
+	tried bool // the lookup of at least one field in Parts was tried
 }
 
 // Prevented reports whether fields are owed and none of their lookups was tried

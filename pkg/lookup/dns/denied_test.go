@@ -30,7 +30,8 @@ func denials() map[string]change {
 
 // TestDeniedAll checks a network that denies every name to every resolver, as hotel networks
 // do before the guest logs in. Such a network denies even com: dig +short com NS prints
-// nothing there.
+// nothing there. The client must not believe the denials: the error must be
+// upstream_unavailable, and not nxdomain.
 func TestDeniedAll(t *testing.T) {
 	eachInBubble(t, denials(), func(t *testing.T, says change) {
 		h := resolver(says)

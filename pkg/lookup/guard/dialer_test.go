@@ -101,7 +101,7 @@ func TestResolveLeavesTime(t *testing.T) {
 
 func TestDial(t *testing.T) {
 	twenty := many("1.1.1.%d", 20)
-	each := func(pause time.Duration, addrs []string) string { // the expected dials to addrs, with this pause between them
+	each := func(pause time.Duration, addrs []string) string { // the expected dials, with this pause between them
 		var all []string
 		for i, a := range addrs {
 			all = append(all, fmt.Sprintf("%s:443 at %v", a, time.Duration(i)*pause))
