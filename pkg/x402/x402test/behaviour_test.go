@@ -34,8 +34,9 @@ func newFacilitator(t *testing.T, how x402test.Behaviour) *x402test.Facilitator 
 	return f
 }
 
-// payment signs a payment of 5,000 atomic units to the account payee, which the facilitators
-// of books expect. If change is not nil, it alters the payment before it is signed.
+// payment signs a payment of 5,000 atomic units to the account payee, the account that the
+// facilitators of newFacilitator expect. If change is not nil, it alters the payment before it
+// is signed.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)

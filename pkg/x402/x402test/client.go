@@ -53,7 +53,7 @@ func (c *Client) send(r *http.Request) (Reply, error) {
 	return Reply{Status: res.StatusCode, Header: res.Header, Body: body}, err
 }
 
-// Required returns the offer of a 402.
+// Required returns the offer that a reply with status 402 contains.
 func (r Reply) Required() (x402.PaymentRequired, error) {
 	var v x402.PaymentRequired
 	return v, r.decode(x402.HeaderRequired, &v)
@@ -67,7 +67,7 @@ func (r Reply) Receipt() (x402.SettleResponse, error) {
 
 // RetryAfter returns how long the server asks to wait, or 0 if it does not ask.
 func (r Reply) RetryAfter() time.Duration {
-	const most = 1 << 31 // seconds: more would not fit into a Duration
+	const most = 1 << 31 // in seconds; a longer wait is shortened to this one, because it might not fit into a Duration
 	s, err := strconv.ParseInt(r.Header.Get("Retry-After"), 10, 64)
 	if err != nil || s < 0 {
 		return 0

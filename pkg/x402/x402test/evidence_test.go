@@ -9,18 +9,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// account returns the address that ends in n.
+// account returns the address whose last byte is n and whose other bytes are 0.
 func account(n byte) x402.Address { return x402.Address{19: n} }
 
-// moves settles a payment. The money moves, whatever reply the behaviour gives.
+// moves lets the facilitator settle a payment with the given behaviour, which decides whether
+// the money moves. The facilitator's reply is ignored.
 func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Behaviour) {
 	t.Helper()
 	p := &x402.Payment{From: account(1), To: payee, Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}
 	f.perform(how, p, x402.Requirements{})
 }
 
-// TestEvidence checks that the evidence of a play-money facilitator gives the same findings as
-// package chain.
+// TestEvidence checks what the evidence of a play-money facilitator finds for each kind of
+// question. Package chain would find the same.
 func TestEvidence(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 0)

@@ -49,9 +49,11 @@ type FacilitatorConfig struct {
 	// Journal is the name of a file that keeps the transfers across restarts, one on each line.
 	// The file is locked for this process. Without a name, the transfers are kept in memory.
 	Journal string
-	// Behave returns how the nth call of /settle goes, counted from 0; nil means Honest.
+	// Behave returns how a call of /settle goes. n is the number of calls before it, and key
+	// names the authorization, as in Transfer.Key. If Behave is nil, every call is Honest.
 	Behave func(n int, key string) Behaviour
-	// Slow returns the delay of a slow Behaviour; nil means two seconds.
+	// Slow returns how long a slow Behaviour delays its answer or its transfer. If Slow is
+	// nil, the delay is two seconds.
 	Slow func(how Behaviour) time.Duration
 }
 

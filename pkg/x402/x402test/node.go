@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	blockTime     = 2 // seconds
+	blockTime     = 2 // seconds from one block to the next
 	eventUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 	eventTransfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
-	selectorSize  = 10 // 0x and four bytes
-	wordSize      = 64 // 32 bytes in hex
+	selectorSize  = 10 // characters: 0x, and four bytes in hexadecimal
+	wordSize      = 64 // characters: 32 bytes in hexadecimal, without 0x
 	maxCall       = 1 << 20
 )
 
@@ -190,7 +190,7 @@ func (n Node) events() []event {
 }
 
 func eventsOf(t Transfer) []event {
-	key := strings.Split(t.Key+"||||", "|") // network, asset, payer, nonce
+	key := strings.Split(t.Key+"||||", "|") // network, asset, payer, nonce; the added separators give all four a place, even if the key lacks some
 	value, _ := new(big.Int).SetString(t.Value, 10)
 	payer := padded(key[2])
 	e := event{

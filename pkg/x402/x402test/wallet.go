@@ -38,8 +38,8 @@ func NewWallet(random io.Reader) (*Wallet, error) {
 	return &Wallet{key: key, random: random}, nil
 }
 
-// WalletFromHex returns the wallet with the given key: 32 bytes in hexadecimal, in the range of
-// the curve.
+// WalletFromHex returns the wallet with the given private key: 32 bytes in hexadecimal. The
+// key must not be 0, and must be below the order of the curve.
 func WalletFromHex(key string, random io.Reader) (*Wallet, error) {
 	b, err := hex.DecodeString(key)
 	if err != nil || len(b) != 32 {
@@ -57,7 +57,7 @@ func (w *Wallet) Address() x402.Address { return x402.KeyAddress(w.key.PubKey())
 
 // Sign returns the signature of a digest: the 65 bytes r, s, v.
 func (w *Wallet) Sign(digest [32]byte) []byte {
-	compact := ecdsa.SignCompact(w.key, digest[:], false) // v, r, s
+	compact := ecdsa.SignCompact(w.key, digest[:], false) // compact has the order v, r, s
 	return append(compact[1:], compact[0])
 }
 

@@ -41,7 +41,7 @@ type client struct {
 // attempt is one request of a payer.
 type attempt struct {
 	payment *payment // nil means that the request asks for the price
-	key     string   // Idempotency-Key
+	key     string   // the header Idempotency-Key of the request; empty if it has none
 	other   bool     // whether the request is for what Goods.other returns, not for the purchase
 }
 
@@ -50,7 +50,7 @@ type reply struct {
 	status int
 	header http.Header
 	body   []byte
-	tool   *toolResult // only over the Model Context Protocol
+	tool   *toolResult // the result of the tool call; nil if the reply has none
 }
 
 func (c *client) send(ctx context.Context, a attempt) (reply, error) {

@@ -64,7 +64,7 @@ type Instance interface {
 
 // Goods describe what the payers buy.
 type Goods struct {
-	Method      string // GET unless it is set
+	Method      string // the HTTP method of the request; GET if empty
 	Path        string // including the query
 	Body        string
 	ContentType string // the media type of Body
@@ -114,8 +114,8 @@ type Order struct {
 	Goods   Goods
 	Origin  string // where the program sends its requests: a proxy before the seller, which can lose replies
 	Network string
-	Key     string // the private key, 32 bytes of hex
-	Tries   int    // the largest number of requests
+	Key     string // the payer's private key, 32 bytes in hexadecimal
+	Tries   int    // the largest number of requests that the program may send
 }
 
 // Event describes something that happened to one payer.

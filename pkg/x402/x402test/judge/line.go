@@ -95,7 +95,7 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	origin, err := url.Parse(l.p.stage.origin())
 	if err != nil {
-		origin = &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // no program listens there
+		origin = &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // no program can listen on port 0, so the request fails
 	}
 	out := r.Clone(ctx)
 	out.RequestURI = ""

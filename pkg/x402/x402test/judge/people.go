@@ -43,8 +43,8 @@ func peopleRows() []row {
 	}
 }
 
-// pair holds back the first call to the facilitator until there is a second call, or a reply to
-// one of the two requests of playAtOnce.
+// pair holds back the first call to the facilitator until there is a second call, or until one
+// of the two requests of playAtOnce has its reply. It waits no longer than Config.Hold.
 func (p *purchase) pair(c *call) {
 	p.mu.Lock()
 	first := p.calls[verifies]+p.calls[settles] == 1
@@ -63,7 +63,7 @@ func (p *purchase) pair(c *call) {
 	}
 }
 
-// release lets the first call continue.
+// release lets the call continue that pair holds back.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
 // playAtOnce sends two requests at once. Each request is repeated until it has an answer.

@@ -24,7 +24,7 @@ type purchase struct {
 	key      string // the payer's private key
 	name     string // the purchase's Idempotency-Key, and its id for payment-identifier
 	line     *line
-	buyer    *client // sends through the line
+	buyer    *client // sends the payer's requests, through the line
 	server   *http.Server
 
 	mu        sync.Mutex
@@ -32,15 +32,15 @@ type purchase struct {
 	first     *payment
 	transfers map[string]string  // by nonce: the transaction of a payment
 	published *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
-	calls     map[step]int       // how often the seller has called the facilitator
-	sends     int                // paid requests that the line has seen
-	replies   int                // replies to paid requests
-	answers   int                // answers that reply functions have counted; see isFirstAnswer
+	calls     map[step]int       // by step: how many calls about this purchase the facilitator has had
+	sends     int                // how many paid requests the line has seen
+	replies   int                // how many replies to paid requests the line has seen
+	answers   int                // how many answers the reply functions of rows have counted; see isFirstAnswer
 	onSend    func()             // runs when the line sees the next paid request
 	requests  int                // how many errands want the answer: one, or two at once
 	answered  int                // how many of these errands have the answer
-	another   int                // answers to another question for the same payment
-	stranger  int                // answers that a stranger has got
+	another   int                // how many answers to another question the payer got for the same payment
+	stranger  int                // how many answers a stranger got
 	words     []string           // the seller's statements, except those that ask the payer to wait
 	waiting   string             // the last statement, if it asks the payer to wait
 	falseWord string             // the seller's first false statement about the money

@@ -21,7 +21,7 @@ type row struct {
 
 	nothing       bool // no money moves, so a purchase without an answer is correct
 	plain         bool // nothing fails, so the protocol itself promises an answer
-	tries         int  // failed requests after which a payer gives up; 0 means mostTries
+	tries         int  // how many failed requests make a payer give up; 0 means mostTries
 	needsUpstream bool // the upstream fails, so the seller must depend on it
 	needsPrice    bool // the price changes, so the seller must be able to start with another price
 	needsOther    bool // a payer asks for something else, so the seller must sell something else
@@ -88,8 +88,8 @@ func lineRows() []row {
 // none returns -1: no byte of a reply reaches the payer, because the connection breaks.
 func none(reply) int { return -1 }
 
-// firstReply returns a function for row.reply. It shortens the first reply to a payment to as
-// many bytes as arriving returns, and adds the given text to the report.
+// firstReply returns a function for row.reply. It shortens the first reply to a payment to the
+// number of bytes that the function arriving returns, and adds the given text to the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -100,8 +100,8 @@ func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, 
 	}
 }
 
-// firstSettle returns a function for row.facilitator. It calls answer for the first call of
-// /settle about a purchase, and answers all other calls correctly.
+// firstSettle returns a function for row.facilitator. It lets the given function handle the
+// first call of /settle about a purchase, and answers all other calls correctly.
 func firstSettle(answer func(p *purchase, c *call)) func(p *purchase, c *call, n int) {
 	return func(p *purchase, c *call, n int) {
 		if c.step != settles || n > 1 {

@@ -20,7 +20,7 @@ type stage struct {
 	up        chan struct{} // closed when the seller takes requests
 	price     string
 	purchases map[string]*purchase // by the payer's account
-	failed    error                // the error of the last start
+	failed    error                // why the last start of the seller failed; nil if it succeeded
 	upstream  int                  // how many requests the seller has sent to the upstream
 	calm      bool                 // whether the upstream has stopped failing
 

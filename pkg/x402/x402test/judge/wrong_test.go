@@ -29,7 +29,7 @@ const (
 	trusts   fault = "trusts"   // it answers even if the facilitator refuses
 	believes fault = "believes" // it takes the reason "nonce used" as proof of a payment
 	reserves fault = "reserves" // it accepts no payment twice, even after a failure
-	hasty    fault = "hasty"    // it does not wait for the facilitator
+	hasty    fault = "hasty"    // it does not wait long enough for a slow facilitator
 	silent   fault = "silent"   // it fails once the money has moved
 	lies     fault = "lies"     // it always says that nothing was charged
 )
@@ -139,7 +139,7 @@ func (s wrongSeller) accepts(reason string) bool {
 }
 
 const (
-	slow   = 3 * time.Second // a slow facilitator's delay; a hasty seller waits half as long, enough for any other on a busy machine
+	slow   = 3 * time.Second // the delay of a slow facilitator; half of it, a hasty seller's limit, is enough for any other one
 	dearer = "0.02"
 )
 
@@ -182,11 +182,11 @@ func brokenRows(r *judge.Report) map[string]bool {
 	return rows
 }
 
-// TestWrongSellers checks that each row fails for a wrong seller, and that a wrong seller fails
-// no other rows than those about its mistake.
+// TestWrongSellers checks that a wrong seller fails the rows about its mistake and about its
+// lost answers, and no others. It also checks that some wrong seller fails each row.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
-	// Because no wrong seller keeps records, a lost reply always leads to another charge.
+	// Because no wrong seller keeps its answers, a lost reply always leads to another charge.
 	forgetful := []string{
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
