@@ -104,7 +104,7 @@ type Nodes struct {
 	maxCalls  int
 	maxBody   int64 // the largest reply that is read, in bytes
 	static    []*node
-	failed    atomic.Bool // no node could answer the last call
+	failed    atomic.Bool // whether no node could answer the last call
 
 	mu     sync.Mutex
 	urls   []string // the list that Read returned

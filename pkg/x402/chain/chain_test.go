@@ -206,7 +206,7 @@ func TestTransfers(t *testing.T) {
 		a3, q3 := b.claimed(t)
 		less, q4 := b.claimed(t)
 		gone, q5 := b.claimed(t)
-		less = sameNonce(less, b.payee, "1") // a lower amount, for another request
+		less = sameNonce(less, b.payee, "1") // it pays less than question q4 asks about
 		b1, call1 := theirs()
 		b2, call2 := theirs()
 		tx := b.Batch(t, noisy,
@@ -227,7 +227,7 @@ func TestTransfers(t *testing.T) {
 	}
 	safe := b.finish(t) + 1
 	late := sameNonce(b.authorize(t), b.payee, "1")
-	b.pay(t, late) // not safe yet
+	b.pay(t, late) // its block is not safe yet, so Transfers must not return it
 	b.proxy.reset(nil)
 	batch, err := b.next(t, 0)
 	if err != nil || batch.Next != safe+1 || batch.Safe != safe || !batch.Done() {

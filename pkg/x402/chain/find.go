@@ -46,7 +46,7 @@ var (
 	errEarly = errors.New(reasonSpent)
 )
 
-// inquiry is the state of one Find at one node.
+// inquiry is the state of one call of Find. Its session is with the node that is being asked.
 type inquiry struct {
 	*session
 	q                   x402.Question
@@ -214,7 +214,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 		return f, l, errors.New("receipt does not spend the authorization")
 	}
 	l = r.Logs[at]
-	next := append(r.Logs[at+1:], entry{}) // the added entry is not a transfer
+	next := append(r.Logs[at+1:], entry{}) // so that there is a next one; the added entry is not a transfer
 	moved := next[0]
 	switch err = moved.madeBy(l, i.token); {
 	case slices.ContainsFunc(next, i.spends):

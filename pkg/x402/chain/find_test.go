@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // how long after the payment's block the first claim is; 0: two seconds before it
+		claim   time.Duration // from the payment's block to the first claim; if 0, the claim is two seconds before the block
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
@@ -42,8 +42,8 @@ func TestFind(t *testing.T) {
 		payee   x402.Address  // the payee in the question; zero means the seller's payee
 		rule    rule
 		want    x402.Finding
-		why     string        // the cause of CannotTell
-		calls   []string      // nil means any calls
+		why     string        // a text in the cause; if it is not empty, CannotTell is expected instead of want
+		calls   []string      // the methods that the client must call, in order; nil means any
 		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same finding as without
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
@@ -144,7 +144,7 @@ func TestHint(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, hash string
-			first      []string // the calls about the hash
+			first      []string // the calls about the hash; the calls of a question without a hash follow
 		}{
 			{"another payment", unrelated, callsHint},
 			{"in no block", hash("77"), callsHint[:1]},
@@ -202,7 +202,7 @@ func TestCappedRanges(t *testing.T) {
 		most          uint64 // the largest range that the node allows, in blocks
 		refuse        rule
 		why           string
-		calls, search int // the largest number of calls, and of searches among them
+		calls, search int // how many calls are allowed at most, and how many of them may be searches
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},

@@ -79,8 +79,9 @@ func (s *session) firm() (header, error) {
 }
 
 // firstAt returns the number of the first block that is not before t. It goes back from the
-// safe block, twice as far each time, until it finds a block from before t. Then it searches
-// between that block and the block found before it, by halving the range.
+// safe block, twice as far each time, until it finds a block with a time before t. Then it
+// halves the range between that block and the lowest block it has seen whose time is not
+// before t.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {

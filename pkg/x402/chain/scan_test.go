@@ -45,7 +45,7 @@ func TestTransfersInRuns(t *testing.T) {
 	for _, c := range []struct {
 		calls, batch int
 		most         uint64 // the largest range that the node allows, in blocks
-		several      bool   // whether more than one call of Transfers is needed
+		several      bool   // whether more than one call of Transfers is needed to read everything
 	}{
 		{48, 0, 10_000, false}, {4, 0, 10_000, true}, {48, 10, 10_000, false}, {12, 10, 10_000, false}, {9, 3, 10_000, true},
 		{8, 1, 10_000, true}, {16, 0, 99, false}, {22, 0, 10, true}, {30, 1, 10, true}, {48, 3, 1, true},
@@ -178,8 +178,8 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error  // the expected error; if nil, see says
-		says       string // without want: a text in the error; if empty, there is no error and no transfer
+		want       error  // the expected error; nil if says describes the result
+		says       string // if want is nil: a text in the expected error; if it is empty as well, neither an error nor a transfer is expected
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},
 		{name: "another token's", hash: deposited, to: p.payee, rule: rewrite(methodReceipt, strings.ToLower(testbed.BaseUSDC), p.other.String())},

@@ -23,8 +23,8 @@ const (
 	window = 300 * time.Second
 	// safeDepth is how many blocks must follow a block before it counts as safe.
 	safeDepth = 32
-	// patience bounds a Find that must end by itself on a busy machine. It is below the
-	// client's own ceiling.
+	// patience is how long a test waits for Find, which must end by itself even on a busy
+	// machine. It is shorter than the ten seconds after which the client ends Find.
 	patience = 9 * time.Second
 )
 
