@@ -156,8 +156,9 @@ func (d *harness) runOutOfTime(what string, foundBefore int) (unasked int) {
 	return s.Unasked
 }
 
-// TestReceiveNodeDown checks that a node which is unreachable or hangs is reported once, and
-// that the run does all its other work without an error.
+// TestReceiveNodeDown checks that the summary and the log say that the chain could not be read
+// if the node is unreachable, or hangs before it has returned a batch. The run does all its
+// other work without an error, and the next run reads the transfers.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
@@ -219,7 +220,7 @@ func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 }
 
 // TestReceiveNothingNew checks that a run ends without moving the cursor if the node is behind
-// or has nothing new.
+// or returns nothing new. If the scanner goes back, the run returns an error.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

@@ -55,8 +55,8 @@ func (s *seller) onRecord() []ledger.Payee {
 
 func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
 
-// finds sends the money of a wrongly refused payment, waits, and checks that the next run finds
-// the money.
+// finds lets a facilitator wrongly refuse a payment to the former payee, sends the payment's
+// money, waits for the given time, and checks that the next run finds the money.
 func (s *seller) finds(later time.Duration) {
 	s.d.t.Helper()
 	s.refuses(1)
@@ -90,7 +90,7 @@ func TestFormerPayee(t *testing.T) {
 		s := formerly(d)
 		s.finds(time.Hour)
 		time.Sleep(24 * time.Hour)
-		s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // the last transfer
+		s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // with a nonce that no payment on record has
 		if got, err := d.run(t.Context()); err != nil || got.Received != 1 || got.Unasked != 1 || len(s.onRecord()) != 1 {
 			t.Errorf("the last transfer: %+v, %v, with %+v on record", got, err, s.onRecord())
 		}
@@ -103,7 +103,7 @@ func TestFormerPayee(t *testing.T) {
 }
 
 // TestFormerPayeeDaysLater checks that even a first run that comes days later finds the money.
-// This one run reads everything.
+// This one run reads everything, so it also forgets the former payee.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)

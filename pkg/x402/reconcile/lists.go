@@ -49,9 +49,10 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 }
 
 // Unproven counts the payments that a facilitator refused without a node to confirm the
-// refusal. Such a payment may nevertheless have moved money. Unproven calls see for the newest
-// of these payments, beginning with the oldest of them; newest limits their number. The error
-// comes from the index or the ledger, or says that ctx ended.
+// refusal. Such a payment may nevertheless have moved money. Unproven calls see for these
+// payments, beginning with the one that has not changed for the longest time. If there are
+// more of them than the number newest, it leaves out the first ones. The error comes from the
+// index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
@@ -127,7 +128,7 @@ func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited
 // visited counts the records that were visited, by result.
 type visited struct {
 	gone       int   // records that do not exist any more
-	failed     int   // records that could not be read, or for which see failed
+	failed     int   // records that could not be read, or for which the function see returned an error
 	notReached int   // records that were not read before ctx ended
 	whole      bool  // whether the list was read to its end
 	err        error // the error of the index, joined with the first error of the store

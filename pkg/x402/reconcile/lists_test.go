@@ -30,14 +30,14 @@ func TestReconcileOutstanding(t *testing.T) {
 		d.claim(7)
 		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 are live
 		d.outstanding("doubt 5", "due 1", "owed 2", "owed 3")
-		time.Sleep(25 * time.Hour) // the debts are a day old, and the leases of 6 and 7 have expired
+		time.Sleep(25 * time.Hour) // the debts are over a day old, so they are due for a refund; the leases of 6 and 7 have expired
 		d.outstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
 		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
 	})
 }
 
 // TestReconcilerEach checks that Each leaves out a record that cannot be read, and still sees
-// every other record.
+// every other record. When the time ends, the records that are left count as missed.
 func TestReconcilerEach(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		for n := range 5 {
@@ -70,9 +70,9 @@ func (d *harness) bought(n, m int) {
 	}
 }
 
-// TestReconcileUnsent checks payments whose process died. A payment that was not sent is closed
-// some time after its window has ended. Before that it is in no list, and does not count as a
-// doubt. A payment that may have been sent stays until there is evidence.
+// TestReconcileUnsent checks payments whose process died. A payment that was not sent is
+// closed some time after its window has ended. Before that it is not outstanding, and does not
+// count as a doubt. A payment that may have been sent stays until there is evidence.
 func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
@@ -222,7 +222,7 @@ func TestReconcileIsFair(t *testing.T) {
 			}
 		}
 		for nonce, times := range seen {
-			if times != 2 { // three runs with 1,000 questions each, about 1,500 records
+			if times != 2 { // 3,000 questions about 1,500 records, so two about each
 				t.Fatalf("%x was seen %d times, want 2", nonce, times)
 			}
 		}
@@ -356,6 +356,6 @@ func TestUnproven(t *testing.T) {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
 		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // with a node, reading the chain shows whether a refused payment was paid
+		d.wants(reconcile.Summary{Owed: 1}) // with a node no refusal counts as unproven, because reading the chain shows whether it was paid
 	})
 }

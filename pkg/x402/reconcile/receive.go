@@ -19,10 +19,11 @@ import (
 // number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
 	// Transfers reads the transfers to payee, beginning with the block whose number is from,
-	// and does a limited amount of work. If it returns an error, it has read nothing, and Next
-	// is from. If it fails after it has read something, it ends the batch without an error, and
-	// the next call returns the error. A caller that stores Next after every batch therefore
-	// misses no transfer and sees none twice, wherever it is interrupted.
+	// and does a limited amount of work. If it returns an error, it has read nothing, and the
+	// batch's Next is that same block. If it fails after it has read something, it ends the
+	// batch without an error, and the next call returns the error. A caller that stores Next
+	// after every batch therefore misses no transfer and sees none twice, wherever it is
+	// interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the number of the first block whose time is not before t. A cursor for
 	// transfers since t starts at this block. If no safe block is that recent, for example
@@ -184,7 +185,7 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	_, ofNode := errors.AsType[unreadable](err)
 	interrupted := moved && timeUp(ctx)
 	switch {
-	case ofNode && !interrupted: // a node that does not answer in time counts as well
+	case ofNode && !interrupted: // the node failed, or the time was up before the cursor had moved at all
 		r.Unread = true
 		r.Log.WarnContext(ctx, "incoming transfers could not be read", "error", err)
 	case err == nil || timeUp(ctx): // the next run reads the rest
@@ -291,8 +292,8 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 // testify records a transfer. Three kinds of transfers are recorded only if their payment is
 // on record: early transfers, transfers that are too old, and transfers that are no payments
 // because they were made without an authorization or for less than any price. testify returns
-// a pointer to the number that counts the transfer, or nil if no number does, and a message
-// about the transfer for an operator.
+// a pointer to the number that counts the transfer, or nil if the transfer is not counted at
+// all, and a message about the transfer for an operator.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
@@ -345,7 +346,7 @@ func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int,
 		Of: func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
-	case err != nil || !written: // nothing is written if the payment was known to be paid, or was paid back
+	case err != nil || !written: // the payment was known to be paid, or was paid back: the transfer counts only in Received
 		return new(int), "", err
 	case record.DueBack != "":
 		return &r.Unasked, "money arrived that has no record", nil

@@ -22,9 +22,9 @@ type fakeScanner struct {
 	d         *harness
 	transfers []reconcile.Transfer
 	width     uint64           // the number of blocks in a batch; 0 means any number
-	asked     []uint64         // the block from which each call of Transfers reads
+	asked     []uint64         // for each call of Transfers: the block from which it reads
 	safe      uint64           // the safe block when a cursor is made; 0 means the present block
-	constant  *reconcile.Batch // the batch that each call returns; nil means the batch that it reads
+	constant  *reconcile.Batch // the batch that every call of Transfers returns; if nil, a call returns what it has read
 	// before runs at the beginning of each call, and may make the call fail.
 	before func(ctx context.Context, call string) error
 }
@@ -147,7 +147,7 @@ func TestReceive(t *testing.T) {
 		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
 		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
 		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // an attempt holds the lease
+		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // not yet owed, because an attempt holds the lease
 		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
 		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},

@@ -52,13 +52,13 @@ type Reconciler struct {
 
 // Limits of one run.
 const (
-	maxAsked = 1000 // payments about which evidence is asked for
+	maxAsked = 1000 // the largest number of payments about which evidence is asked for
 	// evidenceBudget is the longest time for one question, so that a node that hangs does not
 	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
-	// reclaimLease is the lease under which one finding is written, and writeBudget is the
-	// longest time for writing it. A write that has begun is finished even if the time of the
-	// run ends.
+	// reclaimLease is how long the lease lasts under which one finding is written, and
+	// writeBudget is the longest time for writing it. A write that has begun is finished even
+	// if the time of the run ends.
 	reclaimLease = 10 * time.Second
 	writeBudget  = 5 * time.Second
 	// maxDoubts is how many records without evidence are logged one by one. If a node is down,
@@ -85,7 +85,7 @@ type Summary struct {
 
 	Open int // listed records that were in doubt when the run looked at them, and that no attempt held
 
-	Received  int  // transfers to the payee that were read
+	Received  int  // transfers that were read, to the payee or a former payee
 	Deposits  int  // read transfers that are not payments: without authorization, or below any price
 	Found     int  // transfers for payments that were not known to be paid; their answers are now owed
 	Unasked   int  // transfers without a known request; a refund is due
@@ -112,7 +112,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r.note(c.Former)
 	quarters := 3
 	if c.Scanner != nil {
-		quarters = 2 // the other quarters are for reading the chain and for counting
+		quarters = 2 // the other half of the time is for reading the chain and for counting
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
@@ -171,12 +171,13 @@ type run struct {
 	asked      int            // number of records for which evidence was asked
 	payees     []x402.Address // payees whose transfers are read: ours, and former ones
 	sold       []ledger.Payee // the former payees that the ledger knows
-	received   bool           // receive was called
+	received   bool           // whether receive was called
 	receiveErr error
 }
 
 // share returns a context that ends after the given number of quarters of the remaining time.
-// The last quarter is reserved for counting what is owed, because an alarm needs that number.
+// Its callers leave at least a quarter of the run for counting what is owed, because an alarm
+// needs that number.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -31,7 +31,7 @@ type harness struct {
 	store  *ledgertest.Faulty
 	ledger *ledger.Ledger
 	index  ledger.Index
-	blind  bool              // without evidence from the chain
+	blind  bool              // whether the Reconciler gets no evidence from the chain
 	chain  reconcile.Scanner // nil means that no transfers are read
 	find   func(ctx context.Context, q x402.Question) x402.Finding
 	asked  []x402.Question
