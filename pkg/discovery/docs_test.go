@@ -21,8 +21,8 @@ import (
 )
 
 // TestLinks follows the links to this service in documents and pages. Each link must lead to a
-// document or an operation. If the link has an anchor, the page that it leads to must have that
-// anchor exactly once.
+// document, to an operation, or to another path of the service. If the link has an anchor, the
+// page that it leads to must have that anchor exactly once.
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
@@ -68,7 +68,8 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// placesOf returns the anchors of a page that a link can lead to.
+// placesOf returns the anchors of a page to which a link can lead. It fails the test if two
+// elements have the same anchor.
 func placesOf(t *testing.T, name, page string) map[string]bool {
 	t.Helper()
 	places := map[string]bool{}
@@ -231,7 +232,8 @@ func TestSizes(t *testing.T) {
 }
 
 // TestToolSchemas checks that the schemas of a tool accept the tool's example and price, and
-// reject everything else. Clients validate what they send and receive against these schemas.
+// reject wrong arguments, error bodies and incomplete prices. Clients validate what they send
+// and receive against these schemas.
 func TestToolSchemas(t *testing.T) {
 	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {

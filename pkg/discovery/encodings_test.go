@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestEncodings checks that every document is served plain and compressed, with the same text
-// and different ETags. A response to HEAD, and a response with status 304, must have the
-// headers of the response to GET.
+// TestEncodings checks that every document except security.txt is served plain and compressed,
+// with the same text and different ETags. A response to HEAD, and a response with status 304,
+// must have the headers of the response to GET.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := rendered(), map[string]string{}

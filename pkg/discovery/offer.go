@@ -22,7 +22,7 @@ import (
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
-	usualHost   = 40 // characters
+	usualHost   = 40 // characters of the host name for which maxSigned is meant
 )
 
 // identifier is the extension payment-identifier of x402, with which a payer names a payment.
@@ -32,9 +32,9 @@ const identifier = `{"info":{"required":false},"schema":{"type":"object","requir
 
 // variant says how detailed the discovery extension of a path is.
 type variant struct {
-	example bool   // includes the example answer
+	example bool   // whether the extension has the example answer
 	fields  detail // the detail of the schema of the answer's fields
-	notes   bool   // includes descriptions of the parameters
+	notes   bool   // whether the extension describes the parameters
 }
 
 // variants returns all variants, from the most to the least detailed: the example and the

@@ -33,8 +33,8 @@ type Page struct {
 	CSP  string
 }
 
-// pageOf parses the template of a page. In the template, css and js insert a file of
-// assets/generated, which infra/house has minified.
+// pageOf parses the template of a page. In the template, the functions css and js insert a
+// file of assets/generated, which infra/house has minified.
 func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose":  prose,
@@ -160,7 +160,7 @@ type paywall struct {
 
 	Asked               []paramView // the parameters that a person can choose
 	Asks                bool        // whether one of these parameters is required
-	Lacks               string      // a required parameter that is missing, or empty
+	Lacks               string      // the name of a required parameter that the link lacks; empty if it lacks none
 	Ready               bool        // whether there is a valid request to pay for
 	Call                string      // the URL in the snippets, of this request or of the example
 	Instead, InsteadURL string      // if a URL was typed instead of a name: the host to suggest, and the link to it
@@ -260,7 +260,7 @@ func (p *paywall) takeParams() {
 			continue
 		}
 		if shown.Typed == "" {
-			shown.Typed = param.Default // the form also sends empty fields
+			shown.Typed = param.Default // the form also sends empty fields, so begin with the default
 		}
 		p.Asked = append(p.Asked, shown)
 	}
@@ -276,7 +276,7 @@ func (p *paywall) takeParams() {
 	}
 }
 
-// viewOf returns a parameter in the form in which the page and the form show it.
+// viewOf returns a parameter with the values that the page and its input field show.
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {

@@ -19,8 +19,8 @@ func anyPort() catalog.Operation {
 }
 
 // TestFreeParameter checks a parameter that may be omitted and has no list of values. The form
-// has a field for it. That field contains the default at first, because a form sends empty
-// fields as well.
+// has a field for it. That field contains what was sent, even if it is refused. If nothing was
+// sent, it contains the default, because a form sends empty fields as well.
 func TestFreeParameter(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, refused, want string
@@ -48,8 +48,8 @@ func TestFreeParameter(t *testing.T) {
 	}
 }
 
-// TestParametersInText checks that llms.txt says that a parameter is ignored only if it is
-// ignored.
+// TestParametersInText checks how llms.txt lists a parameter: with its default, with the only
+// value that it accepts, as optional, or as ignored.
 func TestParametersInText(t *testing.T) {
 	optional := anyPort()
 	optional.Params[1].Default = ""

@@ -26,7 +26,7 @@ type schema struct {
 	Properties  object   `json:"properties,omitempty"`
 	Required    []string `json:"required,omitempty"`
 	Additional  any      `json:"additionalProperties,omitempty"` // false, or the schema of further properties; false forbids them
-	Items       any      `json:"items,omitempty"`                // a schema
+	Items       any      `json:"items,omitempty"`                // the schema of an array's items
 	MinItems    int      `json:"minItems,omitempty"`
 	Minimum     any      `json:"minimum,omitempty"`
 	AnyOf       []schema `json:"anyOf,omitempty"`
@@ -217,8 +217,8 @@ func describe(f catalog.Field) string {
 	return f.Description + ": one of " + strings.Join(f.Enum, ", ")
 }
 
-// namedSchemas returns the schemas of tops and the named schemas that they contain, each once,
-// in the order of their first occurrence.
+// namedSchemas returns the schemas of the given fields and the named schemas that they
+// contain, each once, in the order of their first occurrence.
 func namedSchemas(tops []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)

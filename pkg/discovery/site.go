@@ -21,9 +21,9 @@ type Site struct {
 	// MostKept is the largest size of an answer that is stored, in bytes of its compressed
 	// body; 0 means ledger.LeastKept.
 	MostKept int
-	// DuplicateWindow begins with an answer over HTTP. Within this time, another payment for
-	// the same request without a purchase key counts as the same purchase. 0 turns the window
-	// off. After an answer over MCP, the window is twice as long.
+	// DuplicateWindow is how long, after an answer over HTTP, another payment for the same
+	// request without a purchase key counts as the same purchase. 0 means that it never does.
+	// After an answer over MCP, the time is twice as long.
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the bare origin, made with the payee's key.
 	OwnershipProofs []string

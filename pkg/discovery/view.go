@@ -33,7 +33,7 @@ type siteView struct {
 	Service, Homepage     string
 	Network, ShortNetwork string
 	Chain                 string // the chain id in the network's CAIP-2 name
-	Explorer              string // empty if there is none
+	Explorer              string // a URL; empty if the network has no block explorer, or for play money
 	Untrusted             string
 	PlayNote              string // a note that the money is play money, or empty
 	Documents             []link
@@ -46,7 +46,7 @@ type view struct {
 	Tagline, Version string
 	Mailbox          string // the operator's contact, without mailto:
 	Ops              []opView
-	Offered          opView // the first operation
+	Offered          opView // the first operation of the catalog
 	BundleSeconds    int    // the deadline of a bundle
 	Playbooks        []playbook
 	Listing          []snippet          // all programs
@@ -55,17 +55,18 @@ type view struct {
 	Money            []moneyGroup
 	Signature        []row
 	Response         []row
-	Wire             wireExample // an example for the first operation
-	ErrorJSON        string      // an error body
+	Wire             wireExample // an example of a whole paid call of the first operation
+	ErrorJSON        string      // an example of an error body, as JSON
 	Payment          []outcome   // the payment errors of every operation
 	Outside          []outcome   // the codes that no operation has in its list of errors
-	Own              []outcome   // all other codes
+	Own              []outcome   // the codes that are in neither Payment nor Outside
 	Every            []outcome   // every code, once
 	Errors           []errorSet
 	Schemas          object
 	MCP              struct{ URL, Server, Config, Versions, MaxBody string } // Server is the URL of the registry entry, Config the configuration of an agent's host
 
-	// The durations and sizes in the rules, as text.
+	// Text about answers: how long an answer is replayed, how long one may be owed, how long
+	// to wait before each retry, and how large an answer can be if it is to be stored.
 	Kept, OwedFor, Spacing, Stored string
 	// Silent is the number of lookups that a target must leave unanswered before its silence
 	// counts as the answer. Unkept is the number of answers that one payment can get if each is
