@@ -164,7 +164,8 @@ func TestFaults(t *testing.T) {
 }
 
 // TestFormerTerms checks the setting with the former terms and the time until which they are
-// accepted, and two warnings of /ready. There are no components if that time is more than a
+// accepted, and two warnings of /ready: that releases are not watched while that setting is
+// set, and that there is only one resolver. There are no components if the time is more than a
 // day away.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
@@ -313,7 +314,7 @@ func TestOrigin(t *testing.T) {
 var update = flag.Bool("update", false, "write the table of settings into the runbook")
 
 // TestRunbookSettings checks that the runbook's table of settings has exactly the settings of
-// this package.
+// this package, or writes the table with -update.
 func TestRunbookSettings(t *testing.T) {
 	t.Parallel()
 	const runbook, head = "../../infra/RUNBOOK.md", "| Variable | Meaning | Default |\n|---|---|---|\n"

@@ -17,8 +17,9 @@ import (
 )
 
 // TestBootstrapFile checks that a process reads the file that another process has stored, with
-// the time at which it was fetched, to the second. An item that this version did not write
-// counts as absent. If the table fails, the methods return an error.
+// the time at which it was fetched, to the second. An item without the attribute for the file
+// counts as absent. If that attribute has another type, or if the table fails, there is an
+// error.
 func TestBootstrapFile(t *testing.T) {
 	t.Parallel()
 	stored, down := "{}", false

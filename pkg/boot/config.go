@@ -242,8 +242,7 @@ func (c Config) settlesElsewhere() bool {
 }
 
 // paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. usual is the node that is used if neither RPC_URL nor the secret names one; see
-// chain.
+// chain. usual is the default node, which the method chain explains.
 func (e *environment) paymentSettings(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

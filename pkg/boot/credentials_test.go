@@ -219,7 +219,7 @@ func testKeys() aws.CredentialsProvider {
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
-	const again = "again" // the error is errSecretSilent, after two attempts
+	const again = "again" // a value of fails: the error is errSecretSilent, after two attempts
 	amazon := func(status int, kind string) http.HandlerFunc {
 		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
 	}

@@ -51,9 +51,9 @@ func TestMarkCheck(t *testing.T) {
 	}
 }
 
-// TestMarkProbe checks that the mark is read if there are both a table and a stack's name, and
-// that the service is ready without a mark. If the table cannot be reached, another probe
-// reports that.
+// TestMarkProbe checks that there is a probe of the mark if there are both a table and a
+// stack's name. The probe is optional, so the service is ready even if the table cannot be
+// reached and the probe fails.
 func TestMarkProbe(t *testing.T) {
 	t.Parallel()
 	nowhere := configured(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
@@ -81,7 +81,7 @@ func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
 	for name, c := range map[string]struct {
-		base, table string // BASE_URL, and the table's answer
+		base, table string // BASE_URL, and the table's answer in JSON; if that is empty, the table fails
 		want        string
 	}{
 		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},

@@ -142,12 +142,12 @@ func secretReply(member string, value any) string {
 }
 
 // settler is a facilitator that records its requests. If token is not empty, it accepts only
-// requests with this Authorization; otherwise it accepts only requests without one. Its clients
-// send one request after another.
+// requests whose header Authorization has this value; otherwise it accepts only requests
+// without that header. Its clients send one request after another.
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // the status of every answer; 0 means that it depends on the request
+	status   int // of every answer, except to /supported if supports is true; 0 means that it depends on the request
 	supports bool
 	heard    []string
 }

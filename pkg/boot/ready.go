@@ -40,8 +40,8 @@ func (c Config) readyStore() service.ReadyStore {
 
 type readyItem struct {
 	Said  []byte `dynamodbav:"said"`
-	Asked int64  `dynamodbav:"asked"` // in Unix milliseconds
-	Given int64  `dynamodbav:"given"` // in Unix milliseconds
+	Asked int64  `dynamodbav:"asked"` // when a process last claimed the probing, in Unix milliseconds
+	Given int64  `dynamodbav:"given"` // when the results were stored, in Unix milliseconds
 }
 
 // Load implements service.ReadyStore.

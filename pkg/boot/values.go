@@ -152,7 +152,7 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 type formerTerms struct {
 	until  time.Time
 	payTo  string
-	prices map[string]string // former prices by operation
+	prices map[string]string // by the operation's slug: its former price in atomic units
 }
 
 // parseFormerTerms parses FORMER_TERMS: the time until which the former terms are accepted,
