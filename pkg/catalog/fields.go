@@ -19,7 +19,7 @@ type Field struct {
 	Description string
 	Enum        []string
 	Const       string
-	Format      string // a format keyword of JSON Schema
+	Format      string // the value of JSON Schema's keyword format
 	Pattern     string
 	Minimum     string
 	// Schema is the name of the schema of an object or an enumeration. If it is empty, the

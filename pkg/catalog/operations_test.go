@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestOperations checks what the texts say about prices and deadlines: a bundle costs as much
-// as its parts together, and all operations of a kind have one deadline.
+// TestOperations checks what the texts say about prices and deadlines. A bundle costs as much
+// as its parts together. All operations of a kind have the same deadline, except that the tool
+// Headers has the deadline of the bundle uptime-check.
 func TestOperations(t *testing.T) {
 	for _, b := range Playbooks() {
 		sum := 0
