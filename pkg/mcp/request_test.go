@@ -155,9 +155,9 @@ func TestCallCarries(t *testing.T) {
 	}
 }
 
-// FuzzRequest checks that the answer to any request is one JSON object, with either a result or
-// an error. A result comes with status 200 and an id, and an error with a valid code and a
-// message.
+// FuzzRequest checks that the answer to any request is one JSON object, with either a result
+// or an error. A result comes with status 200 and an id, and an error with a valid code and a
+// message. Only an acknowledgement, with status 202, has no body.
 func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
