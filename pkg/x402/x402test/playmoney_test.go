@@ -16,8 +16,9 @@ import (
 
 const payee = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
-// TestPlayMoney checks that a seller with play money sells, charges each purchase once, and
-// finds all of its money when it reconciles.
+// TestPlayMoney buys the same thing twice in a row from a seller with play money. Both
+// requests must get the answer, but the seller's handler must run only once. Reconciling must
+// then find no answer that is still owed.
 func TestPlayMoney(t *testing.T) {
 	t.Parallel()
 	config := x402http.Config{PayTo: payee, Ledger: new(ledgertest.Memory), Origin: "http://127.0.0.1:8080", Log: slog.New(slog.DiscardHandler)}
