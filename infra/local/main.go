@@ -53,7 +53,7 @@ func main() {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	<-announced // run has returned without an error, so there was a signal
+	<-announced // run returns without an error only after a signal: wait until the message above is printed
 	fmt.Fprintln(os.Stderr, "Stopped.")
 }
 

@@ -106,8 +106,9 @@ func TestRunWithPlayMoney(t *testing.T) {
 		t.Errorf("ledger %s", got)
 	}
 
-	// The documentation page and the welcome say that the service takes play money. The server
-	// drops clients that do not send a complete request.
+	// The documentation page and the welcome must say that the service takes play money. The
+	// server must have time limits, so that it drops clients that do not send a complete
+	// request.
 	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
 	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
 		t.Errorf("the page or the welcome does not say so: %s", page.Body)

@@ -53,7 +53,8 @@ func press(h http.Handler, body string, change func(*http.Request)) *httptest.Re
 }
 
 // TestPlayWalletSignsForOurPages checks that the wallet signs only for pages of this service,
-// according to the origin that a browser sends.
+// according to the origin that a browser sends. The wallet must also refuse every request that
+// is not a POST of JSON.
 func TestPlayWalletSignsForOurPages(t *testing.T) {
 	t.Parallel()
 	wallet, h := playPage(t)

@@ -17,8 +17,8 @@ import (
 
 const (
 	maxWays = 16 // an offer's further ways to pay are ignored
-	// MaxValidity is the longest validity of a signature in seconds, even if the offer asks
-	// for more.
+	// MaxValidity is the longest time, in seconds, for which this client lets a signature be
+	// valid, even if the offer asks for more.
 	MaxValidity = 3600
 )
 

@@ -104,9 +104,9 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns the URL of a request, with the host name that the key id uses if both host
-// names mean this machine. The service that make run starts is named 127.0.0.1 in its key id,
-// but clients can also reach it as localhost.
+// namedHere returns the URL of a request. If the host in this URL and the host in the key id
+// both mean this machine, the returned URL has the host of the key id. The service that make
+// run starts is named 127.0.0.1 in its key id, but clients can also reach it as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked

@@ -83,7 +83,7 @@ func TestVersionIsAsked(t *testing.T) {
 		{[]string{"pay", "--version"}, true},
 		{[]string{"pay", "-version"}, true},
 		{[]string{"pay"}, false},
-		{[]string{"judge", "-url", "http://127.0.0.1:1", "node", "--version"}, false}, // the last argument is for the seller's program
+		{[]string{"judge", "-url", "http://127.0.0.1:1", "node", "--version"}, false}, // judge passes the last argument on to the seller's program
 	} {
 		if line, asked := Version(c.args); asked != c.want || (line != "") != c.want {
 			t.Errorf("%q: %q, %v", c.args, line, asked)

@@ -31,7 +31,8 @@ import (
 // lookup. At the end, the last answer is replayed.
 type chainCase struct {
 	name string
-	// confirm is how long the facilitator waits for a receipt.
+	// confirm is the longest time for which the facilitator waits for the receipt of its
+	// transaction.
 	confirm time.Duration
 	// fallback gives the service a second facilitator, and turns off its duplicate window
 	// (DUPLICATE_WINDOW_SECONDS=0). A case can then kill the first facilitator at any call that
@@ -151,7 +152,7 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // the settlement made fewer calls than point says, so every call has been tried
+				break // this settlement made fewer calls than the number point, so every call has been tried
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
@@ -309,8 +310,8 @@ func (p *payer) uncertain() {
 	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
-// books checks that the price went from the payer to the payee as many times as transfers
-// says, and that no other money moved.
+// books checks that the price went from the payer to the payee in the given number of
+// transfers, and that no other money moved.
 func (p *payer) books(transfers int) {
 	moved := int64(transfers) * price
 	if list := p.transfers(); len(list) != transfers {

@@ -43,8 +43,8 @@ func targets(t *testing.T) (all []target) {
 	return all
 }
 
-// TestMakeNeedsGo checks that every target that make help lists in its group "Use" says what
-// to do if Go is missing or too old.
+// TestMakeNeedsGo checks that every target that make help lists in its group "Use", except
+// help and clean, says what to do if Go is missing or too old.
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

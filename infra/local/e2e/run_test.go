@@ -51,7 +51,7 @@ type run struct {
 	moved func() string
 
 	path    string // the path that the payment is for
-	header  string // PAYMENT-SIGNATURE
+	header  string // the value of the header PAYMENT-SIGNATURE, which carries the payment
 	first   exchange
 	answers int // the number of results that were not replays
 }
@@ -204,7 +204,7 @@ func (r *run) answer() want {
 // sign requests the offer of a path and signs it.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // not on a real chain: with two facilitators, its offers have no duplicate window
+	if r.moved == nil { // not on a real chain, where the offers of a service with two facilitators have no duplicate window
 		r.check(e, refused("Payment required"))
 	}
 	required, err := e.Required()

@@ -31,8 +31,9 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// TestService makes the requests of one payer from the outside. The service is the local
-// runner or the built functions; a quick run uses only the runner.
+// TestService checks a service from the outside, as its clients see it: the offers, the free
+// documents, a facilitator that cannot be reached, and a payment that is sent repeatedly. The
+// service is the local runner or the built functions; a quick run uses only the runner.
 func TestService(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
@@ -122,7 +123,8 @@ func playOffers(r *run) {
 }
 
 // playDocuments checks that each document is served, and that a client which has the current
-// version does not get it again.
+// version does not get it again. It also checks that /ready reports no failure, and that other
+// paths are unknown.
 func playDocuments(r *run) {
 	ok := want{status: http.StatusOK}
 	for _, path := range []string{

@@ -84,9 +84,10 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 // long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads sends the longest signature that the service's documents allow in a header. The
-// request also has the headers of a browser, the longest idempotency key and the longest
-// domain name. The gateway must let such a request pass for every operation.
+// heads sends a preflight request for every operation, with the longest signature that the
+// service's documents allow in a header. The request also has the headers of a browser, the
+// longest idempotency key and the longest domain name. The gateway must let every such request
+// pass.
 func (u undeployed) heads() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
@@ -99,7 +100,8 @@ func (u undeployed) heads() {
 }
 
 // byHTTP sends a signature that is longer than the service's documents allow in a header. A
-// gateway must refuse the request; without a gateway, the service must answer it.
+// gateway must refuse the request. Without a gateway, the service must answer it, but must
+// refuse a signature of more than x402.MaxSignature bytes.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)
@@ -120,7 +122,8 @@ func (u undeployed) byHTTP() {
 	is(u, "payments that arrived", len(u.bank.signatures()), 1)
 }
 
-// byTool checks that the longest signature reaches the facilitator unchanged and is answered.
+// byTool checks that a signature of x402.MaxSignature bytes reaches the facilitator unchanged
+// and is answered, and that a longer one is refused.
 func (u undeployed) byTool() {
 	before := len(u.bank.signatures())
 	call := func(length int) (mcptest.ToolResult, string) {

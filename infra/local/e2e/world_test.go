@@ -30,7 +30,7 @@ type lab struct {
 	terms       x402.Terms
 	facilitator *testbed.Facilitator
 	dns         *resolver
-	secrets     testbed.Secrets // payments that were sent
+	secrets     testbed.Secrets // the payments that were sent; no log may show them
 }
 
 func newLab(tb testing.TB) *lab {
@@ -53,7 +53,7 @@ func (l *lab) checkLog(tb testing.TB, log string) {
 // resolver is the recursive resolver of every deployment. It counts the questions that it
 // gets.
 type resolver struct {
-	addr string // ip:port
+	addr string // the address of the resolver, ip:port
 	zone testbed.Zone
 
 	mu    sync.Mutex

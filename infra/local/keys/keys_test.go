@@ -87,8 +87,8 @@ func TestSignOrigin(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that an invalid origin is refused before the key is read, and that the
-// error for an invalid key does not show the key.
+// TestRefusals checks that an invalid origin or payee is refused before the key is read, and
+// that the error for an invalid key does not show the key.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{

@@ -26,7 +26,7 @@ type audit struct {
 	opened
 	*books
 	asset, payee x402.Address
-	moved        map[string]*movement // the transfers of the day, by the key of their authorization
+	moved        map[string]*movement // the transfers that were read, by the key of their authorization
 	mismatched   []recorded           // records that contradict their transfer
 	asked        int
 }
@@ -219,7 +219,7 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	return ctx.Err()
 }
 
-// match counts a transfer with its record.
+// match notes that a transfer has a record, and counts the transfer once if it is of this day.
 func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
 	if !m.matched && a.within(m.Time) { // a record that changes during the reading may be read twice
 		a.Received.add(m.Value)

@@ -11,7 +11,8 @@ import (
 )
 
 // TestMarkLedger marks a table for two stacks. The payee of a mark may be replaced only with
-// -force. Other commands, and readers of the whole table, must not see the marks.
+// -force. Other commands, and readers of the whole table, must not see the marks. If no origin
+// is typed, the mark must keep the origin that it has.
 func TestMarkLedger(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -70,7 +71,8 @@ func TestMarkLedger(t *testing.T) {
 	}
 }
 
-// TestMarkLedgerCannot checks that no mark is written if a setting or the table is missing.
+// TestMarkLedgerCannot checks that mark-ledger fails and prints nothing but an error if a
+// setting is missing, or if the server of the table cannot be reached.
 func TestMarkLedgerCannot(t *testing.T) {
 	t.Parallel()
 	table := map[string]string{

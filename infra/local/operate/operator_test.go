@@ -21,7 +21,7 @@ const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/do
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
 // asked returns a ledger in memory with one debt. The ledger stands for a table in AWS. The
-// given handler answers the requests for the principal.
+// given handler answers the requests that ask AWS who the principal is.
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})

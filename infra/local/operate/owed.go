@@ -44,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // all also has the newest unproven refusals, so there are none of these
+		case len(all) == 0: // all also has the newest refusals without proof, so there are no such refusals either
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
@@ -67,8 +67,8 @@ func listOwed(ctx context.Context, o order) error {
 // outstanding has the payments that need attention.
 type outstanding struct {
 	owed, doubt, unasked listing
-	long                 int // the number of payments listed as owed for more than an hour
-	refunds              int // the number of payments listed as owed whose refund is due
+	long                 int // the number of payments that have been owed for more than an hour
+	refunds              int // the number of owed payments whose refund is due
 	missed               int // the number of records that could not be read
 	unproven             unproven
 }
@@ -84,7 +84,7 @@ type unproven struct {
 // newestUnproven limits how many unproven refusals are listed.
 const newestUnproven = 20
 
-// unproven adds refusals without proof to the result.
+// unproven adds the refusals without proof to found, the result of the caller.
 func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	u := &found.unproven
 	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {

@@ -60,7 +60,7 @@ type payment struct {
 	Asset       string   `json:"asset"`
 	Network     string   `json:"network"`
 	Transaction string   `json:"transaction"`
-	Refund      string   `json:"refund,omitempty"` // transaction that sent the amount back
+	Refund      string   `json:"refund,omitempty"` // the hash of the transaction that sent the amount back
 	Request     string   `json:"request"`
 	// Since is when the service found that the payment was made or, if it was not made, when
 	// it was first sent. Updated is when the record was last written.

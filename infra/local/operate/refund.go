@@ -78,7 +78,7 @@ func refund(ctx context.Context, o order, answered bool) error {
 
 func (l opened) repay(ctx context.Context, d due) error {
 	r, err := l.Ledger.Fetch(ctx, d.key)
-	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // the transaction is the payment itself
+	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // d.transaction is the payment itself, not a refund
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
@@ -296,8 +296,9 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	return nil
 }
 
-// verify looks up on the chain how many transfers of exactly the amount the transaction made
-// to the payer. The transaction must be later than the payment.
+// verify looks the transaction up on the chain, and counts those of its transfers that send
+// the payer exactly the amount from another account. There must be at least one. The
+// transaction must be later than the payment.
 func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:

@@ -15,7 +15,7 @@ import (
 // other.
 type meeting struct {
 	ledger.Store
-	turns chan struct{} // has room for two callers
+	turns chan struct{} // gets a value from each of the first two callers; later callers find it full
 	both  sync.WaitGroup
 }
 

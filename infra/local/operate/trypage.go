@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// try-page sets off these two alarms, one page and one ticket. Both evaluate periods of five
-// minutes, so they soon return to their real state. Neither rolls a release back.
+// The two alarms that try-page sets off, one page and one ticket. The name of each alarm is
+// the name of the stack, a dash and this text. Both evaluate periods of five minutes, so they
+// soon return to their real state. Neither rolls a release back.
 const (
 	triedPage   = "errors"
 	triedTicket = "reconcile-failing"
@@ -72,7 +73,7 @@ func tryPage(ctx context.Context, o order) error {
 // drill is an alarm to set off on purpose.
 type drill struct {
 	alarm string
-	what  string // page or ticket
+	what  string // what the alarm sends, "page" or "ticket", as a word for messages
 }
 
 // prepare prints who is notified of the alarm. If nobody would be notified, prepare returns an

@@ -25,8 +25,9 @@ func cloudOf(at string) map[string]string {
 }
 
 // TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack.
-// The command must set off both alarms, each with a reason that says that it is a drill. It
-// must print who is notified.
+// The command must print who is notified, and must set off both alarms, each with a reason
+// that says that it is a drill. It must set off neither if an alarm is missing, or if nobody
+// is notified of one of them.
 func TestTryPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -139,8 +139,8 @@ func complete(b *buyer) {
 	b.reserves(6, 0)
 }
 
-// reserves makes a reservation for the refund of payment owner: it reserves the nth transfer in
-// the transaction refundTx.
+// reserves reserves the transfer with the index n in the transaction refundTx. The reservation
+// is for the refund of the payment with the number owner.
 func (b *buyer) reserves(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), refundTx, "5000", n), keyOf(owner))

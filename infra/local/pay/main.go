@@ -33,12 +33,12 @@ import (
 // options are the parsed command line.
 type options struct {
 	url     string
-	key     string // Idempotency-Key
+	key     string // the value of the header Idempotency-Key; if empty, a new purchase gets a random key
 	keyFile string // the file with the private key
 	max     string
 	again   string // the file of a saved payment, or "1" for the last one
 	dir     string // the folder in which payments are saved
-	local   string // LOCAL_ADDR
+	local   string // the value of LOCAL_ADDR, the address that make run listens on
 	verbose bool
 	yes     bool
 }

@@ -25,7 +25,7 @@ import (
 // answer is one answer to a signed request.
 type answer struct {
 	status int
-	retry  string // Retry-After
+	retry  string // the value of the header Retry-After; if empty, the answer has none
 	body   string
 }
 
@@ -55,7 +55,7 @@ type service struct {
 	offer      string
 	mu         sync.Mutex
 	signatures []string
-	keys       []string // the Idempotency-Key of each signature
+	keys       []string // the Idempotency-Key that came with each signature
 }
 
 // sell starts a service with the usual offer. The function answer handles the requests that

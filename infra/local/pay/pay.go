@@ -21,7 +21,7 @@ type payer struct {
 	after     func(time.Duration) <-chan time.Time
 	now       func() time.Time
 	url       *url.URL
-	key       string // Idempotency-Key; empty means that none is sent
+	key       string // the value of the header Idempotency-Key; if empty, none is sent
 	whose     string // a description of the wallet's key, for a person
 	real      bool   // the key may have money
 	most      *limit // the most that may be signed; nil means no limit

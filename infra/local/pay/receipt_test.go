@@ -153,7 +153,7 @@ func TestReceipt(t *testing.T) {
 
 // TestQuestion checks the form in which a request is compared with a receipt. For an operation
 // of this product the parameters are normalized; for another service they stay as they were
-// sent.
+// sent, but are sorted by name.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]string{

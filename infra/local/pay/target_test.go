@@ -96,7 +96,7 @@ func TestServiceWithoutANetwork(t *testing.T) {
 type late struct {
 	takes   time.Duration
 	code    string
-	retries []string // Retry-After of each answer; the last one is repeated
+	retries []string // the Retry-After of each answer; further answers repeat the last one
 	tries   int
 }
 

@@ -24,7 +24,8 @@ type person interface {
 }
 
 // typed reads the value of a part from a file, from a person or from standard input. The value
-// is never read from an argument or a variable, because other processes can see those.
+// is never read from an argument or an environment variable, because other processes can see
+// those.
 func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
 	if o.file != "" {
 		text, err = keyfile.ReadUpTo(o.file, maxValue+1)

@@ -213,7 +213,8 @@ func TestSecretOfACDPKey(t *testing.T) {
 }
 
 // TestSecretOfTwoPeople checks a change that somebody else makes between the read and the
-// write. That change must be kept, and the second writer must be told.
+// write. That change must be kept, and the second writer must be told. If nobody interferes
+// and only the reply to the write is lost, the command must report success.
 func TestSecretOfTwoPeople(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
