@@ -205,7 +205,7 @@ func owing(r *testbed.Relayed) {
 }
 
 // moneyVisits returns visits that could mislead the payer or the page into a second payment.
-// There must be only one.
+// Each visit must lead to one payment at most.
 func moneyVisits(*testing.T) []visit {
 	odd := func(short, last string) args { return args{"short": short, "last": last} }
 	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)

@@ -17,7 +17,7 @@ import (
 // client. The commands run in a workshop.
 type generator struct {
 	tools    func(*testing.T) workshop
-	program  string // the program's folder
+	program  string // the name of the program's folder in testdata
 	generate string // the command that makes the client from openapi.json
 	compile  string // a command that checks the client and the program
 	run      string // the command that runs the program

@@ -111,8 +111,9 @@ func TestHostsBuy(t *testing.T) {
 
 // TestStockSeller checks purchases through pay-mcp from a server that uses the Python package
 // of the x402 project. This server keeps no records, so an answer is lost for good if the
-// facilitator moves the money and then fails. pay-mcp must then say that the payment could
-// still be charged, and must make no second payment.
+// facilitator moves the money and then fails. In that case pay-mcp must say that the payment
+// could still be charged, and must make no second payment. If the facilitator refuses the
+// first payment without moving the money, the second call must get the answer.
 func TestStockSeller(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

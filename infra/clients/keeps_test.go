@@ -178,8 +178,8 @@ func (c loss) check(t *testing.T, p program) {
 }
 
 // one checks that all requests have the same key and the same signature, and returns the first
-// signature. The signatures of the program retries may differ, because it signs a new payment
-// for each attempt.
+// signature. The program with the id "retries" signs a new payment for each attempt, so its
+// signatures must all differ.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {

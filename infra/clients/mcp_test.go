@@ -118,7 +118,8 @@ func TestToolClientsPay(t *testing.T) {
 }
 
 // paidBy runs a client. It checks that the client's output and the facilitator's books show
-// one purchase of the tool.
+// one purchase of the tool. Most clients also call the tool without a payment and with wrong
+// arguments; paidBy checks the answers to these calls.
 func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	got := printed[struct {
 		Tools                      []string
@@ -237,7 +238,7 @@ func givesUpOnce(t *testing.T, c stockClient) {
 			t.Fatal(err)
 		}
 		faults := results[0].check(s.goods.answer)
-		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // three calls: the first was given up, the second answered, and the third answered again
+		if told := results[0].Told; len(told) != 3 || told[0] != 0 { // of three calls, the first is given up, and both others are answered
 			faults = append(faults, fmt.Sprintf("the loop was told %v", told))
 		}
 		return payer, strings.Join(faults, "\n")
@@ -265,8 +266,9 @@ func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) 
 }
 
 // settledOnce starts a service and plays a trial with it. The trial returns the payer, and a
-// description of any fault. settledOnce repeats this until the client has made its second call
-// within the window. It then checks that the payer has paid once.
+// description of any fault. settledOnce repeats this, up to five times in all, until the
+// client has made its second call within the window. It then checks that the payer has paid
+// once.
 func settledOnce(t *testing.T, window time.Duration, start func(*testing.T) service, trial func(service) (payer, fault string)) {
 	for range 5 {
 		s := start(t)

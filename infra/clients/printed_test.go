@@ -76,7 +76,8 @@ func npmPinned(t *testing.T) []string {
 	return []string{"npm_config_registry=" + registry.URL, "npm_config_cache=" + config("cache")}
 }
 
-// pipPinned returns variables with which pip installs the packages of requirements.
+// pipPinned returns variables with which pip installs the packages of
+// testdata/requirements.txt.
 func pipPinned(t *testing.T) []string {
 	return []string{"PIP_CONFIG_FILE=" + os.DevNull, "PIP_NO_INDEX=1", "PIP_FIND_LINKS=" + testbed.Wheels(t, requirements)}
 }

@@ -18,14 +18,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// changeReceipt changes the content of the PAYMENT-RESPONSE header.
+// changeReceipt decodes the PAYMENT-RESPONSE header in h, lets change edit its content, and
+// puts the result back.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
 	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
-// resigned returns a function that replaces the signed receipt in that header.
+// resigned returns a function for changeReceipt. That function passes the signed receipt, a
+// JWS, to change, and puts the result in its place.
 func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 	return func(r *x402.SettleResponse) {
 		signed := &r.Extensions.OfferReceipt.Info.Receipt
@@ -46,8 +48,8 @@ type found struct {
 	Matches, MatchesOther          bool
 }
 
-// checker is a program that uses this package. It reads each job as a line of JSON, and prints
-// each result as a line.
+// checker is a running program that uses @x402/extensions. It reads each job as a line of
+// JSON, and prints each result as a line.
 type checker struct{ *dialogue }
 
 func (c checker) ask(t *testing.T, job map[string]any) (f found) {
@@ -75,12 +77,13 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
 }
 
-// check lets the package check an answer.
+// check lets @x402/extensions check an answer.
 func (c checker) check(t *testing.T, b bought, payers ...string) found {
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
 
-// holds fails the test unless the package finds a receipt and calls it valid for the answer.
+// holds fails the test unless @x402/extensions finds a receipt and calls it valid for the
+// answer.
 func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
 	f := c.check(t, b, payer)
 	settled, err := b.Receipt()

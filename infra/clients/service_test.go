@@ -184,7 +184,8 @@ func (w world) forShop() map[string]string {
 	return settings
 }
 
-// answer returns the example answer of the catalog, with this machine as the resolver.
+// answer returns the example answer of the catalog, in which the resolver has the address of
+// this machine.
 func answer(t *testing.T) map[string]any {
 	want := decoded[map[string]any](t, []byte(catalog.DNS().Response))
 	want["resolver"] = "127.0.0.1"
@@ -196,7 +197,7 @@ func answer(t *testing.T) map[string]any {
 func resolver(t *testing.T) string { return resolverOf(t, exampleZone(t), nil) }
 
 func exampleZone(t *testing.T) string {
-	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // the tool is called for A records
+	text := "com. 30 NS a.gtld-servers.net.\nexample.com. 30 A 192.0.2.77\n" // the A record is for the MCP tool, which is called without a type
 	for _, r := range answer(t)["records"].([]any) {
 		mx := r.(map[string]any)
 		text += fmt.Sprintf("example.com. %v MX %v %v.\n", answer(t)["ttl"], mx["preference"], mx["exchange"])
@@ -246,7 +247,7 @@ func nodeWorkshop(t *testing.T) workshop {
 }
 
 // pythonWorkshop returns a workshop with a virtual environment, which has the packages of
-// requirements.
+// testdata/requirements.txt.
 func pythonWorkshop(t *testing.T) workshop {
 	bin := filepath.Dir(testbed.Python(t, requirements))
 	return newWorkshop(t, "PATH="+bin+":"+os.Getenv("PATH"), "VIRTUAL_ENV="+filepath.Dir(bin))

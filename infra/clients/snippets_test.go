@@ -47,7 +47,8 @@ func retries() program {
 	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
-// signedKey is the variable that gives the program signed its idempotency key.
+// signedKey is the environment variable, with its value, that gives an idempotency key to the
+// program with the id "signed".
 const signedKey = "IDEMPOTENCY_KEY=call-1"
 
 // signed returns the program that sends a payment which was signed elsewhere.

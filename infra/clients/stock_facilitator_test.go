@@ -17,8 +17,8 @@ import (
 // three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. In the modes in which recognises is set, it answers
-// with the result of the settlement.
+// facilitator that asks only the chain. In the modes in which the field recognises is set, it
+// answers with the result of the settlement.
 type failureMode struct {
 	name       string
 	means      string
@@ -156,7 +156,8 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
-	// If the service gets only refusals, it asks the chain after the second one.
+	// In these cases the service now goes on to the lookup. A service that gets only refusals
+	// asks the chain after the second one.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reach(b)
 	}

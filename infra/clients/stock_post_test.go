@@ -36,7 +36,7 @@ type posting struct {
 // front of the shop. In every format, posting the same report twice must be one purchase,
 // although each call makes a new body, and a multipart body has a random boundary. Another
 // report of the same payer, a megabyte long, must be another purchase. A report that is too
-// large for the shop must be refused and not charged. charged.md says so.
+// large for the shop must be refused and not charged. charged.md has a row for this test.
 func TestStockClientsPost(t *testing.T) {
 	t.Parallel()
 	clients, programs := stockClients(), startAll(t)

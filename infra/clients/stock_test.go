@@ -26,7 +26,7 @@ type stockClient struct {
 	title   string
 	command string
 	tools   func(*testing.T) workshop
-	keyed   bool // the loop sends one Idempotency-Key
+	keyed   bool // the loop sends the same Idempotency-Key with each call; otherwise it sends none
 }
 
 func stockClients() []stockClient {
@@ -115,7 +115,8 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 }
 
 // addService adds trials of the service, on either ledger, with every failure mode of the
-// facilitator and every moment at which the service is killed.
+// facilitator and every moment at which the service is killed. If every settlement fails,
+// there is only the trial with the ledger file.
 func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {

@@ -66,7 +66,7 @@ type buyer struct {
 
 	// The gateway and the facilitator record these fields. The trial's lock protects them.
 	reached     bool                    // whether the buyer has reached the moment of the trial
-	settlements map[string]settleAnswer // by nonce
+	settlements map[string]settleAnswer // the facilitator's answers that report success, by nonce
 	plays       int
 	early       bool // a result came although the service had not been killed yet
 	replies     int
@@ -112,7 +112,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // a killed service may get only the first refusal, and then asks the chain
+		least = 1 // the facilitator may have refused only once before the service is killed, which then asks the chain
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
 		least = 0 // on a busy machine, the settlement may time out or the service may start late; the service then asks the chain
@@ -196,7 +196,8 @@ func fail(w dns.ResponseWriter, q *dns.Msg) bool {
 // again.
 const leastOwed = 2
 
-// fails lets the goods of the trial fail for a while.
+// fails makes the goods of the trial fail until every buyer has been owed the answer leastOwed
+// times.
 func (t *trial) fails(tb *testing.T) {
 	t.name += ", what is sold fails"
 	t.failing = true

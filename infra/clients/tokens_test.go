@@ -29,7 +29,7 @@ func TestTokens(t *testing.T) {
 		most[f] = tokens
 		return f
 	}
-	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // the number was determined with another tokenizer
+	const sample, tokens = "PAYMENT-REQUIRED: 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913, na\u00efve", 38 // the number of tokens in the sample, according to another tokenizer
 	counter := hold("sample", []byte(sample), tokens)
 	hold("llms.txt", s.document(t, catalog.PathLLMs), 2500)
 	hold("catalog", s.document(t, catalog.PathCatalog), 7000)
