@@ -73,8 +73,8 @@ func (h guest) showsAll(t *testing.T) {
 	}
 }
 
-// TestFaults checks that a call is charged once, whatever happens to its payment. The next
-// call with the same arguments must get the answer.
+// TestFaults checks that a call is charged once, whatever happens to its payment. If the call
+// gets no answer, a later call with the same arguments must get it, at the latest the fifth.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }
@@ -117,8 +117,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestKilled checks a process that is killed before its request arrives, before the settlement
-// is answered, or while the answer is on its way. The next process must finish the purchase
+// TestKilled checks a process that is killed before its request with the payment reaches the
+// service, or before it gets the service's answer. The next process must finish the purchase
 // with the same payment.
 func TestKilled(t *testing.T) {
 	t.Parallel()

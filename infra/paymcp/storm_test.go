@@ -39,8 +39,9 @@ func TestStorm(t *testing.T) {
 	t.Logf("%d messages with a payment", messages)
 }
 
-// askUntilAnswered asks a question, in one process after another, until there is an answer. It
-// kills as many of the first processes as kills says.
+// askUntilAnswered asks a question, in one process after another, until there is an answer.
+// The parameter kills is the number of these processes that are killed, beginning with the
+// first.
 func askUntilAnswered(t *testing.T, w *world, chance *rand.Rand, question string, kills int) {
 	t.Helper()
 	for n := 0; ; n++ {

@@ -228,7 +228,9 @@ func TestChangedTerms(t *testing.T) {
 }
 
 // TestChainDecides checks a server that refuses a payment without saying whether it was
-// charged. The chain must then decide whether the payment was made.
+// charged. While the chain shows no transfer, pay-mcp must say that the payment could still be
+// charged. When the chain shows the transfer, pay-mcp must say that the payment was made. It
+// must pay only once.
 func TestChainDecides(t *testing.T) {
 	t.Parallel()
 	books := testbed.StartFacilitator(t)

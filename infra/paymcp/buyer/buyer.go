@@ -63,7 +63,7 @@ type Buyer struct {
 type Bought struct {
 	Tool      string
 	Arguments json.RawMessage
-	Resource  string // the URL in the offer
+	Resource  string // the URL of the resource, as the offer names it
 	Reply     Reply
 }
 

@@ -19,9 +19,9 @@ import (
 type step struct {
 	after   time.Duration
 	deeds   []deed
-	says    string // "" means the answer without a note
-	moved   int    // the number of transfers so far
-	signed  int    // the number of signatures so far
+	says    string // a part of the result's text; "" demands the answer without a note
+	moved   int    // how many transfers all calls so far must have made
+	signed  int    // how many signatures of the last 24 hours the book must then have
 	restart bool
 }
 
@@ -147,7 +147,8 @@ func TestAtOnce(t *testing.T) {
 	}
 }
 
-// TestNotBefore checks that no caller calls a server earlier than the server allows.
+// TestNotBefore checks that no call sends the payment earlier than the server allows. A call
+// that is made ten seconds before that time must wait and get the answer.
 func TestNotBefore(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.seller.play(muchLater)
@@ -173,7 +174,7 @@ func TestNotBefore(t *testing.T) {
 }
 
 // TestChargedIsNotForgotten checks a server that says that it charged, and later refuses the
-// payment without mentioning the charge. It must not be paid again.
+// payment without mentioning the charge. The buyer must not sign another payment.
 func TestChargedIsNotForgotten(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()

@@ -18,7 +18,7 @@ import (
 type Terms struct {
 	// Play means that the key holds no money. Any payee is then allowed.
 	Play                  bool
-	PayTo, Network, Asset string   // ignored for play money
+	PayTo, Network, Asset string   // the only payee, network and token that are allowed; ignored for play money
 	PerCall, PerDay       *big.Int // in atomic units
 }
 
