@@ -24,7 +24,7 @@ type Authority struct {
 	File string // the path of the authority's certificate in PEM, for SSL_CERT_FILE
 
 	serial atomic.Int64
-	shown  sync.Map // name -> *tls.Certificate
+	shown  sync.Map // the certificates that For has made: a *tls.Certificate for each server name
 }
 
 // NewAuthority returns an authority with a new key.

@@ -136,8 +136,8 @@ func build(kind, pkg string) (string, error) {
 }
 
 // compile runs the compiler, which links only programs that are missing or outdated. Suites
-// run at the same time, so compile holds a file lock while the other suites wait. The flags
-// are those of go vet and go test. These have compiled the packages already, so only linking
+// run at the same time, so compile holds a file lock while the other suites wait. It uses the
+// flags of go vet and go test, which have compiled the packages already, so that only linking
 // remains. The packages of functions are compiled again, without cgo.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])

@@ -49,7 +49,8 @@ func Authorization(from *x402test.Wallet, to x402.Address, value int64, until ti
 	}
 }
 
-// SignTransfer signs an authorization for transferWithAuthorization. Anybody may submit it.
+// SignTransfer signs an authorization for the token's function transferWithAuthorization.
+// Anybody may submit the result to the chain.
 func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) SignedTransfer {
 	digest := Must(x402test.Digest(a, Terms(w.Address())))
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}

@@ -23,10 +23,10 @@ func LocalTerms(tb testing.TB) x402.Terms {
 // can plan how each settlement ends.
 type Facilitator struct {
 	*x402test.Facilitator
-	URL string // empty if the facilitator does not listen
+	URL string // the URL for FACILITATOR_URL; empty if the facilitator does not listen
 
 	mu    sync.Mutex
-	plans map[string][]x402test.Behaviour // by payer
+	plans map[string][]x402test.Behaviour // how the next settlements of each payer end; see Plan
 	calls map[string]int
 }
 

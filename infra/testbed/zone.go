@@ -23,7 +23,7 @@ func Resolver(tb testing.TB, h dns.Handler) string {
 
 // DNSServer answers queries over UDP and TCP.
 type DNSServer struct {
-	Addr string // ip:port
+	Addr string // the address that the server listens on, ip:port
 
 	servers []*dns.Server
 	ended   []chan error
@@ -126,7 +126,7 @@ type Zone struct {
 	Records map[string][]dns.RR
 }
 
-// ReadZone is ParseZone with a parameter that it does not use.
+// ReadZone does the same as ParseZone. It ignores its first parameter.
 func ReadZone(_ testing.TB, text string) Zone { return ParseZone(text) }
 
 // ParseZone parses the text of a zone file. Without $TTL and $ORIGIN in the text, every record

@@ -37,7 +37,7 @@ const patience = 30 * time.Second
 // Dynamo is a running server. StartDynamo starts dynalite; StartDynamoLocal starts DynamoDB
 // Local.
 type Dynamo struct {
-	URL string // http://127.0.0.1:port
+	URL string // the URL of the server, http://127.0.0.1:port
 }
 
 // StartDynamo runs a new, empty dynalite until the test ends. If dynalite is missing,
@@ -92,7 +92,7 @@ func (s Dynamo) Table(t testing.TB) string {
 	off := &types.TimeToLiveSpecification{AttributeName: aws.String(dynamo.AttrExpiresAt), Enabled: aws.Bool(false)}
 	_, err := client.UpdateTimeToLive(t.Context(), &dynamodb.UpdateTimeToLiveInput{TableName: &name, TimeToLiveSpecification: off})
 	said, ok := errors.AsType[smithy.APIError](err)
-	if !ok || said.ErrorCode() != "UnknownOperationException" { // the server may have no TTL
+	if !ok || said.ErrorCode() != "UnknownOperationException" { // the server may not support expiry
 		testbed.Check(err)
 	}
 	return name
