@@ -42,9 +42,9 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. The alarm
-// goes off if, in two of three periods, more than a few calls for payers fail, or the probe by
-// reconcile fails.
+// faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. It goes off
+// if two of three periods are bad: more than a few calls for payers, or reconcile's probe,
+// failed in them.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -229,10 +229,10 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// When a run of reconcile fails, open has no value, and the alarm must keep its state.
-		// An IF whose condition is true returns 0 in place of a missing value, which would end
-		// the alarm. An IF whose condition is missing returns no value. So the outer condition
-		// uses open: it is missing whenever open is.
+		// When a run of reconcile fails, the series open has no value, and the alarm must keep
+		// its state. An IF whose condition is true returns 0 in place of a missing value,
+		// which would end the alarm. An IF whose condition is missing returns no value. So the
+		// outer condition uses the series open, and is missing whenever that is.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,
@@ -244,7 +244,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  day,
 		missing: missingIgnore,
 	}, {
-		// Without the ledger a run fails; the alarm ledger-faults reports that.
+		// Without the ledger, a run of reconcile fails; the alarm ledger-faults reports that.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{
@@ -320,7 +320,7 @@ type alarm struct {
 	period     int    // length of a period, in seconds
 	periods    int    // how many of the latest periods the alarm evaluates; 0 means 1
 	breaching  int    // in how many of these the value must be beyond the bound; 0 means all
-	missing    string // missingGood when empty
+	missing    string // how the alarm treats a period without data; empty means missingGood
 }
 
 // alarm creates an alarm that notifies a topic when it goes off, but not when all is well again.

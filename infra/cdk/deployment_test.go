@@ -90,7 +90,7 @@ func (d deployment) resolved(name string, argument any) any {
 	case "Ref":
 		return d.ref(argument.(string))
 	case "Fn::GetAtt":
-		if text, ok := argument.(string); ok { // the CDK writes some attributes this way
+		if text, ok := argument.(string); ok { // the CDK writes some attributes as one text, "Id.Name"
 			return d.substituted("${" + text + "}")
 		}
 		return d.identity(list[0].(string)) + fmt.Sprint(list[1:])

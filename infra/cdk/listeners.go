@@ -23,7 +23,7 @@ const nobody = "none"
 // listeners are the recipients of alarms. An empty field means no such recipient.
 type listeners struct {
 	pageEmail, ticketEmail string
-	phone, url             string // pages only
+	phone, url             string // both get pages, but no tickets
 	slack, teams           []string
 }
 

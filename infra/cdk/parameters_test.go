@@ -46,7 +46,7 @@ func others() map[string]string {
 }
 
 // elsewhere returns the parameters that no function receives. The value of each is the type of
-// the resources that the parameter changes.
+// the resources that change with it.
 func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }

@@ -107,7 +107,7 @@ func arn(of string) *string {
 	return awscdk.Fn_Sub(jsii.String("arn:${AWS::Partition}:"+of), nil)
 }
 
-// table returns the ARN of the ledger's table, followed by a suffix.
+// table returns the ARN of the ledger's table with a suffix, such as /index/open.
 func (e *envelope) table(behind string) *string {
 	if name := e.params["LedgerTableName"]; name != "" {
 		return arn(fmt.Sprintf("dynamodb:${AWS::Region}:${AWS::AccountId}:table/%v%s", name, behind))

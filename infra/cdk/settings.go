@@ -35,7 +35,7 @@ const (
 // whose payment was refused gets a free answer by cancelling its nonce.
 const (
 	nodesSecret    = "secret"    // rpc_urls in the secret that FacilitatorSecretArn names
-	nodesParameter = "parameter" // cdk deploy --parameters RpcUrl=…
+	nodesParameter = "parameter" // the parameter RpcUrl, given with cdk deploy --parameters RpcUrl=…
 )
 
 // Values of the context key assets.
@@ -52,11 +52,11 @@ const (
 
 // settings is the validated context.
 type settings struct {
-	template    string // path
+	template    string // the path of template.yaml
 	build       string // directory of the built functions; empty means no code
 	params      map[string]any
 	stack       string
-	domain      string // empty means none
+	domain      string // the API's custom domain; empty means none
 	certificate string
 	listeners
 	budget    float64

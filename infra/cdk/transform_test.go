@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// alias is the alias of a function that callers use.
+// alias is the name of the alias through which callers reach every function.
 const alias = "live"
 
 // TestTransform compares template.yaml and the template of the CDK app, both after
@@ -65,7 +65,7 @@ func TestNetworkAlone(t *testing.T) {
 			variables := section(section(properties(d, sam.LogicalID(catalog.DNS().Slug)), "Environment"), "Variables")
 			read := must(boot.ParseLocal(func(name string) string {
 				ref, _ := variables[name].(document)
-				parameter, _ := ref["Ref"].(string) // other values use other intrinsic functions
+				parameter, _ := ref["Ref"].(string) // a variable whose value is no !Ref counts as empty here
 				usual, _ := section(section(d, "Parameters"), parameter)["Default"].(string)
 				return cmp.Or(given[parameter], usual)
 			}))(t)
