@@ -16,8 +16,8 @@ import (
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
 	ID      string  // its logical id in the template
-	Name    string  // AlarmName
-	Means   string  // AlarmDescription
+	Name    string  // the property AlarmName
+	Means   string  // the property AlarmDescription
 	Queries []Query // in the order of the template; a plain alarm has one
 	returns string  // id of the query whose value is compared with the threshold
 
@@ -31,7 +31,7 @@ type Alarm struct {
 	Extra int
 	// Quota is the value of SERVICE_QUOTA in the alarm's expressions; 0 means none.
 	Quota   float64
-	Missing string // TreatMissingData
+	Missing string // the property TreatMissingData
 	// Tells has the logical ids of the topics that are notified when the alarm goes off. Lost
 	// has the ids of the topics that are notified when there are no more data.
 	Tells, Lost []string

@@ -27,7 +27,7 @@ type door struct {
 	listen func() (end func(), err error)
 
 	mu  sync.Mutex
-	end func() // nil when it is shut
+	end func() // stops the server; nil while the door is shut
 }
 
 func openDoor(t testing.TB, addr string, listen func() (end func(), err error)) *door {
@@ -103,7 +103,7 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 // registry handles requests to an RDAP registry in which every domain under com exists.
 func registry(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/rdap+json")
-	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has ended
+	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has gone away
 		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
 		"events": []map[string]string{{"eventAction": "registration", "eventDate": "2001-02-03T04:05:06Z"}},
 	})

@@ -37,7 +37,7 @@ func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if f.unmapped.Load() {
 		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // an error means that the client has ended
+		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // an error means that the client has gone away
 		return
 	}
 	f.gateway.ServeHTTP(w, r)

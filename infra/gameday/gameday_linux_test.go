@@ -98,7 +98,7 @@ func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	}
 }
 
-// operator is the command that make owed runs.
+// operator is the package of the command that make owed runs.
 const operator = "./infra/local/operate"
 
 func TestMain(m *testing.M) {

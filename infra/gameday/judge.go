@@ -140,8 +140,8 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach. If the newest period has the number 1, the number of the
-		// oldest of these points is at least Datapoints.
+		// All existing points breach, and the oldest of them is old enough: counted from the
+		// newest period, which is number 1, its period has at least the number Datapoints.
 		return Firing
 	}
 	return OK

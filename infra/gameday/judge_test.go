@@ -150,8 +150,8 @@ func TestSilence(t *testing.T) {
 		for minute := 10; minute < stops; minute += 5 {
 			line.Add(m, time.Duration(minute)*time.Minute, 1)
 		}
-		// The last value was measured in minute 25, which ends stops - 4 minutes after the
-		// beginning of the timeline.
+		// The last value was measured in minute 25. This minute ends when 26 minutes have
+		// passed, which is stops - 4.
 		if got := slices.Index(a.Minutes(line, 90), Firing) + 1 - (stops - 4); got != want {
 			t.Errorf("%d periods of five minutes: it goes off %d minutes after the last value, want %d", periods, got, want)
 		}

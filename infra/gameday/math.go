@@ -24,7 +24,7 @@ func (n number) isMissing() bool { return math.IsNaN(n.value) }
 // expressions, so Go's parser can read them.
 type formula struct {
 	of    map[string]number // values by the id of their query
-	quota float64           // 0 if there is none
+	quota float64           // the value of SERVICE_QUOTA; 0 if there is none
 }
 
 func (f formula) calculate(n ast.Expr) (number, error) {
@@ -127,8 +127,9 @@ func (f formula) call(name string, v []number) (number, error) {
 	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }
 
-// chosen returns the result of IF. A missing value counts as 0 if the condition is true. If the
-// condition is false or missing, the result is missing.
+// chosen returns the result of IF. If the condition is missing, so is the result. If it is
+// true, the result is the second argument of IF, or 0 if that is missing. If it is false, the
+// result is the third argument, even if that is missing.
 func chosen(condition, yes, no number) number {
 	v := number{value: no.value}
 	if condition.isMissing() {

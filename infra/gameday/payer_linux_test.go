@@ -17,7 +17,7 @@ import (
 type sight struct {
 	status        int
 	testbed.Fault               // empty for a success, and for an error by the gateway itself
-	wait          time.Duration // Retry-After
+	wait          time.Duration // how long the client is asked to wait (Retry-After)
 	request       string        // X-Request-Id; empty if the gateway itself answered
 }
 
@@ -45,7 +45,7 @@ type payer struct {
 	w              *world
 	op             catalog.Operation
 	client         *x402test.Client
-	address        string // in lower case
+	address        string // the wallet's address, in lower case
 	url, signature string
 	seen           []sight
 	broken         error // why there was no answer

@@ -17,9 +17,9 @@ import (
 
 // call is one request to DynamoDB or to the facilitator.
 type call struct {
-	operation string       // path of a call to the facilitator, such as /settle
-	state     ledger.State // state of the payment in a write to the table, or empty
-	payer     string       // in lower case, or empty
+	operation string       // the path of a call to the facilitator, such as /settle; empty for a call to DynamoDB
+	state     ledger.State // the state of the payment in a write to the table; empty for any other call
+	payer     string       // the payer's address in lower case; empty if the call names none
 }
 
 // failure decides what happens to a call and how it is answered. carryOut lets the server

@@ -52,7 +52,7 @@ const rest = 4
 // outcome holds the results of a scenario.
 type outcome struct {
 	payers       []*payer
-	owed, left   map[string]debt // debts during the fault, and in the end
+	owed, left   map[string]debt // debts by payer: those during the fault, and those in the end
 	fired, quiet []string        // alarms that went off, and alarms that are OK in the end
 	transfers    int
 }

@@ -298,12 +298,12 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // a round is also a day of the alarm lookups, in which reconcile runs more than once
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // two runs of reconcile must find the fault, or the alarm lookups would go off as well
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// When a process continues, the table's answer and the call's time limit are both due. If
-		// the process sees the time limit first, the call counts in the alarm ledger-faults.
+		// When a frozen process continues, the table has answered, but the call is out of
+		// time. If the process sees that first, the call counts in the alarm ledger-faults.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
@@ -334,7 +334,7 @@ func scenarios() []scenario {
 		absent: 1, owed: len(catalog.All()),
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
-		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the authorizations can still be used
+		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the payments stay in doubt while their authorizations can be used
 	}, {
 		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
 		breakage: settling(answersAfter(0)).and(set(func(w *world) *atomic.Bool { return &w.untold })),

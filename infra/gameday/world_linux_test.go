@@ -54,7 +54,7 @@ type world struct {
 	turnstile *turnstile
 
 	mu    sync.Mutex
-	procs map[string]*cloud.Execution // payer -> the process that handles the payment
+	procs map[string]*cloud.Execution // by payer, the process that handles the payment
 	// crashes names the functions whose processes are killed when they get an event.
 	crashes map[string]bool
 }
@@ -62,7 +62,7 @@ type world struct {
 type stage struct {
 	db      cloud.Dynamo
 	ca      *testbed.Authority
-	n       atomic.Int32 // number of worlds
+	n       atomic.Int32 // how many worlds have been opened so far
 	gateway gatewayLog
 	// turnstile is shared by the payers of all worlds, because the worlds share the processors.
 	turnstile *turnstile
