@@ -22,7 +22,8 @@ const (
 	// maxAnswer limits the size of an answer, in bytes. Every document of the service is
 	// smaller.
 	maxAnswer = 4 << 20
-	// facilitatorCheck is the name of the check in /ready that shows whether anything is sold.
+	// facilitatorCheck is the name of the check in /ready that tells this program whether the
+	// deployment is selling.
 	facilitatorCheck = "facilitator"
 )
 
@@ -95,7 +96,8 @@ func fetchAnswers(ctx context.Context, client *http.Client, origin string, c cod
 	return a, errors.Join(faults...)
 }
 
-// call calls an operation as a tool, without a payment.
+// call calls an operation as a tool, without a payment, and records the price and payee that
+// the reply asks for.
 func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	op, found := c.withoutParameters()
 	if !found {

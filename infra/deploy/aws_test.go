@@ -25,8 +25,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// account simulates an AWS account. An emulator provides S3, DynamoDB and the stack with the
-// bucket of the SAM CLI. The emulator does not support the serverless transform, so this type
+// account simulates an AWS account. An emulator provides S3, DynamoDB and the stack that has
+// the SAM CLI's bucket. The emulator does not support the serverless transform, so this type
 // simulates the stacks of this service. It implements CloudFormation's query API according to
 // the reference: the reasons to refuse a change set, and the state of a stack afterwards. A
 // stack runs the built functions, with the environment from its template and its parameters.

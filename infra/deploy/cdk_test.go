@@ -36,7 +36,8 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("the stack has a parameter PayTo, so that this tests nothing: %s", is)
 	}
 
-	// The stack's current values are read from its template.
+	// AWS returns no parameters for this stack, so the program reads the current values from
+	// the template that was deployed.
 	o.file(testbed.Account(1), testbed.Account(2), `LogLevel = "info"`, `LogLevel = "warn"`, `DefaultEndpoint = "yes"`, `DefaultEndpoint = "no"`, `Release = "Canary10Percent10Minutes"`, `Release = "AllAtOnce"`,
 		`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
 	notes := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")

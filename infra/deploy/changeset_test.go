@@ -17,7 +17,7 @@ import (
 func (a *account) createChangeSet(form url.Values) (string, *refusal) {
 	name := form.Get("StackName")
 	text := form.Get("TemplateBody")
-	if at := form.Get("TemplateURL"); at != "" { // a template above 51,200 bytes is in S3
+	if at := form.Get("TemplateURL"); at != "" { // a template above 51,200 bytes is not in the request, but in S3
 		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, at, nil))
 		r.Header.Set("Authorization", signed("s3"))
 		reply := testbed.Must(http.DefaultClient.Do(r))

@@ -13,7 +13,7 @@ import (
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
 
 // git runs git in the checkout and returns the output. The checkout may belong to another
-// user, as it does in containers.
+// user, as it does in containers, so git is told to trust every folder.
 func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }
@@ -41,7 +41,8 @@ func (d desk) commitOf(ctx context.Context, name string) (string, error) {
 	return commit, nil
 }
 
-// worktree checks a commit out into a separate folder.
+// worktree checks a commit out into a separate folder. The caller calls remove when the folder
+// is no longer needed.
 func (d desk) worktree(ctx context.Context, folder, commit string) (remove func(), err error) {
 	if _, err := d.git(ctx, "worktree", "add", "--quiet", "--detach", folder, commit); err != nil {
 		return nil, err

@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// How often a new deployment is checked, and the pause between two checks. The old deployment
-// may still answer for a moment.
+// How often a new deployment is compared with its file at most, and the pause between two
+// comparisons. One comparison is not enough, because the old deployment may still answer for a
+// moment.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
@@ -82,7 +83,7 @@ func (d desk) deploy(ctx context.Context, name string) error {
 		return err
 	}
 	j.record.former = now.outputs[outputCommit]
-	if j.record.former == commit { // the same code with other parameters
+	if j.record.former == commit { // the same code once more: a rollback must still find the code before it
 		j.record.former = now.outputs[outputFormer]
 	}
 	return d.complete(ctx, j, plan{

@@ -114,8 +114,8 @@ func TestRefused(t *testing.T) {
 	o.allows(o.fails(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.succeeds(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
-	// A colleague's checkout is from yesterday: its file has an empty table name, or no line
-	// for the table.
+	// A colleague's checkout is from yesterday, so its file has an empty table name, or no
+	// line for the table. Neither file may be deployed.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.fails(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)

@@ -31,7 +31,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 		By:      aws.ToString(who.Arn),
 	}
 	if p.file.Parameters["BaseUrl"] == "" {
-		m.Origin = now.outputs[outputOrigin] // reconcile checks this origin, as it checks BASE_URL
+		m.Origin = now.outputs[outputOrigin] // without BASE_URL, reconcile checks the origin that stands in the mark
 	}
 	before, err := table.SetMark(ctx, m, p.changesPayee())
 	if errors.Is(err, boot.ErrMarked) {

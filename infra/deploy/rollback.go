@@ -87,9 +87,10 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 }
 
 // reduced writes the stack's file into the checkout of an earlier release, without the
-// parameters that the release's template lacks. It returns the omitted parameters with their
-// values. A parameter that has the default of today's template is returned with an empty
-// value, because its omission makes no difference.
+// parameters that the release's template lacks, and with the defaults of those that only this
+// template has. It returns the omitted parameters with their values. A parameter that has the
+// default of today's template is returned with an empty value, because its omission makes no
+// difference.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {

@@ -80,8 +80,9 @@ func (j job) byCDK(ctx context.Context) error {
 	})
 }
 
-// context returns the context that the CDK app gets in addition to the file. With
-// unknown=ignore, the app of an earlier release ignores settings that it does not know.
+// context returns the context that the CDK app gets in addition to the file. If the code of an
+// earlier release is built, its app must ignore settings that it does not know
+// (unknown=ignore).
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
 	if j.record.former != "" {

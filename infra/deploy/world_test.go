@@ -44,7 +44,7 @@ type operator struct {
 // builds.
 const (
 	reallyBuilds = true
-	playsBuild   = false // the account runs functions that were built before
+	playsBuild   = false // sam build is simulated, and the account runs functions that were built before
 )
 
 // newOperator clones this checkout and commits the file of a stack in the clone. The SAM CLI
@@ -140,7 +140,8 @@ func (o *operator) commit(says string) string {
 	return o.git("rev-parse", "HEAD")
 }
 
-// types runs the program and returns its output.
+// types runs the program as if the operator had typed the arguments. It returns what the
+// program prints to standard output and to standard error.
 func (o *operator) types(arguments ...string) (out, notes string, err error) {
 	o.t.Helper()
 	command, rest := arguments[0], arguments[1:]
