@@ -38,7 +38,7 @@ type audit struct {
 	summary  reconcile.Summary
 	places   map[place]int
 	again    []string       // why purchases were rightly charged again, one text for each charge
-	answers  map[string]int // the numbers of answers, by method and transport
+	answers  map[string]int // how many answers the clients have got, by method and transport
 	findings []string       // errors
 }
 

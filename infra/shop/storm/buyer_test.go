@@ -24,9 +24,9 @@ type purchase struct {
 	city      string
 	post      bool
 	key       string // Idempotency-Key; empty means none
-	signsAll  bool   // the clients sign a new payment for each try
+	signsAll  bool   // whether the clients sign a new payment for each try
 	clients   int    // how many clients try to buy it at once
-	comesBack bool   // the clients buy the same thing again after the answer
+	comesBack bool   // whether the clients buy the same thing again after the answer
 	wallet    *x402test.Wallet
 
 	mu      sync.Mutex

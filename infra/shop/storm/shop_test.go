@@ -24,7 +24,7 @@ import (
 const (
 	payTo  = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 	price  = "0.01"
-	budget = 3 * time.Second // for one run of a handler
+	budget = 3 * time.Second // how long a run of a handler may take
 
 	forecastTool = "forecast"
 	reportTool   = "report"
@@ -34,7 +34,7 @@ const (
 	flaky  = "flaky" // the first run for a payment fails
 	slow   = "slow"  // the first run takes longer than it may
 
-	endedOnPurpose = 7 // exit code
+	endedOnPurpose = 7 // the exit code of a process that a handler ends
 )
 
 // settings are the settings of one process of the shop. The process gets them as JSON in an

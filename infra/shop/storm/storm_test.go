@@ -42,7 +42,7 @@ type conditions struct {
 	window time.Duration   // how long an answer is returned to repeated requests; 0 means the default
 	skews  []time.Duration // how far the clock of each process is ahead
 	kills  time.Duration   // the mean time between two kills of a process
-	die    float64         // the share of runs that end their process
+	die    float64         // the share of the handlers' runs that end the process
 }
 
 func allConditions() []conditions {
