@@ -25,7 +25,7 @@ func deadAddrs(n int) (all []string) {
 func brokenHosts() []host {
 	all := []host{
 		{name: "dead1", dead: deadAddrs(1), serve: web(ok)},
-		{name: "dead8", dead: deadAddrs(8), addrs: []string{sixAddr}}, // six.example.com has the same address
+		{name: "dead8", dead: deadAddrs(8), addrs: []string{sixAddr}}, // the server of six.example.com, which has this address, answers for dead8 as well
 	}
 	const chained = 5
 	for i := range chained {

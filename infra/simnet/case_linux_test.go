@@ -250,7 +250,7 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // deploy starts the built functions as the template deploys them, but without limits and
 // without a chain. The test fails if an invocation fails or does not end by itself.
 func deploy(t *testing.T, n *internet) *runner {
-	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // each concurrent request has a process
+	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // at most 12 requests at once, because each has a process
 	db := cloud.StartDynamo(t)
 	t.Cleanup(func() { r.sound(t) }) // cleanups run in reverse order, so the host is closed before this check
 	r.url = cloud.Deployment{

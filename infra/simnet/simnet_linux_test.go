@@ -275,7 +275,7 @@ func opens() []syscall.SockFilter {
 		{Code: headerToX, K: 0},
 		{Code: loadAfterX, K: 13},
 		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // jump to the flags
-		{Code: loadByte, K: 6},                         // IPv6
+		{Code: loadByte, K: 6},                         // IPv6: the byte that names the next header
 		{Code: equal, K: udp, Jt: 5},
 		{Code: equal, K: tcp, Jf: 3},
 		{Code: loadByte, K: 40 + 13},

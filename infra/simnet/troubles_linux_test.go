@@ -82,7 +82,7 @@ type trouble struct {
 	loss  float64       // share of packets lost in each direction
 	dead  bool          // the first resolver is dead
 	late  time.Duration // delay of the first resolver's replies
-	turns int           // how many lookups of each operation there are for each of the -runs
+	turns int           // how many lookups of each operation are measured per run; -runs is the number of runs
 }
 
 // lateBy is how many milliseconds larger the p95 of dns may be with a first resolver that does
@@ -204,7 +204,8 @@ func (c trouble) row(m comparison, healthy float64) map[string]any {
 	return row
 }
 
-// comparison has the times of a lookup by the service and by a tool.
+// comparison has the times that the lookups of an operation took by the service (ours) and by
+// a tool (theirs).
 type comparison struct {
 	op, peer     string
 	ours, theirs *series

@@ -86,7 +86,7 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 type host struct {
-	name string // the name in the tables; see full
+	name string // as in the tables; allHosts replaces it with the full domain name
 	// addrs are the addresses in the host's A and AAAA records. A host that has a server, but
 	// no addrs, gets a new public IPv4 address.
 	addrs []string
