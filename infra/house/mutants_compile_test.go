@@ -37,7 +37,7 @@ func checkCompile(t *testing.T, mutants []madeMutant) {
 
 // checker checks the types of packages in which one file is changed.
 type checker struct {
-	packages map[string]*packages.Package // by the path of each file
+	packages map[string]*packages.Package // the package of each file, by the file's path
 	exports  map[string]string            // the files with the exported types of all imported packages, by import path
 }
 
@@ -95,7 +95,7 @@ func (c checker) check(path, text string) error {
 	}
 	var syntax []*ast.File
 	for _, file := range p.CompiledGoFiles {
-		var source any // nil reads the file
+		var source any // while it is nil, ParseFile reads the file
 		if file == path {
 			source = text
 		}

@@ -26,7 +26,7 @@ import (
 // documentation. Every site that shows such cards accepts this size.
 const (
 	cardWidth, cardHeight = 1200, 630
-	mostCard              = 40 << 10 // bytes
+	mostCard              = 40 << 10 // the largest size of the card's file, in bytes
 	iconSize              = 32
 )
 
@@ -96,7 +96,7 @@ const markSize = 64
 // mark describes favicon.svg: a square with round corners, a line, and a dot.
 type mark struct {
 	round, stroke     float64
-	dot               [3]float64 // centre and radius
+	dot               [3]float64 // x and y of the centre, and the radius
 	line              [][][2]float64
 	ground, ink, spot color.NRGBA
 }
