@@ -58,7 +58,7 @@ func (p peer) timeOf(domain string) answer {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		a.Error = "not installed"
-	case err != nil: // a tool that fails does not print how long it took
+	case err != nil: // a tool that fails does not print how long it took, so the time until its failure counts
 		a.Error, took = "failed: "+err.Error(), time.Since(begun)
 	}
 	a.MS = float64(took.Microseconds()) / 1000

@@ -15,8 +15,8 @@ func headRaced(ctx context.Context, domain string) error {
 }
 
 // dialRaced connects to the addresses of a host one after the other, and returns the first
-// connection that succeeds. It starts the next try 250 ms after the last one, or at once if a
-// try fails.
+// connection that succeeds. It starts a try 250 ms after the previous one, or at once if a try
+// fails.
 func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

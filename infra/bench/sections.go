@@ -24,7 +24,8 @@ func (s *site) lookups() {
 }
 
 // The targets for the ratios. Each ratio is a figure of the service, divided by the same
-// figure of the alternative.
+// figure of the alternative. A ratio of rates (per second) must be at least its target, and a
+// ratio of times at most.
 const (
 	targetChallenges = 2.3  // challenges per second, divided by the middleware's
 	targetPayments   = 1.5  // paid pings per second, divided by the middleware's
