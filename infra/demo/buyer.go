@@ -38,7 +38,8 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 
 func (b *buyer) satisfied() bool { return b.answers > 0 }
 
-// try signs a payment, and sends it until the reply is something other than 409.
+// try signs a payment, and sends it again as long as the reply is a 409. It does nothing if
+// the buyer has an answer already.
 func (b *buyer) try(ctx context.Context) error {
 	if b.satisfied() {
 		return nil

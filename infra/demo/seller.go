@@ -45,7 +45,7 @@ type seller struct {
 	program string
 	env     map[string]string
 	money   *x402test.Facilitator
-	open    []func() // the functions that close calls
+	open    []func() // functions that each stop a server; the method close calls them
 	address *url.URL // where the seller listens
 	buyer   *buyer
 
@@ -54,9 +54,9 @@ type seller struct {
 	settled int       // how many settlements were requested
 	killed  time.Time // when the seller was killed
 	held    string    // the payment that the kill interrupted; empty once the seller settles again
-	waited  bool      // the timeline has said that the seller waits for a lease
-	down    bool      // the client has sent a request to the killed seller
-	lost    bool      // the network has lost an answer
+	waited  bool      // whether the timeline has said that the seller waits for a lease
+	down    bool      // whether the client has sent a request to the killed seller
+	lost    bool      // whether the network has lost an answer
 }
 
 // newSeller starts a seller and the servers around it. The seller is a program that reads
