@@ -8,4 +8,4 @@ func apart(*exec.Cmd) {}
 
 // kill kills the command. Processes that the command has started continue, because this system
 // has no process groups.
-func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // an error means that it has ended
+func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // an error means that the command has ended already

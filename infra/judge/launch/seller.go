@@ -23,7 +23,7 @@ import (
 type Program struct {
 	Command string   // a command for the shell, which must not end before the seller ends
 	Env     []string // NAME=value, in addition to the environment of this process
-	Files   []string // TEMPLATE=TARGET: written before each start
+	Files   []string // TEMPLATE=TARGET, two paths; each start first writes the filled-in TEMPLATE to TARGET
 	Dir     string   // the folder in which the command runs; empty means the current folder
 	Origin  string   // the origin at which the seller listens, such as http://127.0.0.1:8080
 	// Ready is a request that the seller answers with a status below 500 once it is ready.
