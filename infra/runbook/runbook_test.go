@@ -330,7 +330,7 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 		"What a year costs":      nil,                                    // TestReadmeCosts
 		"What an attack costs":   nil,                                    // no test: it is a table of prices
 		"Payments that are owed": {"make backup TO=/backups/ledger.db"},  // TestBackup of infra/local/operate
-		// TestFormerTerms
+		// TestFormerTerms of pkg/boot covers the next line.
 		"Changes while payments are in flight":     {"sam deploy --parameter-overrides FormerTerms=2026-11-20T08:15:00Z,dns=5000,ping=1000"},
 		"What is lost with a region or an account": nil, // no test: there is nothing to run
 		"Deploy for production": {
