@@ -200,7 +200,7 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 	t.Parallel()
 	for slug, routes := range deployed.Routes() {
 		if slug == sam.Reconcile {
-			continue // see TestScheduledEvent
+			continue // TestScheduledEvent checks the event of this function
 		}
 		var e events.APIGatewayV2HTTPRequest
 		readEvent(t, slug, &e)

@@ -114,8 +114,8 @@ type judge struct {
 	Steps, Value string
 }
 
-// judgedBy is a metric of this alarm. If New is true, it is about the newest versions only,
-// and otherwise about all versions.
+// judgedBy is a metric of the alarm judge. If New is true, it is about the newest versions
+// only, and otherwise about all versions.
 type judgedBy struct {
 	ID, Stat, Metric string
 	New              bool
