@@ -11,17 +11,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// actors holds all parties that cause something to happen in a schedule. The clients of one
-// payer retry early, and may sign a new authorization at any moment. The payer may cancel an
-// authorization. A third party may submit an authorization to the chain. Strangers send copies
-// of public data, or send a forged signature. The reconciler and an operator act as well.
+// actors runs every party that acts in a schedule. One payer has several clients. A client may
+// retry earlier than Retry-After allows, and may sign a new authorization at any time. The
+// payer may cancel an authorization. A third party may submit an authorization to the chain. A
+// stranger sends copies that it builds from public data, some with a forged signature. The
+// reconciler runs as well, and an operator refunds debts.
 type actors struct {
 	w         *world
 	f         *fixture
 	seed      uint64
 	rng       *mathrand.Rand
 	processes atomic.Uint64
-	lastSent  atomic.Int64 // the index of the authorization that a client sent last
+	lastSent  atomic.Int64 // the index in world.authorizations of the authorization that a client sent last
 }
 
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
@@ -35,8 +36,10 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 
 func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
-// runWithFaults runs the phase with faults. It has up to three clients at once, some of which
-// retry early. The phase lasts until after the window of the first authorization.
+// runWithFaults runs the phase with faults, and returns when all its actors have ended. One to
+// three clients send requests at the same time. If the first request of the schedule comes
+// late in the window, the actors begin 15 to 50 seconds before the window of the first
+// authorization ends.
 func (c *actors) runWithFaults() {
 	if c.w.lateInWindow {
 		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
@@ -53,7 +56,9 @@ func (c *actors) runWithFaults() {
 	all.Wait()
 }
 
-// disturb lets other parties cancel, submit and copy payments while clients send requests.
+// disturb starts other actors in some schedules, while clients send requests. The payer
+// cancels an authorization, a third party submits one to the chain, or a stranger sends copies
+// of one.
 func (c *actors) disturb(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
@@ -66,7 +71,8 @@ func (c *actors) disturb(all *sync.WaitGroup) {
 	}
 }
 
-// refund lets an operator refund debts, or withdraw refunds, if the schedule has refunds.
+// refund lets an operator begin, make and withdraw refunds of debts while clients send
+// requests. It does nothing if the schedule has no refunds.
 func (c *actors) refund(all *sync.WaitGroup) {
 	if !c.w.refunds {
 		return
@@ -80,7 +86,9 @@ func (c *actors) refund(all *sync.WaitGroup) {
 	})
 }
 
-// reconcileMeanwhile runs the reconciler a few times while clients send requests.
+// reconcileMeanwhile runs the reconciler one or more times while clients send requests. If the
+// processes of the schedule neither stall nor stand still, the reconciler runs in only one of
+// three schedules.
 func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	if c.w.stalls && !c.w.standsStill {
 		for range 12 {
@@ -107,13 +115,14 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends a few requests. In two of three cases it respects Retry-After. It signs a new
-// authorization for none, some or all of its retries; the reference client signs a new one for
-// every retry.
+// client sends one to four requests. After a fault, it waits for the time in Retry-After in
+// two of three cases. A client signs a new authorization for none, for three of ten, or for
+// all of its retries; the reference client does so for every retry. In addition, any client
+// may sign again after an answer with a failed PAYMENT-RESPONSE.
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
-	newSignatures := []int{0, 3, 10}[rng.IntN(3)] // the number of retries, out of ten, with a new signature
+	newSignatures := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries get a new signature, on average
 	i := 0
 	if rng.IntN(3) == 0 {
 		i = rng.IntN(w.early)
@@ -139,9 +148,9 @@ func (c *actors) client(rng *mathrand.Rand) {
 	}
 }
 
-// vary changes some requests: it chooses another path, another key, no key or another
-// endpoint. If the payer uses several names for a purchase, about half of the requests get a
-// random name.
+// vary changes some requests. A changed request has another path, key or endpoint, or has no
+// key. If the payer uses several names for one purchase (manyNames), about half of the
+// requests get a random Idempotency-Key or none.
 func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	if c.w.manyNames && rng.IntN(2) == 0 {
 		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
@@ -168,9 +177,11 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	return q
 }
 
-// stranger sends copies of an authorization that was seen in the mempool or on the chain. The
-// calldata contains everything that the header needs, except perhaps a contract wallet's
-// signature. Some copies therefore have a forged signature.
+// stranger sends up to four copies of authorizations that a client has sent. A stranger that
+// sees an authorization in the mempool or on the chain gets from the calldata everything that
+// the payment header needs, except perhaps the signature of a contract wallet. Therefore some
+// copies have a forged signature if the payer has a contract wallet. A copy with the real
+// signature is sent only after the authorization may have been submitted.
 func (c *actors) stranger() {
 	w := c.w
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
@@ -196,8 +207,9 @@ func (c *actors) stranger() {
 	}
 }
 
-// cancelOrSubmit acts on the authorization that a client sent last. It cancels the
-// authorization, as only the payer can, or submits it to the chain, as a third party can.
+// cancelOrSubmit acts, after a random time, on the authorization that a client sent last.
+// Either the payer cancels the authorization, which only the payer can do, or a third party
+// submits the authorization to the chain.
 func (c *actors) cancelOrSubmit(cancel bool) {
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 50))
 	w, within := c.w, 2*time.Minute
@@ -215,8 +227,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// Some transfers are dated back by 4 or 15 minutes, to a time before the payment
-			// was claimed.
+			// One of three transfers gets a time that is 4 or 15 minutes in the past. At that
+			// time the payment had not been claimed.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -225,9 +237,10 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	}
 }
 
-// returnLate lets time pass, in some schedules, while there are still faults. It waits for
-// some minutes, in which the reconciler runs and the window may end. Sometimes it then waits
-// for more than three days, after which rows with a short lifetime have expired.
+// returnLate lets time pass, in one of six schedules, before the phase with faults ends. First
+// some minutes pass, in which the reconciler runs and the windows of authorizations may end.
+// In one of three of these schedules, 80 more hours pass. By then the rows with a short
+// lifetime have expired. returnLate deletes them, and checks the lists of debts and doubts.
 func (c *actors) returnLate() {
 	if !c.oneIn(6) {
 		return
@@ -246,8 +259,10 @@ func (c *actors) returnLate() {
 	c.w.checkRecorded()
 }
 
-// operate lets an operator act on one debt. The operator begins a refund if no lookup is
-// running. If a refund was already begun, the operator makes it or, less often, withdraws it.
+// operate lets an operator act on the payment of a random authorization, if the payment is a
+// debt. If no refund of the debt was begun, the operator tries to begin one; the ledger
+// refuses this while a lookup is running. If a refund was begun, the operator makes the refund
+// or, in one of three cases, withdraws it.
 func (c *actors) operate(rng *mathrand.Rand) {
 	p := c.process()
 	p.kind = asOperator
