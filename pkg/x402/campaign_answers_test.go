@@ -11,16 +11,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// isAnswer reports whether an outcome is the answer that was paid for. If the target was
-// silent in the last lookup, the final answer can be the fault that says so.
+// isAnswer reports whether an outcome is the answer that was paid for: a result, or a fault
+// that states a fact about the target. A fault that says that the target was silent is also an
+// answer if it is final: the payer may not retry, and no refund is due.
 func isAnswer(out *x402.Outcome) bool {
 	return out.Fault == nil || out.Fault.Info().Class == fault.Answer ||
 		out.Fault.IsSilence() && !out.Payment.Retryable && !strings.Contains(out.Fault.Public(), "refund")
 }
 
-// saysNothingMoved reports whether an answer has a failed PAYMENT-RESPONSE, after which a
-// payer may sign again. Such an answer promises that no money moved, and that none will move
-// unless the same authorization is sent once more.
+// saysNothingMoved reports whether an answer has a failed PAYMENT-RESPONSE. Such an answer
+// promises that the payment moved no money, and will move none unless somebody sends the same
+// authorization again. The payer may therefore sign a new authorization.
 func saysNothingMoved(out *x402.Outcome) bool { return out.Receipt != nil && !out.Receipt.Success }
 
 func allows(c x402.Charge, charged *bool) bool {
@@ -30,8 +31,9 @@ func allows(c x402.Charge, charged *bool) bool {
 func isTrue(b *bool) bool  { return b != nil && *b }
 func isFalse(b *bool) bool { return b != nil && !*b }
 
-// usedUpMessage is the answer to a request whose authorization is already on record, if the
-// sender does not prove to be the payer. Such a request may be a copy.
+// usedUpMessage is the message of the 402 to a request whose authorization is already on
+// record, if the request does not prove that it comes from the payer. The request may then be
+// a copy.
 const usedUpMessage = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 
 func saysUsedUp(out *x402.Outcome) bool {
@@ -44,10 +46,11 @@ func isFault(out *x402.Outcome, code fault.Code) bool {
 	return out != nil && out.Fault != nil && out.Fault.Code == code
 }
 
-// paymentOf returns the payment that an answer is about. If the receipt names a payment, it is
-// that one. Otherwise it is the first of these that exists: the payment for which the process
-// ran a lookup; the payment of the request, if it is paid; the owner of the purchase, if it is
-// paid; the payment that the process claimed or sent last; the payment of the request.
+// paymentOf returns the payment that an answer is about. If the receipt identifies a payment,
+// paymentOf returns that payment. Otherwise it returns the first of the following payments
+// that exists: the payment for which the process ran a lookup; the payment of the request, if
+// it is paid; the owner of the purchase, if it is paid; the payment that the process claimed
+// or sent last; the payment of the request.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
 	owner := w.owner(p.pay.purchase)
@@ -55,10 +58,12 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 		if a := w.authorizationOf(out.Receipt.Transaction); a != nil {
 			return a
 		}
-		// Without chain evidence, a payment can count as paid although its transaction is
-		// unknown. The receipt then does not identify the payment. The owner of the purchase
-		// may be another payment by now. Therefore take the first payment whose record has the
-		// same receipt, in the order in which the process is likely to have used the payments.
+		// Without chain evidence, a payment can count as paid although its transaction is not
+		// known. Then the receipt does not identify the payment. The owner of the purchase
+		// does not identify it either, because the purchase may have another owner by now.
+		// Therefore look for a paid payment of the purchase whose record has the same
+		// transaction as the receipt. Begin with the payments that the process most likely
+		// used.
 		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
 			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
@@ -79,10 +84,11 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 }
 
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
-// arrives.
+// reaches the client before the gateway's timeout.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// If a process tells the payer that money moved, the settlement must be on record. It may
-	// be missing if a call of the store failed. The answer settlement_uncertain is stricter: a
+	// told says that the process has told the payer that money moved, and that the settlement
+	// must therefore be on record. If a call of the store failed, the settlement may be
+	// missing. For the answer settlement_uncertain, it must be on record nevertheless: a
 	// process that lost its lease gives this answer with "charged: true" only if the ledger
 	// has the settlement.
 	a := w.paymentOf(p, out)
@@ -109,8 +115,8 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 		}
 		return
 	}
-	// A payment that was superseded before it was sent was never on the chain. A request with
-	// such a payment cannot be a copy from the chain.
+	// If a payment was superseded before it was sent, it was never on the chain. A request
+	// with this payment cannot be a copy from the chain.
 	if r := w.record(p.pay); p.copied && r != nil && (r.State != ledger.Superseded || r.Sent) {
 		w.observed("a copy without a token")
 		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
@@ -141,22 +147,25 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	}
 }
 
-// madeElsewhere reports whether the payment was made at an endpoint other than the given one.
+// madeElsewhere reports whether the payment was claimed at an endpoint other than the given
+// one.
 func (a *authorization) madeElsewhere(endpoint string) bool {
 	return a.endpoint != "" && a.endpoint != endpoint
 }
 
-// mayBeCopy reports whether the request may be a copy of a payment on record. It may be one if
-// the payment has no token and another request made the record, because then nothing proves
-// that the payer sent this request.
+// mayBeCopy reports whether the process's request may be a copy of a payment that another
+// request put on record. If that record has no retry token, nothing proves that the payer sent
+// this request.
 func (p *process) mayBeCopy() bool {
 	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
 }
 
-// checkStranger checks the answer to a stranger's copy of public chain data. Such a copy gets
-// nothing if the payment was recorded as paid, or if the first claim of the payment recorded a
-// token. Otherwise anybody who has the authorization may repeat it: checkStranger then returns
-// false, and the caller checks the answer like an answer to the payer.
+// checkStranger checks the answer to a stranger who copied a payment from public chain data.
+// The stranger must get nothing if the record of the payment has a retry token, or said that
+// the payment was paid when the request began. In these cases checkStranger checks the answer
+// and returns true. In all other cases anybody who has the authorization may repeat it.
+// checkStranger then returns false, and the caller checks the answer as if the payer had sent
+// the request.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.pay.token == "" && !p.paidBefore {
 		return false
@@ -184,8 +193,8 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
-		// Without chain evidence, a cancelled payment can count as paid; the seller accepts
-		// this loss.
+		// Without chain evidence, a cancelled payment can count as paid. The seller accepts
+		// the loss that this causes.
 		w.observed("used in doubt counts as paid")
 	}
 	w.countLookup(p)
@@ -214,8 +223,8 @@ func (w *world) countLookup(p *process) {
 	}
 }
 
-// checkOther checks an outcome that is neither the answer that was paid for nor a promise of
-// that answer.
+// checkOther checks an outcome that is neither the answer that was paid for nor a fault of the
+// class Owed, which promises that answer.
 func (w *world) checkOther(p *process, out *x402.Outcome) {
 	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
@@ -237,10 +246,11 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkWaited checks that a request waits, before it answers 409, for another payment of its
-// purchase that is in flight. The wait matters because the reference client does not retry
-// after a 409. If the record of the other payment changes during the wait, the request need
-// not wait a second time.
+// checkWaited checks a 409 to a request while another payment of the purchase is in flight.
+// Before the 409, the process must have waited for the other payment until six seconds after
+// the request began, because the reference client does not retry after a 409. If the record of
+// the other payment changed during the wait, the process need not wait again. A process that
+// froze, sent a payment or had a failed call of the store is not checked.
 func (w *world) checkWaited(p *process) {
 	o := p.otherRead
 	if o == nil || o == p.pay || o.purchase != p.pay.purchase {
@@ -252,8 +262,10 @@ func (w *world) checkWaited(p *process) {
 	}
 }
 
-// checkName checks the answer to an authorization that was already on record for another
-// purchase when the request came. The request is refused, and nothing is done or written.
+// checkName checks the answer to a request whose authorization was already on record for a
+// purchase other than the one that the request names. The process must refuse the request, and
+// must write, send and look up nothing. If the retry token proves that the payer sent the
+// request, and nothing else is wrong with the request, the answer must be a conflict of keys.
 func (w *world) checkName(p *process, out *x402.Outcome) {
 	a := p.pay
 	if !p.recordedBefore || p.mayBeCopy() || a.purchase == p.named(w) {
@@ -271,8 +283,9 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks the answer to a key that was used for two requests, or to an
-// authorization that was sent under two purchase names.
+// checkKeyConflict checks an answer that says that a key conflicts with an earlier request.
+// This answer must have one of two causes: the payer used one key for two requests, or sent
+// one authorization under two purchase names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	r := w.record(p.pay)
 	if r == nil {
@@ -296,8 +309,8 @@ func (w *world) replayEnded(a *authorization) bool {
 	return r != nil && r.State == ledger.Redeemed && time.Since(r.UpdatedAt) > 24*time.Hour-w.clockSkew
 }
 
-// unverified reports whether a payment was refused before its signature was verified. The
-// request may then come from somebody other than the payer.
+// unverified reports whether the process refused the payment of its request before it verified
+// the signature. Somebody other than the payer may then have sent the request.
 func (p *process) unverified(out *x402.Outcome) bool {
 	return saysUsedUp(out) && p.of(p.pay).claimed.IsZero()
 }
@@ -313,10 +326,12 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	})
 }
 
-// noteUncharged notes the time of an answer that tells the payer that no money has moved or,
-// with a failed PAYMENT-RESPONSE, that no money will move either. If a settlement moves money
-// nevertheless, a check at the end of the schedule fails. A claim after this answer is no
-// violation, because the payer sent the authorization again.
+// noteUncharged notes that an answer told the payer that no money has moved. An answer with a
+// failed PAYMENT-RESPONSE also promises that no money will move. The time that is noted is
+// when the process wrote the refusal, or else last read the record of the payment, or else
+// when the process began. If an attempt that claimed the payment by that time has moved the
+// money, a check at the end of the schedule fails. A later claim is allowed, because the payer
+// sent the authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {
