@@ -10,22 +10,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// outage is a lasting fault of the primary facilitator in a schedule, in addition to single
-// faults.
+// outage is a lasting fault of the primary facilitator, in addition to its single faults. It
+// is the same for the whole phase with faults of a schedule.
 type outage int
 
 const (
 	noOutage         outage = iota
-	unreachable             // connections fail
-	rejecting               // it answers 401 to every request
-	hanging                 // it never answers and does not settle
-	hangingButPaying        // it never answers, but settles
-	outages
+	unreachable             // connections to the primary fail
+	rejecting               // the primary answers 401 to every request
+	hanging                 // the primary never answers, and settles nothing
+	hangingButPaying        // the primary never answers, but settles
+	outages                 // the number of outages, including noOutage
 )
 
-// lies describes the false answers of the primary facilitator about each authorization. It
-// lies in the phase without faults as well. A false answer says that the balance is
-// insufficient, although the facilitator settles or has settled.
+// lies says which answers of the primary facilitator about an authorization are false. The
+// answers about each authorization are counted separately. A false answer says that the
+// payer's balance is insufficient, although the primary settles the payment or has settled it.
+// The primary gives false answers in the phase without faults as well.
 type lies struct {
 	after int // number of true answers before the false ones
 	times int // number of false answers; all answers after these are true
@@ -33,9 +34,9 @@ type lies struct {
 
 func (l lies) to(n int) bool { return n >= l.after && n < l.after+l.times }
 
-// Verify implements x402.Facilitator: it checks a contract wallet's signature. Once the nonce
-// is used, the token contract rejects any signature, and Verify reports only that the nonce is
-// used.
+// Verify implements x402.Facilitator. It checks the signature of a contract wallet. Once an
+// authorization is used or cancelled, the token contract rejects every signature for it, so
+// Verify then reports only that the nonce is used.
 func (p *process) Verify(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Verification {
 	p.await()
 	down, w := p.drawFault(3), p.w
@@ -61,7 +62,8 @@ func (p *process) Settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return p.settle(ctx, pay, r, primaryName)
 }
 
-// fallbackFacilitator is the second facilitator of a process. It settles on the same chain.
+// fallbackFacilitator is the second facilitator of a process. It settles on the same chain as
+// the primary.
 type fallbackFacilitator struct{ *process }
 
 func (s fallbackFacilitator) Settle(ctx context.Context, pay x402.Payload, r x402.Requirements) x402.Settlement {
@@ -75,8 +77,9 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return s
 }
 
-// settleWithFaults settles like a facilitator that is fast or slow, loses its answer, executes
-// late, refuses, lies, or never gets the request.
+// settleWithFaults plays one call of Settle. At random, the facilitator is fast or slow,
+// executes the transfer late, refuses the payment, lies, or never gets the request. Its answer
+// may be lost, and the process may freeze or die before it reads the answer.
 func (p *process) settleWithFaults(ctx context.Context, a *authorization, by string) x402.Settlement {
 	p.await()
 	for _, exception := range []func(context.Context, *authorization, string) (x402.Settlement, bool){p.outage, p.lie} {
@@ -115,7 +118,8 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	case lost:
 		return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"}
 	case ctx.Err() != nil && p.chance(50):
-		// The process was frozen beyond its deadline and had not read the answer.
+		// The process was frozen until after its deadline, and had not read the answer before
+		// that.
 		return timedOut()
 	}
 	return s
@@ -123,12 +127,11 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 
 func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Reason: "timeout"} }
 
-// outage returns the answer of a facilitator that has an outage, and whether it has one. While
-// there are faults, the primary has its outage most of the time. The fallback has no outage,
-// but in some schedules it lies about payments that may have been sent to the primary, and
-// does not settle them. The fallback then reports a refusal or a used nonce. It may also
-// report a settlement, but only if the Gate has chain evidence, which can show that this is
-// false.
+// outage returns a faulty answer of a facilitator, and whether there is one. While there are
+// faults, the primary has its outage most of the time. The fallback has no outage, but in some
+// schedules it lies about a payment that may have been sent to the primary, and does not
+// settle it: it reports a refusal or a used nonce. If the Gate has chain evidence, which can
+// expose the lie, the fallback may also report a settlement.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if !w.fallback || !p.drawFault(70) {
@@ -182,9 +185,11 @@ func (p *process) lie(_ context.Context, a *authorization, by string) (x402.Sett
 	return declined(), true
 }
 
-// settleWithAnyReply settles, and gives one of several replies at random. A refusal, or a
-// rejection before settlement, is true unless falseRefusals is set. After any other reply the
-// money may have moved, or may move later.
+// settleWithAnyReply draws a reply and, separately, whether the money moves. The money may
+// move at once or later. If the reply says that the payment was refused, or that the
+// facilitator turned the request away, the money moves only if falseRefusals is set. If
+// falseRefusals is not set and the nonce is already used, the reply says that the nonce is
+// used.
 func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	all := []x402.Settlement{
 		declined(), lost(), turned(), screened(), {Class: x402.Unknown, Reason: "unexpected_settle_error"},
@@ -211,11 +216,12 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	return s
 }
 
-// executeSettlement does the facilitator's side of one settlement. The parameter drops says
-// that the request is dropped, refuses that the payment is refused, and late that the transfer
-// is executed late. drops decides first. Then a window that is over, or a nonce that is used,
-// decides; then refuses, and last late. If none of these applies, the transfer is executed at
-// once.
+// executeSettlement does the facilitator's side of one settlement. The first of the following
+// cases that applies decides. If drops is true, the facilitator drops the request, and the
+// call times out. If the window is over or ends within six seconds, the facilitator says that
+// the payment has expired. If the nonce is used, the facilitator says so. If refuses is true,
+// the facilitator refuses the payment. If late is true, the facilitator executes the transfer
+// after the delay. Otherwise it executes the transfer at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, drops bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()
@@ -242,9 +248,9 @@ func (p *process) submit(a *authorization, after time.Duration) {
 	a.pending = append(a.pending, pendingTransaction{p.w.chainNow().Add(after), p.of(a).claimed})
 }
 
-// hangUp returns the result of the client's timeout. The facilitator still executes the
-// transfer later. If drops is true, the facilitator has dropped the request or refuses the
-// payment, and does nothing.
+// hangUp returns the result of a call of Settle that timed out before the facilitator
+// answered. If drops is true, the facilitator does nothing, because it has dropped the request
+// or refuses the payment. Otherwise it executes the transfer after the delay.
 func (p *process) hangUp(a *authorization, drops bool, delay time.Duration) x402.Settlement {
 	defer p.w.lock()()
 	if !drops {
@@ -265,12 +271,13 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// fresh says that a request after the deploy must send the payment under the new terms. If
-	// the transfer is on the chain already, the terms under which it was paid are the right
-	// ones.
+	// fresh says that the payment of the request was not on record or was refused, and that
+	// its transfer is not on the chain. After a deploy, a fresh payment must be sent under the
+	// new terms. If the transfer is on the chain already, the terms under which it was paid
+	// are the right ones.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
-	// dead says that the payment can no longer execute. Only such a payment may be sent
-	// although another payment owns its purchase.
+	// dead says that the authorization can no longer execute, because it is used, cancelled or
+	// past its window. If another payment owns the purchase, only a dead payment may be sent.
 	dead := a.spent() || !w.chainNow().Before(a.validBefore)
 	w.check(map[string]bool{
 		"sent without a claim":                                  at.claimed.IsZero(),
@@ -293,7 +300,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	return a
 }
 
-// checkFacilitatorChoice checks that the process may ask the named facilitator.
+// checkFacilitatorChoice checks that the process was allowed to send the payment to the named
+// facilitator.
 func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	w, at := p.w, p.of(a)
 	if r := w.record(a); r == nil || !slices.Contains(r.Asked, by) {
@@ -301,7 +309,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // the refusal was recorded after this process's last write, which permitted the request
+		recorded = "" // this process made its last write, which permitted the request, before the refusal was recorded
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -322,19 +330,21 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 }
 
-// inDoubt reports whether this process must assume that a payment may have been made.
+// inDoubt reports whether this process must assume that a payment may have moved money. Either
+// the process recorded doubt, or the primary's answer left the outcome unknown.
 func (p *process) inDoubt(a *authorization) bool {
 	class, asked := p.of(a).classes[primaryName]
 	return p.of(a).wroteDoubt || asked && class == x402.Unknown
 }
 
-// noteAnswer records a facilitator's answer. A process that died before the answer gets none.
+// noteAnswer notes a facilitator's answer to this process. A process that died before the
+// answer does not call it.
 func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	w := p.w
 	defer w.lock()()
 	at, doubt, class := p.of(a), p.inDoubt(a), s.Class
 	if at.classes[by] == x402.Unknown && at.requests[by] > 1 && class != x402.Moved {
-		class = x402.Unknown // only success resolves the doubt that the first request left
+		class = x402.Unknown // this process has asked this facilitator before, and only a success resolves the doubt from then
 	}
 	at.classes[by] = class
 	// If the primary may have settled the payment, a refusal by the fallback decides nothing.
@@ -350,10 +360,10 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	}
 }
 
-// firstLie reports whether this process was the first to send the authorization, and the
-// facilitator then refused the payment although it had moved the money. Such a refusal stands
-// until the reconciler finds the transfer, because a first refusal is not checked against the
-// chain.
+// firstLie reports whether this process was the first to send the authorization, and a
+// facilitator then refused the payment although it moved the money. The Gate does not check a
+// first refusal against the chain. Therefore the refusal remains on record until the
+// reconciler finds the transfer.
 func (p *process) firstLie(a *authorization) bool {
 	return p.of(a).refusal != nil && a.movedAfterRefusal && !p.of(a).sentBefore
 }
