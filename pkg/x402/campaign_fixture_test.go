@@ -17,20 +17,20 @@ import (
 )
 
 // fixture holds the data that all schedules share. Every synctest bubble begins at the same
-// fake time, so an authorization that is signed once is valid in each of them.
+// fake time. Therefore an authorization that is signed once is valid in every bubble.
 type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
-	// In the phase with faults, clients send the payments in the field early. If the processes
-	// of a schedule may stand still for an hour, they send the payments in the field long
-	// instead. In the phase without faults, the patient client sends the payments in the field
-	// later, whose windows end half a day apart.
+	// These are the authorizations that clients may send. In the phase with faults, clients
+	// send those in early or, if the processes of the schedule may stand still for an hour,
+	// those in long. In the phase without faults, the patient client sends those in later. The
+	// windows in later end every half day, until day 8 and again from day 36 to day 46.
 	early, long, later []signedAuthorization
 }
 
 type signedAuthorization struct {
 	key, nonce, tx string
-	digest         string // digest of the authorization, as the ledger keeps it
+	digest         string // digest of the authorization in hexadecimal, as the ledger keeps it
 	validBefore    time.Time
 	payload        x402.ExactPayload // without a signature
 	forms          map[form]paymentHeader
@@ -41,23 +41,23 @@ type form struct {
 	with attachment
 }
 
-// attachment says what a header contains besides the authorization.
+// attachment says what a payment header contains besides the authorization.
 type attachment int
 
 const (
-	withToken           attachment = iota // signature and the retry token of its challenge
-	withNothing                           // signature alone, as rebuilt from the chain or sent by an old client
-	withStrangersToken                    // signature and a retry token of another challenge
-	withExtensionID                       // signature, retry token and payment-identifier
+	withToken           attachment = iota // a signature, and the retry token of the payment's challenge
+	withNothing                           // only a signature, as in a header from chain data or from an old client
+	withStrangersToken                    // a signature, and the retry token of another challenge
+	withExtensionID                       // a signature, the retry token and a payment-identifier
 	withForgedSignature                   // a signature that the payer did not make, and no token
 )
 
 type paymentHeader struct {
-	encoded   string
-	signature string // in the form that a facilitator gets
+	encoded   string // the value of the PAYMENT-SIGNATURE header
+	signature string // the signature as a facilitator gets it: 0x and hexadecimal digits
 	digest    string // digest of the signature, as the ledger keeps it
-	token     string // the retry token's digest, empty without one
-	forged    bool
+	token     string // digest of the retry token; empty if the header has no token
+	forged    bool   // the payer did not make the signature
 }
 
 const (
@@ -76,7 +76,7 @@ func newFixture(t *testing.T) *fixture {
 		wallet := must(x402test.NewWallet(rand.Reader))
 		f.payer = wallet.Address().String()
 		f.offer = offer(t, terms(), "5000", "Oslo")
-		other := terms() // the terms after a deploy that changes price, payee and extension
+		other := terms() // the terms after a deploy that changes the price, the payee and the extension
 		other.PayTo = "0x1111111111111111111111111111111111111111"
 		f.offerDearer = offer(t, terms(), "9000", "Oslo")
 		f.offerAfterDeploy = offer(t, other, "7000", "Rome")
