@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Find implements x402.Evidence as a node that can be unreachable, slow or behind, but is
-// never wrong about final blocks.
+// Find implements x402.Evidence. It plays a node that may be unreachable, slow or behind the
+// chain, but is never wrong about final blocks.
 func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	p.await()
 	down, slow, behind, lag := p.drawFault(6), p.drawFault(2), p.drawFault(10), p.drawDuration(time.Minute)
@@ -46,7 +46,8 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// transferOf returns a transfer as the chain shows it. Each second is one block.
+// transferOf returns the transfer of an authorization as the chain shows it. The chain of the
+// campaign has one block for each second.
 func transferOf(a *authorization) reconcile.Transfer {
 	t := reconcile.Transfer{
 		Transaction: a.tx, Block: uint64(a.visibleAt.Unix()), Time: a.movedAt, From: addressOf(a.payload.Authorization.From), To: addressOf(terms().PayTo),
@@ -57,8 +58,8 @@ func transferOf(a *authorization) reconcile.Transfer {
 	return t
 }
 
-// Transfers implements reconcile.Scanner. It acts as a node that may be unreachable or behind,
-// and returns one or more transfers at a time.
+// Transfers implements reconcile.Scanner. It plays a node that may be unreachable or behind
+// the chain. One call returns up to three transfers, or more if they are in one block.
 func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)
@@ -90,7 +91,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	return b, nil
 }
 
-// transfers returns the transfers of a range of blocks, in their order.
+// transfers returns the transfers in a range of blocks, ordered by block.
 func (w *world) transfers(from, to uint64) (all []reconcile.Transfer) {
 	for _, a := range w.authorizations {
 		if a.moved() {
@@ -113,8 +114,8 @@ func (p *process) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 
 func addressOf(s string) x402.Address { return must(x402.ParseAddress(s)) }
 
-// List implements ledger.Index. The index is not up to date: it may miss a record, and it
-// lists records that do not belong on the list or no longer exist.
+// List implements ledger.Index. The index is not up to date: it may miss a record, and it also
+// lists authorizations that do not belong on the list or have no record.
 func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	p.await()
 	if p.drawFault(5) {
@@ -140,9 +141,9 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// outstanding returns the keys of the payments on the list of debts and of those on the list
-// of doubts. The debts include money that came without a request. outstanding is called while
-// no process has a lease.
+// outstanding returns the keys of the payments that the reconciler lists as debts, and of
+// those that it lists as doubts. The debts include money that came without a request.
+// outstanding is called only while no process has a lease.
 func (w *world) outstanding() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
 	reconciler := reconcile.Reconciler{
@@ -167,9 +168,11 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 	return owed, doubt
 }
 
-// checkRecorded checks that every payment that moved money is answered or on the list of
-// debts. Without chain evidence, the payment may be on the list of doubts instead. No other
-// payment may be on these lists.
+// checkRecorded checks the record of every authorization. If a payment moved money, its record
+// must say that it is paid or in doubt. A transfer by a third party, or by a facilitator that
+// had refused the payment, counts only if the reconciler must have found it. A paid payment
+// without an answer must be on the list of debts, unless the silence of the target is its
+// answer. No other payment may be on that list. checkDoubt checks the list of doubts.
 func (w *world) checkRecorded() {
 	owed, doubt := w.outstanding()
 	for _, a := range w.authorizations {
@@ -199,17 +202,20 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read reports whether the reconciler must have read the transfer of a payment. If the
-// reconciler has run before the schedule, it reads every transfer. Otherwise its first cursor
-// begins a day before its first run, and a transfer by a third party in that day counts only
-// if the payment had a record.
+// read reports whether the reconciler must have found the transfer of a payment. If the
+// reconciler ran before the schedule, it finds every transfer. Otherwise it finds only
+// transfers that became visible after the beginning of its first cursor, a day before its
+// first run. It then counts a transfer by a third party only if the payment had a record, so
+// read returns false.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }
 
-// checkDoubt checks that a payment is on the list of doubts if it may have been sent. If the
-// attempt for a payment ended without an answer, the payment is listed only when it can no
-// longer execute.
+// checkDoubt checks whether a payment is rightly on the list of doubts, or rightly missing
+// from it. A payment on the list must have an unknown outcome. If the record of a payment with
+// an unknown outcome says that it was sent or is in doubt, the payment must be on the list. If
+// the record says neither, the attempt was abandoned. The payment then comes on the list ten
+// minutes after the end of its window.
 func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {
@@ -225,7 +231,7 @@ func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	}
 }
 
-// noteRefund records that a refund is begun, made or withdrawn.
+// noteRefund notes whether a write begins, makes or withdraws a refund of a payment.
 func (p *process) noteRefund(a *authorization, old, r ledger.Payment) {
 	switch {
 	case old.State == ledger.Settled && r.State == ledger.Refunded:
