@@ -11,20 +11,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// brokenRule is a rule that a campaign breaks in every payment that a process reads or writes.
-// There is at least one such rule for each invariant that can be violated in this way. The
-// unit tests of the Gate cover the other faults that its code can have.
+// brokenRule is a rule that TestCampaignDetects breaks. To break it, the campaign changes
+// every payment that a process reads from the store or writes to it. For each invariant that
+// such a change can violate, there is at least one brokenRule. The unit tests of the Gate
+// cover the faults of its code that no such change can imitate.
 type brokenRule struct {
 	rule  string
-	want  string // a part of the name of the invariant that must be violated
-	blind bool   // the Gate has no chain evidence
-	n     int    // the maximum number of schedules; 0 stands for 500
-	read  func(p *process, r *ledger.Payment)
-	write func(p *process, r *ledger.Payment)
+	want  string                              // a part of the name of the invariant that must be violated
+	blind bool                                // the Gate has no chain evidence
+	n     int                                 // the maximum number of schedules; 0 means 500
+	read  func(p *process, r *ledger.Payment) // changes a payment that a process reads; may be nil
+	write func(p *process, r *ledger.Payment) // changes a payment that a process writes; may be nil
 }
 
-// reads returns the record that the process gets when it reads r. This is a changed record if
-// the schedule breaks a rule in what is read.
+// reads returns the record that the process gets when it reads r. If r is a payment, and the
+// schedule breaks a rule at reading, the process gets a changed copy of r. Otherwise it gets
+// r.
 func (p *process) reads(r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if b := p.w.broken; ok && b != nil && b.read != nil {
@@ -34,7 +36,8 @@ func (p *process) reads(r ledger.Record) ledger.Record {
 	return r
 }
 
-// written returns the record that a process stores in place of old when it writes r.
+// written returns the record that is stored when a process writes r in place of old. If r is a
+// payment, the rule may change it first.
 func (b *brokenRule) written(p *process, old, r ledger.Record) ledger.Record {
 	pay, ok := r.(ledger.Payment)
 	if !ok {
@@ -47,7 +50,9 @@ func (b *brokenRule) written(p *process, old, r ledger.Record) ledger.Record {
 	if !ok || !onlyRaised(before, pay) {
 		return pay
 	}
-	// When a rule breaks a record that is read, the broken record must not be stored.
+	// The process only raises the version, and writes back the record that it has read. A
+	// broken rule may have changed that record at reading, and this change must not be stored.
+	// Therefore keep the old record, with the version and the id of this write.
 	before.Version, before.WriteID = pay.Version, pay.WriteID
 	return before
 }
@@ -56,8 +61,8 @@ func brokenRules() []brokenRule {
 	return slices.Concat(rulesOfDoubt(), rulesOfRequests(), rulesOfLookups(), rulesOfPurchases())
 }
 
-// rulesOfDoubt returns the broken rules about sending a payment, and about recording that it
-// is sent.
+// rulesOfDoubt returns the broken rules about payments that may have been sent: about their
+// record, their lease, and the proof that a repeated request needs.
 func rulesOfDoubt() []brokenRule {
 	forgets := func(_ *process, r *ledger.Payment) { r.Sent = false }
 	return []brokenRule{
@@ -87,8 +92,8 @@ func rulesOfDoubt() []brokenRule {
 	}
 }
 
-// rulesOfRequests returns the broken rules about the choice of the facilitator and about the
-// requests that get an answer.
+// rulesOfRequests returns the broken rules about the choice of the facilitator, about the
+// requests that get an answer, and about how long debts and doubts remain on record.
 func rulesOfRequests() []brokenRule {
 	return []brokenRule{
 		{rule: "who is asked is not recorded", want: "asked, and not named on record", write: func(_ *process, r *ledger.Payment) {
@@ -118,7 +123,8 @@ func rulesOfRequests() []brokenRule {
 	}
 }
 
-// rulesOfLookups returns the broken rules about how often and when a lookup may run.
+// rulesOfLookups returns the broken rules about how often and when a lookup may run, and one
+// about superseded payments.
 func rulesOfLookups() []brokenRule {
 	return []brokenRule{
 		{rule: "a superseded payment is a refused one", want: "a superseded payment was", read: func(_ *process, r *ledger.Payment) {
@@ -162,15 +168,16 @@ func rulesOfPurchases() []brokenRule {
 		})},
 		{rule: "nobody waits", want: "did not wait for another payment", read: ofOwner("settling settled", func(p *process, r *ledger.Payment) {
 			if r.LeaseUntil.After(p.now()) {
-				p.offset.Add(int64(8 * time.Second)) // by its clock, the process has now waited long enough
+				p.offset.Add(int64(8 * time.Second)) // by the clock of the process, it has now waited long enough
 			}
 		})},
 	}
 }
 
-// ofOwner returns a function that applies read to a client's view of another payment than its
-// own, if the record of that payment has one of the given states. Clients read another payment
-// only if it owns the purchase.
+// ofOwner returns a function for the field read of a brokenRule. The function changes a record
+// only if a client's process reads it, it belongs to a payment other than that of the request,
+// and it has one of the given states. A client's process reads another payment only if that
+// payment owns the purchase.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)
@@ -180,12 +187,12 @@ func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*proc
 	}
 }
 
-// abandonedIsClosed is the name of a rule whose breach shows only in schedules with processes
-// that stall.
+// abandonedIsClosed is the name of a rule whose breach shows only if processes stall.
+// Therefore newWorld lets processes stall in every schedule that breaks this rule.
 const abandonedIsClosed = "an abandoned payment is closed ten minutes after its lease"
 
-// TestCampaignDetects breaks one rule after another, and checks that the campaign fails with
-// the expected violation.
+// TestCampaignDetects plays one campaign for each broken rule. In at least one schedule, the
+// campaign must report the violation that the rule leads to.
 func TestCampaignDetects(t *testing.T) {
 	if raceDetector() {
 		t.Log("the rules are broken one by one in the run without the race detector")
