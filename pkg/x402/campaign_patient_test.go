@@ -10,31 +10,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// patientClient is a client that repeats its request, after the faults are over, until it has
+// patientClient is a client that repeats its request in the phase without faults until it has
 // a definitive answer.
 type patientClient struct {
 	c      *actors
 	pay    *authorization
 	key    string
-	unsent bool // whether the payment in pay has never been sent
+	unsent bool // whether the client has not yet sent the payment in pay
 	// signsOnce says that the client takes a refusal as definitive, and does not sign again.
 	signsOnce  bool
 	signatures int // number of new authorizations that the client has signed
-	refusals   int // number of refusals of payments that had not been sent before
-	lied       int // number of refusals in a schedule whose facilitator lies
-	// ownerRefused says that the last request was refused because the payment that owns the
-	// purchase was refused. The client's payment was not sent.
+	refusals   int // number of payments that were refused the first time the client sent them
+	lied       int // number of refusals that the client took for a lie of the facilitator
+	// ownerRefused says that the last request did not send the client's payment, because
+	// another payment owns the purchase. Either the process sent the owner instead, or the
+	// owner was refused less than a minute before.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
 	asked        time.Time     // when the client last sent its request
 }
 
-// runWithoutFaults ends the faults, and lets a patient client ask until it has a definitive
-// answer, even beyond the window.
+// runWithoutFaults ends the faults, and lets a patient client repeat its request until it has
+// a definitive answer, even if the window of its authorization ends. The client gives up after
+// 40 requests.
 func (c *actors) runWithoutFaults() *patientClient {
 	w := c.w
 	w.faultsOver.Store(true)
-	time.Sleep(2 * time.Minute) // every lease ends
+	time.Sleep(2 * time.Minute) // by the end of this pause, every lease has ended
 	if !w.standsStill || c.oneIn(2) {
 		w.quieten()
 	}
@@ -57,7 +59,8 @@ func (c *actors) runWithoutFaults() *patientClient {
 		}
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
-			// After this time no authorization from the phase with faults can be in doubt.
+			// Wait until every window from the phase with faults has ended, and until the
+			// reconciler can decide about the authorizations in doubt, if it ever can.
 			last := w.authorizations[w.early-1].validBefore
 			time.Sleep(max(0, time.Until(last)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
 			c.reconcile(w.chainVisible)
@@ -92,9 +95,9 @@ func (c *actors) newPatientClient() *patientClient {
 	return x
 }
 
-// signAnew takes an unused authorization of fixture.later. It returns false after a deploy,
-// because a deploy changes the terms, and the fixture has no later authorizations for the new
-// terms.
+// signAnew lets the client continue with an unused authorization of fixture.later, and reports
+// whether there is one. In a schedule with a deploy there is none, because the deploy changes
+// the terms, and the fixture has no later authorizations for the new terms.
 func (x *patientClient) signAnew() bool {
 	w := x.c.w
 	if !w.deployAt.IsZero() {
@@ -120,7 +123,9 @@ func (x *patientClient) request() clientRequest {
 	return q
 }
 
-// ownerRecord returns the record of the payment that owns the client's purchase, or nil.
+// ownerRecord returns the record of the payment that owns the client's purchase. If the
+// purchase has no owner, it returns the record of the client's payment. The result is nil if
+// there is no record.
 func (x *patientClient) ownerRecord() *ledger.Payment {
 	o := x.c.w.owner(x.purchase())
 	if o == nil {
@@ -137,9 +142,10 @@ func (x *patientClient) purchase() string {
 	return x.c.w.purchaseOf(key, "GET /a")
 }
 
-// ask sends the client's request, checks what must hold for an answer when nothing fails, and
-// reports whether the answer is definitive. previous is the previous answer, or nil if much
-// time has passed since.
+// ask sends the client's request, and reports whether the answer is definitive. If nothing
+// from the phase with faults has interfered, ask also checks the answer. previous is the
+// answer to the client's previous request. It is nil if there was none, or if much time has
+// passed since then.
 func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, over bool) {
 	w := x.c.w
 	w.mu.Lock()
@@ -157,8 +163,10 @@ func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, over boo
 	}
 	w.checkWithoutFaults(p, previous, out)
 	x.checkNewSignature(p, out, due)
-	// Without chain evidence, a refused owner keeps the purchase for a while. Meanwhile the
-	// owner is sent and refused again, regardless of which authorization the client signs.
+	// Without chain evidence, the owner of the purchase keeps it for a while after a refusal.
+	// Meanwhile each request sends the owner again, whichever authorization the client signs,
+	// and the owner is refused again. This does not count as a refusal of the client's
+	// payment.
 	if x.ownerRefused = p.sent > 0 && p.of(p.pay).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
 	}
@@ -166,17 +174,18 @@ func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, over boo
 	return out, x.isDefinitive(p, out)
 }
 
-// ownerRefusedRecently reports whether the owner of the purchase was refused less than a
-// minute ago. Then neither the owner nor the client's payment is sent.
+// ownerRefusedRecently reports whether the process sent no payment, because another payment
+// owns the purchase and was refused less than a minute before.
 func (x *patientClient) ownerRefusedRecently(p *process) bool {
 	r := x.ownerRecord()
 	return p.sent == 0 && r != nil && r.Key != p.pay.key && r.State == ledger.Refused && time.Since(r.RefusedAt) < time.Minute+x.c.w.clockSkew
 }
 
-// due returns the payment that must answer the client's next request, regardless of which
-// authorization the client signs. Such a payment has paid for the purchase, and its answer is
-// owed or still replayed. due is nil if there is no such payment. expired says that such an
-// answer existed but is no longer replayed, so that a new signature makes a new purchase.
+// due returns the record of the payment that must answer the client's next request, whichever
+// authorization the client signs. That payment has paid for the purchase, and its answer is
+// owed or still replayed. due is nil if there is no such payment. expired says that the
+// purchase was answered, but that the answer is no longer replayed. A new signature then makes
+// a new purchase.
 func (x *patientClient) due() (due *ledger.Payment, expired bool) {
 	w := x.c.w
 	o := w.owner(x.purchase())
@@ -196,7 +205,8 @@ func (x *patientClient) due() (due *ledger.Payment, expired bool) {
 	return nil, r.State == ledger.Redeemed && left < -margin
 }
 
-// checkNewSignature checks that a new signature gets the answer that was due before.
+// checkNewSignature checks that a request with a new signature got the answer that was due
+// before this request.
 func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *ledger.Payment) {
 	usable := !p.pay.cancelled && (p.pay.byUs || !p.pay.moved())
 	if out == nil || due == nil || !x.unsent || !usable {
@@ -209,9 +219,10 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 	})
 }
 
-// changeRequest changes the client's request if necessary, and reports whether it did. The
-// client uses another key if the first belongs to another request, or a new signature if the
-// old one is refused. The caller does not hold the world's lock.
+// changeRequest changes the client's request if the answer requires it, and reports whether it
+// found a new authorization. If the key belongs to another request, the client uses another
+// key and a new signature. If the payment was refused, the client signs again, unless it signs
+// only once. The caller does not hold the world's lock.
 func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	switch {
 	case isKeyConflict(out):
@@ -222,14 +233,16 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	case out.Status == 402 && !x.ownerRefused && !x.signsOnce:
 		return x.signAnew()
 	case mayBuyAnew && x.c.w.withoutToken && x.signatures == 0:
-		// Without a token, nobody can distinguish the client's payment from a copy.
+		// Without a retry token, nobody can distinguish the client's payment from a copy.
+		// Therefore the client buys again after many requests.
 		return x.signAnew()
 	}
 	return false
 }
 
-// isDefinitive reports whether an answer is definitive, and checks that it is the right one.
-// The faults are over by now, so a process that died is a violation.
+// isDefinitive reports whether an answer is definitive. If the answer is definitive,
+// isDefinitive stores a name for it in the world, and checks a final refusal. If there is no
+// answer, the process has died. This is a violation, because the faults are over.
 func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	w := x.c.w
 	if out == nil {
@@ -268,9 +281,10 @@ func (x *patientClient) checkFinalRefusal(p *process, out *x402.Outcome) {
 	})
 }
 
-// repeat sends the request once more, in some schedules, after the definitive answer. The
-// reply must be the same answer, or a refusal. A new signature gets the same answer while the
-// answer is replayed; after that, it makes a new purchase.
+// repeat sends one more request after the definitive answer, in some schedules. With the same
+// signature, the client must get the same answer again. With a new signature, the client must
+// get the same answer while the answer is replayed. After that, a new signature makes a new
+// purchase.
 func (x *patientClient) repeat(first *x402.Outcome) {
 	w, c := x.c.w, x.c
 	if first == nil || w.result != "answered" && w.result != "used up" || !c.oneIn(3) {
@@ -286,8 +300,9 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 	due, over := x.due()
 	r := w.record(x.pay)
 	replaced := r != nil && r.State == ledger.Superseded
-	// A payment that may have been sent is not superseded. Once the answer of the previous
-	// owner is no longer replayed, such a payment makes a new purchase.
+	// doubt says that the client's payment may have been sent before. A payment in doubt is
+	// not superseded. Once the answer of the previous owner is no longer replayed, the payment
+	// in doubt makes a new purchase.
 	doubt := r != nil && r.InDoubt()
 	w.mu.Unlock()
 	begun := time.Now()
@@ -315,7 +330,8 @@ func (x *patientClient) repeat(first *x402.Outcome) {
 }
 
 // checkWithoutFaults checks the invariants of an answer when nothing fails and nobody else
-// sends requests. previous is the previous answer, or nil if much time has passed since.
+// sends requests. previous is the answer to the client's previous request. It is nil if there
+// was none, or if much time has passed since then.
 func (w *world) checkWithoutFaults(p *process, previous, out *x402.Outcome) {
 	if out == nil || out.Fault == nil {
 		return
@@ -331,14 +347,16 @@ func (w *world) checkWithoutFaults(p *process, previous, out *x402.Outcome) {
 			a = o
 		}
 		own := w.record(p.pay)
-		// Uncertainty is acceptable in three cases. Without chain evidence, the facilitator
-		// may lie, or the client's payment may be in doubt while the owner is refused each
-		// time. After a deploy, the terms of the owner are no longer accepted, and the owner
-		// is not sent again.
+		// accepted says that the outcome may be uncertain, for one of four reasons. The answer
+		// says whether the payer is charged. Or another payment owns the purchase, and is not
+		// sent again because a deploy has changed the terms. Or there is no chain evidence,
+		// and the facilitator lied. Or there is no chain evidence, the client's payment is in
+		// doubt, and another payment owns the purchase and is refused each time.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
-		// A payment that was made at another endpoint is not sent from here: only the chain
-		// decides about it.
+		// inside says that sending the payment again must resolve the doubt, because its
+		// window is still open. A payment that was claimed at another endpoint is not sent
+		// from here, so only the chain can resolve its doubt.
 		inside := time.Until(a.validBefore) > 30*time.Second+w.clockSkew && !a.madeElsewhere(p.endpoint)
 		final := w.chainVisible && time.Since(a.validBefore) > safeHeadDelay+w.clockSkew+time.Second
 		w.check(map[string]bool{
