@@ -22,9 +22,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// process is one execution environment, which may freeze or die at any await point. It
-// implements the Gate's store, facilitators, evidence, slots and lookup, so that each process
-// has different faults in all of these.
+// process is one execution environment. It serves one request, or runs one task of the
+// reconciler or of an operator. It may freeze or die whenever it calls await. It also
+// implements what its Gate calls: the store, the facilitators, the evidence, the slots and the
+// lookup. So each process has different faults in all of these.
 type process struct {
 	w   *world
 	mu  sync.Mutex // guards rng
@@ -39,47 +40,47 @@ type process struct {
 	clientRequest
 	number  uint64
 	signed  paymentHeader
-	begun   time.Time
-	early   bool      // begun while there were faults
-	overMCP bool      // the request comes over the Model Context Protocol
+	begun   time.Time // when the process began, by the clock of the bubble
+	early   bool      // the process began while there were faults
+	overMCP bool      // the request comes over the Model Context Protocol, and not over HTTP
 	arrived time.Time // when the request began, by the clock of the process
-	// These describe the payment of the request when the request began: recordedBefore says
-	// whether it was on record, and paidBefore whether it was recorded as paid.
+	// recordedBefore says that the payment of the request was on record when the request
+	// began. paidBefore says that it was then recorded as paid.
 	recordedBefore, paidBefore bool
-	// copied says that the request contains only data that may be on the chain. claimedFirst
-	// says that the request created the record of its payment.
+	// copied says that a stranger may have sent the request, because all its data may be on
+	// the chain. claimedFirst says that the request created the record of its payment.
 	copied, claimedFirst bool
 
 	// The following fields note the actions and faults of the process so far. The world's lock
 	// guards all of them except the atomic ones.
-	froze, faulty atomic.Bool // whether the process has frozen, and whether a call of the store has failed
+	froze, faulty atomic.Bool // whether the process has frozen; whether one of its calls of the store has failed
 	attempts      map[*authorization]*attempt
 	current       *authorization // the payment that the process claimed or sent last
 	refusedAt     time.Time      // when the process wrote a refusal of the request's payment
 	readAt        time.Time      // when the process last read the record of the request's payment
-	readState     ledger.State
-	otherRead     *authorization // the last payment that the process read, except the request's payment
-	otherVersion  int64          // the version of that record
+	readState     ledger.State   // the state in that record; empty if there was no record
+	otherRead     *authorization // the last payment that the process read, other than that of the request
+	otherVersion  int64          // the version in the record of otherRead
 	verified      bool           // whether the facilitator was asked to verify the request's signature
-	writes        int
-	sent, lookups int
-	lookEnded     time.Time
-	slots         int // the number of slots that the process holds
+	writes        int            // number of writes that took effect
+	sent, lookups int            // number of payments sent to a facilitator; number of lookups begun
+	lookEnded     time.Time      // when the last lookup ended
+	slots         int            // the number of slots that the process holds
 }
 
-// attempt holds the actions of a process on one authorization.
+// attempt notes what one process has done with one authorization.
 type attempt struct {
-	claimed    time.Time // when the process took the lease
-	sentBefore bool      // the authorization may have been sent before this process claimed it
-	opened     bool      // the purchase was written
-	sends      int
-	requests   map[string]int        // number of requests to each facilitator
-	classes    map[string]x402.Class // class of the last answer from each facilitator
-	refusedBy  string                // the facilitator from which this process got a refusal about the payer
+	claimed    time.Time             // when the process took the lease
+	sentBefore bool                  // the authorization may have been sent before this process claimed it
+	opened     bool                  // the process has written the purchase of the authorization
+	sends      int                   // number of requests to all facilitators
+	requests   map[string]int        // number of requests to each facilitator, by its name
+	classes    map[string]x402.Class // class of the last answer from each facilitator, by its name
+	refusedBy  string                // the facilitator that last refused the payment for a reason about the payer
 	refusal    *x402.Settlement      // the last refusal that decides about the payment
-	verdict    *x402.Fate            // what the chain showed last, if it was asked
-	wroteAt    time.Time             // when this process last wrote the record; wroteDoubt says whether it then recorded doubt
-	wroteDoubt bool
+	verdict    *x402.Fate            // the last answer of the chain; nil if the chain was not asked
+	wroteAt    time.Time             // when this process last wrote the record
+	wroteDoubt bool                  // that write recorded doubt
 }
 
 func (p *process) of(a *authorization) *attempt {
@@ -95,8 +96,8 @@ type actorKind int
 const (
 	asClient     actorKind = iota
 	asStranger             // somebody other than the payer, with a copy of public data
-	asReconciler           // no request and no deadline
-	asOperator             // no request and no deadline
+	asReconciler           // runs the reconciler, without a request or a deadline
+	asOperator             // acts as an operator, without a request or a deadline
 )
 
 func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
@@ -113,7 +114,8 @@ func (p *process) drawDuration(d time.Duration) time.Duration {
 	return time.Duration(p.rng.Int64N(int64(d))) + 1
 }
 
-// drawFault draws whether a fault occurs. It draws nothing once the faults are over.
+// drawFault draws whether a fault occurs, with a probability in percent. Once the faults are
+// over, it draws nothing and returns false.
 func (p *process) drawFault(percent float64) bool {
 	return !p.w.faultsOver.Load() && p.chance(percent)
 }
@@ -147,10 +149,10 @@ func (p *process) die() {
 	p.w.trace("  p%d dies", p.number)
 }
 
-// drawFreeze draws how long a process freezes, and whether its clock stands still meanwhile. A
-// freeze takes about a minute, and sometimes outlasts the lease. If the schedule has processes
-// that stand still, most freezes take up to an hour or more, and the clock stands still in
-// half of the freezes.
+// drawFreeze draws how long a process freezes. stops says that its clock stands still
+// meanwhile. A freeze takes about a minute, and sometimes outlasts the lease. If the schedule
+// has processes that stand still, most freezes take up to 70 minutes, and the clock stands
+// still in half of all freezes.
 func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	stops = p.w.standsStill && p.chance(50)
 	if p.w.standsStill && p.chance(70) {
@@ -159,9 +161,10 @@ func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 	return 25*time.Second + p.drawDuration(time.Minute), stops
 }
 
-// stall freezes a process at a critical point, in schedules with processes that stall. A
-// client's process stalls before it opens a purchase. A reconciler stalls between reading a
-// payment and reading its purchase. here says that the process is at this point.
+// stall freezes a process now and then at a critical point, if the schedule has processes that
+// stall. A process is at a critical point before it reads or writes a purchase. A reconciler
+// is also at one after it has read a payment that is settling. here says that the process is
+// at a critical point.
 func (p *process) stall(here bool) {
 	if !p.w.stalls || !here || !p.drawFault(30) {
 		return
@@ -188,8 +191,8 @@ func (p *process) freeze(takes time.Duration, stops bool) {
 	}
 }
 
-// unhurried returns ctx without its deadline if the clock of the process stood still. The
-// deadline may have passed by every other clock, but not by the clock of the process.
+// unhurried returns ctx without its deadline if the clock of the process has stood still. By
+// every other clock the deadline may have passed, but not by the clock of the process.
 func (p *process) unhurried(ctx context.Context) context.Context {
 	if p.stopped.Load() {
 		return context.WithoutCancel(ctx)
@@ -260,7 +263,7 @@ type clientRequest struct {
 	kind     actorKind
 }
 
-// These are the endpoints that sell the same thing. The second one can have a higher price.
+// These are the two endpoints that sell the same thing. The second can have a higher price.
 const (
 	endpointOne = "GET /"
 	endpointTwo = "tool"
@@ -273,7 +276,7 @@ const (
 )
 
 // payerRequest returns a request by a client of the payer. All these requests name the
-// purchase in the same way.
+// purchase in the way that is set for the schedule.
 func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 	q := clientRequest{pay: a, path: path, with: withToken, endpoint: endpointOne}
 	switch c.w.naming {
@@ -313,7 +316,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
-		defer close(heard) // runs as well if the process dies, which ends this goroutine with Goexit
+		defer close(heard) // also runs if the process dies, because Goexit runs deferred calls
 		signature, payload := p.signed.encoded, untrusted.Object(nil)
 		if p.overMCP { // MCP carries a payment as an object
 			signature, payload = "", must(untrusted.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
@@ -347,8 +350,8 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	}
 }
 
-// isPublic reports whether a stranger may be able to send a request for this payment, because
-// all data that such a request needs may be on the chain.
+// isPublic reports whether a stranger may be able to send a request with this payment, because
+// all data that the request needs may be on the chain.
 func isPublic(r ledger.Payment) bool {
 	return r.Token == "" && r.Purchase != "" && (r.Sent || r.Doubt || r.State == ledger.Settling)
 }
@@ -384,8 +387,9 @@ func (c *actors) reconcile(sees bool) {
 	done.Wait()
 }
 
-// window returns how long the answer to this process's request is replayed for a purchase
-// without a key. This is twice as long over the Model Context Protocol as over HTTP.
+// window returns how long the answer to this process's request is replayed to later payments,
+// for a purchase without a key. It is twice as long over the Model Context Protocol as over
+// HTTP.
 func (p *process) window() time.Duration {
 	if p.overMCP {
 		return 2 * p.w.window
