@@ -16,13 +16,15 @@ import (
 )
 
 // The following methods implement the store of a process. A call can fail without effect, take
-// effect and report failure, hang until the client library's timeout, or be sent twice because
-// the first reply was lost. A write that hangs may take effect long after its caller has given
-// up. A record may have changed by the time the reader gets it. Fetch is consistent, as
-// ledger.Store requires; the index is not.
+// effect and report failure, or hang until the client library's timeout. A write can be sent
+// twice because the first reply was lost. A write that hangs may take effect long after its
+// caller has given up. A record may have changed by the time the reader gets it. Fetch is
+// consistent, as ledger.Store requires; List, the index, is not.
 
-// call makes a call of the store, which may fail. If the call hangs, late may take effect long
-// afterwards; nil means that the call has no such effect.
+// call makes one call of the store, by calling the function do. By chance, the call fails
+// without effect, takes effect and reports failure, or hangs. If the call hangs, the function
+// late may take effect long afterwards. late is nil for a call that has no effect, such as a
+// read.
 func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
 	p.await()
 	ctx = p.unhurried(ctx)
@@ -50,8 +52,8 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 	return r, err
 }
 
-// land lets a write take effect after its caller has given up or died. Most writes land within
-// 45 seconds, and some after minutes.
+// land lets a write take effect after its caller has given up or died. Most writes take effect
+// within 45 seconds, and some only after minutes.
 func (p *process) land(write func(context.Context)) {
 	after := p.drawDuration(45 * time.Second)
 	if p.chance(20) {
@@ -97,7 +99,8 @@ func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) 
 	return found, err
 }
 
-// noteRead remembers the record that was read, and returns it.
+// noteRead notes that the process has read a record, and returns the record that the process
+// gets. If the schedule breaks a rule at reading, the process gets a changed record.
 func (p *process) noteRead(key string, r ledger.Record) ledger.Record {
 	switch a := p.w.authorizationOf(key); {
 	case a == nil || p.kind == asReconciler:
@@ -139,9 +142,10 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	return stands, nil
 }
 
-// contextEnded fails a write whose context has ended. Once a process has claimed a payment,
-// the Gate must write the outcome of the attempt under a context that has not ended. The claim
-// itself, a supersession and a write of a purchase may fail, because they send nothing.
+// contextEnded returns the error of a write whose context has ended. Once a process has
+// claimed a payment, the Gate must write the outcome of that attempt under a context that has
+// not ended. Three kinds of writes may fail in this way, because they send nothing: the claim
+// itself, the supersession of a payment, and the write of a purchase.
 func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
@@ -156,7 +160,9 @@ func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error 
 	return nil
 }
 
-// isVerdict reports whether a write ends an attempt of this process.
+// isVerdict reports whether a process writes what its attempt on a payment has led to. The
+// claim itself is no verdict. For a payment other than that of the request, a supersession or
+// a write that changes only the version is no verdict either.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
 	if !ok || p.kind == asReconciler {
@@ -169,12 +175,14 @@ func (p *process) isVerdict(old, r ledger.Record) bool {
 	return !claims && !closes && !p.of(a).claimed.IsZero()
 }
 
-// decodedStore is the store of the campaign. It keeps the same contract as ledgertest.Memory.
-// To make the campaign faster, it decodes a row once, when the row is written, and not at
-// every read. The world's lock guards it.
+// decodedStore is the store of the campaign. It has the same contract as ledgertest.Memory. To
+// make the campaign faster, it decodes a row only when the row is written, and not at every
+// read. The world's lock guards it.
 type decodedStore map[string]ledger.Record
 
-// Put encodes and decodes a row, as a real store would, and keeps it.
+// Put implements ledger.Store. If the version of the row follows that of the stored row, Put
+// encodes and decodes the row, as a real store would, and stores it. Otherwise it returns the
+// stored row.
 func (s decodedStore) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
 	head := r.Head()
 	held := s[head.Key]
@@ -248,8 +256,8 @@ func (p *process) Release(context.Context) error {
 	return nil
 }
 
-// lacksSlot reports whether there is a cap on slots, and a process that settles or looks up
-// has no slot.
+// lacksSlot reports whether the schedule limits the number of slots, and this process has no
+// slot. It is called when the process settles or looks up.
 func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
 
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
@@ -286,15 +294,15 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 }
 
 // checkLookup checks the invariants of a lookup that begins, and returns the payment that the
-// lookup is for. fails says that this lookup most likely fails, because in some schedules the
-// first lookups of each payment do.
+// lookup is for. In some schedules, the first lookups of each payment most likely fail. fails
+// says that this lookup is one of them.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()
 	a = p.current
 	p.lookups++
 	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
-	together := false // another lookup of the payment is running
+	together := false // another lookup of the payment is running under a lease that has not ended
 	for other := range a.runningLookups {
 		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
@@ -303,7 +311,7 @@ func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 		0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour,
 	}
 	wait := waits[min(a.lastLookupCount, len(waits)-1)]
-	late := p.stopped.Load() // the clock of the process stood still, so by this clock the lease may not have ended
+	late := p.stopped.Load() // the clock of the process stood still, so the process may think that it still has the lease
 	w.check(map[string]bool{
 		"worked without a slot":                                p.lacksSlot(),
 		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),
