@@ -31,39 +31,39 @@ type world struct {
 	naming          purchaseNaming // how the payer's clients name a purchase
 	manyNames       bool           // many requests use another name for the purchase
 	window          time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
-	deployAt        time.Time      // when price and payee change; zero for never
+	deployAt        time.Time      // when the price and the payee change; zero means never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
 	lateInWindow    bool           // the first request comes near the end of the window
 	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
 	stalls          bool           // processes often freeze before they open or read a purchase
 	hanging         float64        // percentage of the store's calls that hang
-	lookupsFail     bool           // the first lookups of a payment fail, even without faults
+	lookupsFail     bool           // most of the first lookups of a payment fail, even without faults
 	silent          bool           // failing lookups fail because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse a payment and move the money nevertheless
-	slotCap         int            // number of slots; 0 for no cap
+	slotCap         int            // number of slots; 0 means that there is no limit
 	mostLookups     int            // number of lookups that the seller allows for a payment; 0 for any number
 	endpoints       endpoints      // the endpoints that sell the same thing
 	refunds         bool           // an operator begins refunds of debts
 	cursorBefore    bool           // the schedule begins with a cursor, as after an earlier run of the reconciler
 	fallback        bool           // there is a second facilitator
 	primaryOutage   outage         // lasting fault of the primary facilitator
-	fallbackLies    bool           // the fallback lies about payments in doubt
+	fallbackLies    bool           // the second facilitator lies about payments in doubt
 	lies            lies           // false answers of the primary facilitator
 
 	// The other fields change during the schedule.
-	slots          map[*process]time.Time
+	slots          map[*process]time.Time // when the slot of each process becomes free
 	authorizations []*authorization
-	early          int       // number of authorizations that clients may use while there are faults
+	early          int       // number of authorizations, the first in the list above, that clients may use while there are faults
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
 	balance        int // what the payer has left, as a number of payments
 
 	quietFrom time.Time    // by this time every frozen process has thawed, and every late write has landed
-	stir      atomic.Int64 // when an event from the phase with faults last happened, in nanoseconds since 1970
+	stir      atomic.Int64 // when a process or a late write from the phase with faults last acted, in nanoseconds since 1970
 
-	violations, events sync.Map // keyed by name; no lock is needed
+	violations, events sync.Map // the keys are the names of what happened; no lock is needed
 	result             string   // what the patient client got in the end, such as "answered"
 }
 
@@ -80,7 +80,7 @@ const (
 	extensionID                       // a purchase is named by the payment-identifier extension
 )
 
-// endpoints says at which endpoints the same thing is sold, and for which price.
+// endpoints says at how many endpoints the same thing is sold, and for which prices.
 type endpoints int
 
 const (
@@ -93,53 +93,55 @@ const (
 // that the invariants need. An authorization executes at most once.
 type authorization struct {
 	signedAuthorization
-	used, cancelled   bool      // on the chain
-	cancelledAt       time.Time // by the chain's clock
-	movedAt           time.Time // by the chain's clock
-	visibleAt         time.Time // when the block could first be read; later than movedAt if the transfer is dated back
-	refusedBy         string    // the facilitator whose refusal of the payer is on record
-	refusedAt         time.Time // when the refusal was recorded
-	byUs              bool      // moved by a facilitator, not by a third party
-	movedAfterRefusal bool      // moved by a facilitator that had refused the payment
-	reached           int       // number of requests that reached the primary
-	claimedAt         time.Time // when the attempt that moved the money claimed the payment
-	pending           []pendingTransaction
+	used, cancelled   bool                 // on the chain, the transfer was executed, or the payer cancelled it
+	cancelledAt       time.Time            // when the payer cancelled, by the chain's clock
+	movedAt           time.Time            // when the transfer was executed, by the chain's clock
+	visibleAt         time.Time            // when the block could first be read; later than movedAt if the transfer is backdated
+	refusedBy         string               // the facilitator whose refusal, for a reason about the payer, is on record
+	refusedAt         time.Time            // when the refusal was recorded
+	byUs              bool                 // a facilitator, and not a third party, moved the money
+	movedAfterRefusal bool                 // a facilitator moved the money although it says that it refused the payment
+	reached           int                  // number of settle requests that reached the primary; counted only if it lies
+	claimedAt         time.Time            // when the attempt that moved the money claimed the payment
+	pending           []pendingTransaction // transactions that were submitted and are not yet executed
 
-	// These are the time of the last answer that told the payer "charged: false", and the time
-	// of the last answer with a failed PAYMENT-RESPONSE, which permits signing again.
+	// noteUncharged sets these times. unchargedToldAt belongs to the last answer that told the
+	// payer "charged: false". refusalToldAt belongs to the last answer with a failed
+	// PAYMENT-RESPONSE, which permits the payer to sign again.
 	unchargedToldAt, refusalToldAt time.Time
 
-	purchase      string    // from the record of its first claim; empty before that
-	endpoint      string    // from the record of its first claim; empty before that
-	token         string    // from the record of its first claim
-	possibleSends int       // number of attempts that may have sent the payment
+	purchase      string    // key of its purchase, from the record of its first claim; empty before that
+	endpoint      string    // where it was claimed, from the record of its first claim; empty before that
+	token         string    // digest of its retry token, from the record of its first claim; may be empty
+	possibleSends int       // number of requests to facilitators that may have sent the payment
 	supersededAt  time.Time // when the record of this payment became superseded
 	ownershipLost bool      // another payment took over its purchase
-	// overBefore holds the payments of the same purchase whose answers were used up, refunded
-	// or no longer replayed when this payment became the owner of the purchase.
+	// overBefore holds the other payments of the purchase that were over (isOver) or without a
+	// record when this payment became the owner of the purchase.
 	overBefore map[*authorization]bool
 
-	// standsUntil is the time until which other payments of the purchase get the stored
+	// standsUntil is the time until which other payments of the purchase get this payment's
 	// answer.
 	standsUntil time.Time
 
-	lastWriter         *process
-	leaseHolder        *process
-	settledAt          time.Time // the time of the settlement in the record
-	refundBegunAt      time.Time // zero if no refund was begun, or if it was withdrawn
-	refunded           bool      // the refund was made
-	lookupsBegun       int       // number of lookups that the ledger counts
-	undisturbedLookups int       // number of lookups by attempts that neither froze nor had a store fault
-	runningLookups     map[*process]bool
-	toldUsedUp         bool // the payer was told that no lookup is left
-	// These describe the last lookup that is known to be on record: its number, and when it
-	// ended.
+	lastWriter         *process          // the process that last changed more of the record than its version
+	leaseHolder        *process          // the process that last claimed the payment
+	settledAt          time.Time         // the time of the settlement in the record
+	refundBegunAt      time.Time         // zero if no refund was begun, or if it was withdrawn
+	refunded           bool              // the refund was made
+	lookupsBegun       int               // number of lookups in the record
+	undisturbedLookups int               // number of lookups by attempts that neither froze nor had a store fault
+	runningLookups     map[*process]bool // the processes that are running a lookup for the payment
+	toldUsedUp         bool              // the payer was told that no lookup is left
+	// lastLookupCount is the number of lookups when a lookup was last known to be on record.
+	// lastLookupEnd is when that lookup ended.
 	lastLookupCount int
 	lastLookupEnd   time.Time
 }
 
-// pendingTransaction is a submitted transaction that executes later, if the token still
-// permits it. claimedAt is when the attempt that sent the transaction claimed the payment.
+// pendingTransaction is a submitted transaction. It executes at a later time (at), if the
+// token contract then permits it. claimedAt is when the attempt that sent the transaction
+// claimed the payment.
 type pendingTransaction struct{ at, claimedAt time.Time }
 
 const (
@@ -152,8 +154,8 @@ const (
 	// defaultWindow is how long an answer over HTTP is usually replayed for a purchase without
 	// a key.
 	defaultWindow = 45 * time.Second
-	// If there is no chain evidence, a refused payment may still turn out to have moved money.
-	// refusedUntil is how long this is possible after the end of its window.
+	// Without chain evidence, a refused payment may still turn out to have moved money.
+	// refusedUntil is how long this is possible after the end of the payment's window.
 	refusedUntil = 10 * time.Minute
 )
 
@@ -207,8 +209,8 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	return w
 }
 
-// drawOthers draws the behaviour of the facilitator, the seller and the store. one(n) is true
-// in one of n calls.
+// drawOthers draws whether the facilitator lies, how many endpoints there are, and how often
+// the store hangs. one(n) is true in one of n calls, on average.
 func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
 	if one(10) {
 		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
@@ -282,7 +284,8 @@ func (w *world) observed(what string) { w.events.Store(what, true) }
 // the latest clock of a process.
 func (w *world) chainNow() time.Time { return time.Now().Add(w.clockSkew / 2) }
 
-// authorizationOf returns the authorization with a ledger key, nonce or transaction, or nil.
+// authorizationOf returns the authorization with the given ledger key, nonce or transaction
+// hash, or nil.
 func (w *world) authorizationOf(key string) *authorization {
 	for _, a := range w.authorizations {
 		if a.key == key || a.nonce == key || a.tx == key {
@@ -316,8 +319,9 @@ func (w *world) executePending() {
 	}
 }
 
-// execute moves the money, if the token permits it, and reports whether it did. claimed is
-// when the attempt that sent the payment claimed it.
+// execute executes a transfer, if the token contract permits it, and reports whether it did.
+// byUs says that a facilitator, and not a third party, submitted the transfer. claimed is when
+// the attempt that sent the payment claimed it.
 func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
 	if a.spent() || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
@@ -332,8 +336,8 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 }
 
 // provenUnmoved reports whether the chain proves that the authorization has moved no money for
-// its record, and never will. claimed is when the record was first claimed; a transfer more
-// than a minute earlier does not count.
+// its record, and never will. claimed is when the record was first claimed. A transfer from
+// more than a minute earlier is not for this record.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
@@ -372,8 +376,8 @@ func (w *world) deleteExpired() {
 	}
 }
 
-// undecided returns the authorizations whose record is open (in flight or in doubt) or owes an
-// answer.
+// undecided returns, for each authorization, whether its record says that it is in doubt (or
+// in flight) or that an answer is owed.
 func (w *world) undecided() map[*authorization]bool {
 	all := map[*authorization]bool{}
 	for _, a := range w.authorizations {
