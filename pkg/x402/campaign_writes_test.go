@@ -63,14 +63,14 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
 	case keyed(r.Purchase):
 		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // no other payment gets this answer, because nobody has received it
+	case p.kind == asReconciler: // nobody has received this answer, so no other payment gets it
 		a.standsUntil = r.AnsweredAt
 	default:
 		a.standsUntil = r.AnsweredAt.Add(p.window())
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
-		a.toldUsedUp = false // a lookup is left again: an attempt gave one back after its lease had ended
+		a.toldUsedUp = false // an attempt gave a lookup back after its lease had ended, so a lookup is left again
 	}
 	a.settledAt = r.SettledAt
 	p.noteRefund(a, *old, r)
@@ -79,8 +79,9 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	}
 }
 
-// checkLease checks a write over a record whose lease is live by this process's clock. The
-// beginning of a refund ends the lease by every clock.
+// checkLease checks a write to a record while another process has the lease, by the clock of
+// the writing process. The only permitted write records a settlement, and leaves the lease as
+// it is. If a refund was begun, there is no lease by any clock.
 func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
 	if a.leaseHolder == p || !old.LeaseUntil.After(p.now()) || old.SendingBack != nil {
 		return
@@ -138,14 +139,15 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 	}
 }
 
-// onlyRaised reports whether a write changed only the version. A takeover makes such a write,
-// so that the previous holder of the record can no longer write.
+// onlyRaised reports whether a write changed nothing but the version. A takeover of a purchase
+// makes this write, so that a process that read the record before can no longer write it.
 func onlyRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
 // checkFoundPaid checks a superseded payment that turns out to have moved money. If another
-// payment has paid for the same purchase, a refund is due; otherwise the answer is owed.
+// payment has paid for the same purchase, a refund of this payment is due. Otherwise its
+// answer is owed.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	if a.byUs {
 		w.observed("a superseded payment was found to be paid")
@@ -157,20 +159,20 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 		}
 	}
 	o := w.owner(a.purchase)
-	// An owner that was recorded as paid a moment ago was perhaps not yet paid when this
-	// process decided.
+	// If the owner was recorded as paid only a moment ago, this process may have decided
+	// before that.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
 	if paid && r.DueBack == "" && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
 	}
 }
 
-// These are the invariants of purchases: for one payer and one purchase money moves at most
-// once, regardless of how many authorizations the payer signs. The functions below state the
-// rules for the owner of a purchase a second time, in terms of the chain and the store.
+// The following functions check the invariants of purchases. For one payer and one purchase,
+// money moves at most once, however many authorizations the payer signs. The functions state
+// the rules for the owner of a purchase a second time, in terms of the chain and the store.
 
-// purchaseOf returns the ledger key of a purchase, which is named by the payer's key or,
-// without a key, by the request.
+// purchaseOf returns the ledger key of a purchase. The payer's key names the purchase or, if
+// there is no key, the request does.
 func (w *world) purchaseOf(key, path string) string {
 	what := "request:" + digestHex(path)
 	if key != "" {
@@ -193,12 +195,12 @@ func (w *world) owner(purchase string) *authorization {
 	return nil
 }
 
-// checkChargedOnce checks that no facilitator moved money twice for one purchase. There are
-// three exceptions. First, the earlier payment was used up, refunded or no longer replayed
-// when the later payment began to own the purchase. Second, a third party submitted one of the
-// payments; checkTakeover checks whether the purchase could be taken over. Third, a
-// facilitator moved money that it had refused, and there is no chain evidence; the end of the
-// schedule checks that a refund is due.
+// checkChargedOnce checks, when a facilitator moves money, that no facilitator has moved money
+// before for the same purchase. There are three exceptions. First, the earlier payment was
+// over (isOver) when the later payment became the owner of the purchase. Second, a third party
+// submitted the other payment; checkTakeover checks whether the purchase could be taken over.
+// Third, there is no chain evidence, and a facilitator moved the money of a payment that it
+// had refused. The end of the schedule then checks that a refund is due.
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -237,8 +239,9 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	p.noteOver(a, old, r)
 }
 
-// checkTakeover checks that a payment takes a purchase over only from a payment that is over,
-// as isOver defines it.
+// checkTakeover checks that a payment could take the purchase over from its previous owner.
+// The previous owner must be over (isOver), superseded or without a record, or the record of
+// the purchase must have expired.
 func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	w := p.w
 	before.ownershipLost = true
@@ -247,20 +250,21 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	found := !before.byUs && !before.supersededAt.IsZero() // superseded first, and then found to be paid by a third party
+	found := !before.byUs && !before.supersededAt.IsZero() // the previous owner was superseded, and later found to be paid by a third party
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
 	}
 }
 
-// noteOver notes which payments for a purchase are over when another payment becomes its
-// owner.
+// noteOver notes, when a payment becomes the owner of a purchase, which other payments of the
+// purchase are over.
 func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	w := p.w
 	a.overBefore = map[*authorization]bool{}
 	if before := w.authorizationOf(old.Owner); before != nil {
-		// A payment that was over for the previous owner stays over, even if the clock of this
-		// process is behind the clock of the process that found it over.
+		// A payment that was over when the previous owner took the purchase stays over. To
+		// this process it may not look over: the clock of this process may be behind the clock
+		// of the process that found the payment over.
 		maps.Copy(a.overBefore, before.overBefore)
 	}
 	for _, b := range w.authorizations {
@@ -273,9 +277,9 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	}
 }
 
-// isOver reports whether a payment gets no answer for this process's request, because the
-// payment is or will be refunded, its answer is no longer replayed, or it was made at another
-// endpoint. A new payment then makes a new purchase.
+// isOver reports whether this process's request gets no answer from a payment that is decided:
+// the payment is or will be refunded, its answer is no longer replayed, or it was claimed at
+// another endpoint. A new payment then makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	if r.Paid() && a.madeElsewhere(p.endpoint) {
