@@ -15,13 +15,13 @@ import (
 
 const gone fault.Code = "gone"
 
-// soldOut is a Job.Check that refuses.
+// soldOut is a Job.Check that refuses every payment.
 func soldOut() error {
 	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
 }
 
-// again returns the two ways in which a payer can repeat a purchase: with the first signature
-// again, or with a new one.
+// again returns the two ways in which a payer can repeat a purchase, by name: with the first
+// signature once more, or with a new signature.
 func again() map[string]func(b *harness, first string) (signature string) {
 	return map[string]func(*harness, string) string{
 		"the same signature": func(_ *harness, first string) string { return first },
@@ -29,14 +29,14 @@ func again() map[string]func(b *harness, first string) (signature string) {
 	}
 }
 
-// verdict is the expected outcome of a payment that may have been sent before the check
-// refused it.
+// verdict is a case of a payment that the seller's check refuses although the payment may have
+// been sent before. It has what the chain shows about the payment, and the expected outcome.
 type verdict struct {
 	chain         func() x402.Finding // nil means that no node is configured
 	status        int
 	code          fault.Code
 	charged       string
-	settles, runs int // the total numbers of settlements and runs
+	settles, runs int // the total number of settlements; the total number of runs of the job
 }
 
 func (v verdict) holds(b *harness, signature string) {
@@ -46,11 +46,13 @@ func (v verdict) holds(b *harness, signature string) {
 	b.expectCalls("in all", v.settles, v.runs)
 }
 
-// TestCheckOfADoubt checks what becomes of a payment in doubt when the seller's check refuses
-// it. If there is a node, the payment is not sent again. If the chain shows that it was paid,
-// it is answered. If it never will be paid, the answer is the check's refusal. While the chain
-// cannot tell, the payer is told to repeat the payment. If there is no node, the payment is
-// sent again, because nothing else could resolve the doubt.
+// TestCheckOfADoubt plays a payment in doubt. The payer repeats the purchase, with the same
+// signature or a new one, and the seller's check now refuses. If there is a node, the payment
+// must not be sent again. If the chain shows that the payment was paid, the payer must get the
+// answer. If the chain shows that the payment never will be paid, the payer must get the
+// check's refusal. While the chain cannot tell, the payer must be told to repeat the payment.
+// If there is no node, the payment must be sent again, because nothing else could resolve the
+// doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -75,9 +77,9 @@ func TestCheckOfADoubt(t *testing.T) {
 	}
 }
 
-// TestCheckOfADoubtThatIsRefused checks a payment in doubt that is sent again although the
-// seller's check refuses it, because there is no node. If a facilitator refuses the payment,
-// the doubt remains, and the answer is never the check's refusal.
+// TestCheckOfADoubtThatIsRefused plays a payment in doubt that the payer repeats. The seller's
+// check now refuses, and there is no node, so the payment is sent again. The facilitator
+// refuses the payment. The doubt must remain, and the answer must not be the check's refusal.
 func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
@@ -90,9 +92,10 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 	})
 }
 
-// TestCheckOfARefusal checks that a payment which a facilitator refused is not sent again when
-// the seller's check refuses, even if the facilitator would now settle the payment. If there
-// is a node, the answer depends on what the chain shows.
+// TestCheckOfARefusal plays a payment that a facilitator refused. The payer repeats the
+// payment, and the facilitator would now settle it, but the seller's check refuses. The
+// payment must not be sent again. If there is no node, the payer must get the check's refusal.
+// If there is a node, what the chain shows must decide, as in TestCheckOfADoubt.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
@@ -114,8 +117,11 @@ func TestCheckOfARefusal(t *testing.T) {
 	}
 }
 
-// TestCheckOfWhatIsPaid checks that a paid payment is answered, by a replay or a run,
-// regardless of the seller's check. The check is called only before a payment is sent.
+// TestCheckOfWhatIsPaid plays a payment that is paid before the seller's check begins to
+// refuse. The payer repeats the purchase, with the same signature or a new one. The payer must
+// get the answer, by a replay or, if the answer is owed, by another run. Another payer must
+// get the check's refusal. For the first request, the check must have been called exactly
+// once.
 func TestCheckOfWhatIsPaid(t *testing.T) {
 	for name, failing := range map[string]bool{"answered": false, "owed": true} {
 		for who, comes := range again() {
@@ -146,9 +152,9 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 	}
 }
 
-// TestCheckStops checks that a check which refuses, fails or panics prevents the send, and
-// that the lease and the slot are given back. The same payment is sent once the check allows
-// it.
+// TestCheckStops plays a check that refuses, fails or panics. The payment must not be sent,
+// and the lease and the slot must be given back. Once the check allows the same payment, it
+// must be sent and answered.
 func TestCheckStops(t *testing.T) {
 	for name, c := range map[string]struct {
 		check     func() error
