@@ -80,7 +80,8 @@ func testOffer(t testing.TB) *Offer {
 	return o
 }
 
-// offered returns the payment in the constant vector, changed to fit the offer of testOffer.
+// offered returns the payment in the constant vector, changed so that it fits the offer of
+// testOffer.
 func offered() string {
 	return strings.Replace(strings.Replace(vector, `"version": "2"}`, `"version": "2", "paymentFlow": "upfront"}`, 1),
 		`"extensions": {}`, `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, 1)
@@ -139,9 +140,11 @@ func TestMatching(t *testing.T) {
 	}
 }
 
-// TestEcho checks that an echo must contain everything that this offer advertised, or
-// everything that the offer on another transport advertised, but not a mixture of the two. At
-// any depth, an echoed object may have more members, but lists and values must be the same.
+// TestEcho plays an offer that advertises one extension on two transports, HTTP and MCP. The
+// echo in a payment must contain everything that is advertised on one of the transports, and
+// not a mixture of the two. An echoed object may have additional members at any depth, except
+// inside a list. Lists and values must be the same. In addition, NewOffer must refuse an
+// extension that nobody could echo.
 func TestEcho(t *testing.T) {
 	const http = `{"type":"http","list":[1,"a",{"k":[true,null]}],"deep":{"a":{"b":"c"}}}`
 	const mcp = `{"type":"mcp","tool":"x"}`
@@ -203,13 +206,13 @@ func FuzzDecodePayment(f *testing.F) {
 			}
 			return
 		}
-		// What the facilitator gets must decode to the same payment.
+		// The payment that a facilitator gets must decode to the payment that the client sent.
 		again, err := EncodeHeader(o.payload(p.exact(), o.terms))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(again) > maxHeader {
-			return // what our offer adds to the payment can make it too long for a header
+			return // what our offer adds can make the payment too long for a header
 		}
 		q, err := DecodePayment(again)
 		if err != nil {
@@ -239,8 +242,10 @@ func TestNewToken(t *testing.T) {
 	}
 }
 
-// TestChallenge checks that a challenge decodes to the offer with the retry token added. If a
-// reason is given, the error of the challenge is this reason. The offer itself has no token.
+// TestChallenge plays challenges with several reasons and retry tokens. Each header of a
+// challenge must decode to the offer with the token added. The error in the first header must
+// be the given reason, and the error in the last must be the offer's default reason. If the
+// two reasons are the same, there must be only one header. The offer itself must get no token.
 func TestChallenge(t *testing.T) {
 	o := testOffer(t)
 	for _, reason := range []string{"Payment required", "because", "because of *retry-token* twice *retry-token*"} {
@@ -284,8 +289,9 @@ func checkChallenge(t *testing.T, o *Offer, header, reason, token string) {
 	}
 }
 
-// TestEchoedToken checks that an echoed token is read if it is well formed, and otherwise
-// counts as missing.
+// TestEchoedToken plays payments that echo a retry token. If the token is well formed (visible
+// ASCII characters, at most longestToken), it must be read. Otherwise it must count as
+// missing.
 func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)
 	for _, c := range []struct{ extensions, want string }{
@@ -325,7 +331,7 @@ func TestForm(t *testing.T) {
 	if first[0] = 'x'; form.JSON("one")[0] != '{' {
 		t.Error("a change of the caller's copy changes another")
 	}
-	// The token may begin and end at any place in a base64 group.
+	// In the header, the token may begin and end at any place in a base64 group.
 	for before := range 7 {
 		for after := range 7 {
 			form, err := NewForm(func(token string) any {
