@@ -15,9 +15,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestBundleOwes checks that a bundle with owed pieces is looked up again, at intervals, until
-// nothing is owed or no lookup is left. Meanwhile the payer gets the pieces that are
-// available, with the same signature or with a new one. Each distinct answer has one receipt.
+// TestBundleOwes plays requests for a bundle whose first answer leaves pieces owed. The bundle
+// must be looked up again, at intervals, until no piece is owed or no lookup is left.
+// Meanwhile the payer must get the pieces that are available, with the same signature or with
+// a new one. Each distinct answer must have exactly one receipt.
 func TestBundleOwes(t *testing.T) {
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
 	for name, steps := range map[string][]bundleStep{
@@ -57,27 +58,27 @@ func TestBundleOwes(t *testing.T) {
 	}
 }
 
-// bundleStep is a request for a bundle, and its expected outcome.
+// bundleStep is one request for a bundle, and its expected outcome.
 type bundleStep struct {
 	wait         time.Duration // the pause before the request
 	owes         []string      // the pieces that the lookup leaves owed, if it runs
-	fails        bool          // the whole lookup fails
-	prevented    bool
-	newSignature bool // the request has a new signature
-	body         string
-	owed         []string // the pieces that the answer names as owed
-	runs         int32
-	lookups      int // number of lookups that the ledger counts
+	fails        bool          // the whole lookup fails, if it runs
+	prevented    bool          // the lookup tries no owed piece, because a pause after an earlier failure has not ended
+	newSignature bool          // the request has a new signature
+	body         string        // the expected body: the number of the run that made the answer
+	owed         []string      // the pieces that the answer names as owed
+	runs         int32         // number of runs so far
+	lookups      int           // number of lookups so far that the ledger counts
 }
 
-// bundle is a purchase of a bundle, step by step.
+// bundle is the purchase of a bundle, which a test plays step by step.
 type bundle struct {
 	*harness
 	signs    *receipts
-	receipts map[string]string // the receipt of each answer
-	header   string
-	since    time.Time // when the answer that is now replayed was given
-	now      bundleStep
+	receipts map[string]string // the receipt of each answer, by the body of the answer
+	header   string            // the payment header with the first signature
+	since    time.Time         // when the answer that is now replayed was given
+	now      bundleStep        // the step that is being played
 }
 
 func newBundle(t *testing.T, b *harness) *bundle {
@@ -119,7 +120,7 @@ func (d *bundle) step(what string, s bundleStep) {
 	}
 }
 
-// checkReceipt checks that an answer always has the same receipt.
+// checkReceipt checks that an answer has the same receipt each time it is given.
 func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, what, out)
@@ -130,8 +131,8 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.receipts[s.body] = jws
 }
 
-// TestPreventedLookupIsNotCounted checks that a lookup does not count if it asked nobody,
-// because the pause after an earlier failure of ours had not ended.
+// TestPreventedLookupIsNotCounted plays lookups that ask nobody, because the pause after an
+// earlier failure of ours has not ended. The ledger must count none of them.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
@@ -148,14 +149,15 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 	})
 }
 
-// TestSale checks that a job learns for which payment it runs, even if a payment of another
-// amount has joined the purchase. The job also learns whether this payment had an earlier run,
-// even if the process of that run died.
+// TestSale plays one purchase whose job runs three times. After the first run nothing can be
+// written, as if its process had been killed. The second run gives no answer. The third run is
+// for a request with a new payment of another amount. Each run must learn for which payment it
+// runs, which is always the first payment, and whether this payment had an earlier run.
 func TestSale(t *testing.T) {
 	stuck := false
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, ok := r.(ledger.Payment); stuck && ok && op == ledgertest.Replace && p.LeaseUntil.IsZero() {
-			return ledgertest.FailBefore // as after a kill: no write succeeds after the run
+			return ledgertest.FailBefore // as after a kill: no write that ends the lease succeeds
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
@@ -190,8 +192,8 @@ func TestSale(t *testing.T) {
 	})
 }
 
-// TestNewOfferRefuses checks that NewOffer refuses an offer that nobody could pay or no client
-// could echo, and that the error says what is wrong.
+// TestNewOfferRefuses plays offers that nobody could pay, or that no client could echo.
+// NewOffer must refuse each of them, and its error must say what is wrong.
 func TestNewOfferRefuses(t *testing.T) {
 	whole := func() x402.PaymentRequired {
 		return x402.PaymentRequired{
