@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// vector is a payment signed outside this code base, with viem and the
-// well-known key 0 of the Hardhat and Anvil development chains.
+// vector is a payment that was signed outside this code base, with viem. The signer's key is
+// the well-known key 0 of the Hardhat and Anvil development chains.
 const vector = `{
   "x402Version": 2,
   "payload": {
@@ -88,8 +88,9 @@ func TestSignedVector(t *testing.T) {
 	}
 }
 
-// TestSignatureForms checks which signatures are refused locally: only those that the token
-// contract is certain to refuse. A signature that only the chain can check is passed on.
+// TestSignatureForms plays changed signatures, none of which Check may accept. If the token
+// contract is certain to refuse a signature, Check must say what is wrong with it. If only the
+// chain can tell, Check must return errForeign, so that the signature is passed on.
 func TestSignatureForms(t *testing.T) {
 	domain, err := baseTerms().TokenDomain()
 	if err != nil {
@@ -129,8 +130,10 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// TestCheckOrigin checks that a signature of an origin is accepted, and not for another origin
-// or payee. It was made outside this code base, with the private key whose value is 1.
+// TestCheckOrigin plays a payee's signature of an origin. The signature was made outside this
+// code base, with the private key whose value is 1. CheckOrigin must accept the signature for
+// this origin and this payee. It must refuse another origin, another payee, and a malformed
+// signature.
 func TestCheckOrigin(t *testing.T) {
 	const (
 		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"
