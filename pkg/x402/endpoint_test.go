@@ -10,12 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// These are the names of two endpoints that sell the same thing. Most requests of these tests
-// go to the first one.
+// These are the names of two endpoints that sell the same thing. In these tests, the first
+// payment of a purchase is always made at the first endpoint.
 const here, there = "GET https://a.example/a", "GET https://b.example/a"
 
-// bring claims a payment at the endpoint named by the constant here, and leaves its record in
-// the named state.
+// bring makes a first payment at the endpoint that the constant here names. It leaves the
+// record of the payment answered, owed, in doubt or refused, as the parameter state says.
 func bring(b *harness, state string) (header string) {
 	b.t.Helper()
 	b.at, b.window = here, duplicateWindow
@@ -33,9 +33,10 @@ func bring(b *harness, state string) (header string) {
 	return header
 }
 
-// TestOtherEndpoint checks that a payment is answered only at the endpoint where it was
-// claimed. Another endpoint refuses the payment in any state: nothing runs, nothing is
-// replayed or sent, and the payer learns whether the payment is charged.
+// TestOtherEndpoint plays a payment that was claimed at one endpoint and is then sent to
+// another. The other endpoint must refuse the payment in any state. It must run, replay and
+// send nothing, and must tell the payer whether the payment is charged. The first endpoint
+// must then answer the payment.
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {
@@ -56,8 +57,8 @@ func TestOtherEndpoint(t *testing.T) {
 	}
 }
 
-// TestNoEndpointOnRecord checks that every endpoint answers a payment whose record comes from
-// a release that did not record endpoints.
+// TestNoEndpointOnRecord plays a payment whose record comes from a release that did not record
+// endpoints. An endpoint other than the first must answer this payment.
 func TestNoEndpointOnRecord(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		header := bring(b, "owed")
@@ -68,10 +69,10 @@ func TestNoEndpointOnRecord(t *testing.T) {
 	})
 }
 
-// TestBoughtElsewhere checks that a new signature at another endpoint buys there, and replaces
-// the payment at the first endpoint as the owner of the purchase. If the first payment is in
-// doubt or was refused, the new signature buys only when the chain has decided about the first
-// payment. The first payment is not sent again.
+// TestBoughtElsewhere plays a first payment at one endpoint, and then a new signature at
+// another. The new signature must buy at the other endpoint. If the first payment is in doubt
+// or was refused, the new signature must buy only if the chain has decided about the first
+// payment; otherwise the outcome must be uncertain. The first payment must not be sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string
@@ -108,9 +109,9 @@ func TestBoughtElsewhere(t *testing.T) {
 	}
 }
 
-// TestDebtsOfTwoEndpoints checks that a debt remains when its purchase is bought again at
-// another endpoint. The debt is answered at the endpoint where it arose, and the second
-// payment remains answered.
+// TestDebtsOfTwoEndpoints plays a debt at one endpoint, whose purchase is then bought again at
+// another endpoint. The debt must remain, and must be answered at the endpoint where it arose.
+// After that, the second payment must still be answered at its endpoint.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
 	within(t, nil, func(_ *testing.T, b *harness) {
 		debt := bring(b, "owed")
@@ -125,10 +126,11 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 	})
 }
 
-// TestDoubtAcrossAChangeOfPrice checks a purchase whose owner is in doubt when a new signature
-// comes. While the owner's terms are accepted, the owner is sent again. After a change of
-// price, only the chain decides. If the owner was paid, it is answered. If the owner never
-// will be paid, the new signature buys. Until the chain decides, the outcome is uncertain.
+// TestDoubtAcrossAChangeOfPrice plays a purchase whose owner is in doubt when a new signature
+// comes. If the price is the same, the owner must be sent again. If the price has changed,
+// only the chain may decide. If the chain shows that the owner was paid, the owner must be
+// answered. If it shows that the owner never will be paid, the new signature must buy. If the
+// chain has not decided, or if there is no node, the outcome must be uncertain.
 func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	for name, c := range map[string]struct {
 		price   string
@@ -164,8 +166,9 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	}
 }
 
-// TestDebtAcrossAChangeOfPrice checks that a new signature gets the answer that was paid for
-// at an earlier price, both while the answer is owed and while it is replayed.
+// TestDebtAcrossAChangeOfPrice plays a payment that is owed its answer or was answered, and
+// then a change of price. The first signature and a new one must both get the answer that was
+// paid for at the earlier price. Nothing more must be sent.
 func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {
