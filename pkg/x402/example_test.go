@@ -11,7 +11,7 @@ import (
 )
 
 // A seller offers something, a client signs a payment for it, and the seller reads the signed
-// payment. Nothing has been paid yet: a Gate settles the payment.
+// payment. Nothing is paid yet: it takes a Gate to settle the payment.
 func ExampleDecodePayment() {
 	terms := x402.USDC()
 	terms.PayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
@@ -42,8 +42,8 @@ func ExampleDecodePayment() {
 	// atomic units: 10000
 }
 
-// A handler learns from its context who has paid. If it is called without a payment, as in a
-// test of the handler alone, there is no sale.
+// A handler learns from the context of its request who has paid. If the handler is called
+// without a payment, as in a test of the handler alone, there is no sale.
 func ExampleSaleOf() {
 	handler := func(w http.ResponseWriter, r *http.Request) {
 		sale, paid := x402.SaleOf(r.Context())
@@ -56,7 +56,8 @@ func ExampleSaleOf() {
 	http.HandleFunc("GET /report", handler)
 }
 
-// Network describes a network: which token is paid, and where a transaction can be looked up.
+// Network describes a network: its name, the token in which payments are made, the site where
+// a transaction can be looked up, and whether its money is only for tests.
 func ExampleNetwork() {
 	network := x402.Network(x402.BaseSepolia)
 	fmt.Println(network.Name, network.USDC.Asset)
