@@ -56,9 +56,9 @@ func (c *actors) runWithFaults() {
 	all.Wait()
 }
 
-// disturb starts other actors in some schedules, while clients send requests. The payer
-// cancels an authorization, a third party submits one to the chain, or a stranger sends copies
-// of one.
+// In some schedules, disturb starts further actors while clients send requests. The payer may
+// cancel an authorization, a third party may submit one to the chain, and a stranger may send
+// copies of one.
 func (c *actors) disturb(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
@@ -115,10 +115,10 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends one to four requests. After a fault, it waits for the time in Retry-After in
-// two of three cases. A client signs a new authorization for none, for three of ten, or for
-// all of its retries; the reference client does so for every retry. In addition, any client
-// may sign again after an answer with a failed PAYMENT-RESPONSE.
+// client sends one to four requests. After a fault, the client waits at least for the time in
+// Retry-After, in two of three cases. A client signs a new authorization for none, for three
+// of ten, or for all of its retries; the reference client does so for every retry. In
+// addition, any client may sign again after an answer with a failed PAYMENT-RESPONSE.
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
@@ -227,8 +227,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// One of three transfers gets a time that is 4 or 15 minutes in the past. At that
-			// time the payment had not been claimed.
+			// In one of three cases, the transfer gets a time that is 4 or 15 minutes in the
+			// past, when the payment had not yet been claimed.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -237,7 +237,7 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	}
 }
 
-// returnLate lets time pass, in one of six schedules, before the phase with faults ends. First
+// In one of six schedules, returnLate lets time pass before the phase with faults ends. First
 // some minutes pass, in which the reconciler runs and the windows of authorizations may end.
 // In one of three of these schedules, 80 more hours pass. By then the rows with a short
 // lifetime have expired. returnLate deletes them, and checks the lists of debts and doubts.
