@@ -193,8 +193,8 @@ func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
 	})
 	if a.cancelled && !a.moved() {
-		// Without chain evidence, a cancelled payment can count as paid. The seller accepts
-		// the loss that this causes.
+		// Without chain evidence, a payment that the payer cancelled can count as paid. The
+		// seller accepts this loss.
 		w.observed("used in doubt counts as paid")
 	}
 	w.countLookup(p)
@@ -283,9 +283,9 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkKeyConflict checks an answer that says that a key conflicts with an earlier request.
-// This answer must have one of two causes: the payer used one key for two requests, or sent
-// one authorization under two purchase names.
+// checkKeyConflict checks an answer with the code idempotency_conflict. This answer must have
+// one of two causes: the payer used one key for two requests, or sent one authorization under
+// two purchase names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
 	r := w.record(p.pay)
 	if r == nil {
@@ -327,11 +327,11 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 }
 
 // noteUncharged notes that an answer told the payer that no money has moved. An answer with a
-// failed PAYMENT-RESPONSE also promises that no money will move. The time that is noted is
-// when the process wrote the refusal, or else last read the record of the payment, or else
-// when the process began. If an attempt that claimed the payment by that time has moved the
-// money, a check at the end of the schedule fails. A later claim is allowed, because the payer
-// sent the authorization again.
+// failed PAYMENT-RESPONSE also promises that no money will move. The noted time is when the
+// process wrote the refusal. If the process wrote no refusal, it is when the process last read
+// the record of the payment, or else when the process began. If an attempt that claimed the
+// payment by that time has moved the money, a check at the end of the schedule fails. A later
+// claim is allowed, because the payer sent the authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {
