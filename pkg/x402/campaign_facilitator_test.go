@@ -309,7 +309,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, by string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // this process made its last write, which permitted the request, before the refusal was recorded
+		recorded = "" // the last write of this process, which permitted the request, came before the refusal
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != by {
@@ -344,7 +344,7 @@ func (p *process) noteAnswer(a *authorization, by string, s x402.Settlement) {
 	defer w.lock()()
 	at, doubt, class := p.of(a), p.inDoubt(a), s.Class
 	if at.classes[by] == x402.Unknown && at.requests[by] > 1 && class != x402.Moved {
-		class = x402.Unknown // this process has asked this facilitator before, and only a success resolves the doubt from then
+		class = x402.Unknown // an earlier request left a doubt, and only a success resolves this doubt
 	}
 	at.classes[by] = class
 	// If the primary may have settled the payment, a refusal by the fallback decides nothing.
