@@ -192,7 +192,7 @@ func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*proc
 const abandonedIsClosed = "an abandoned payment is closed ten minutes after its lease"
 
 // TestCampaignDetects plays one campaign for each broken rule. In at least one schedule, the
-// campaign must report the violation that the rule leads to.
+// campaign must report the violation that is expected for this rule.
 func TestCampaignDetects(t *testing.T) {
 	if raceDetector() {
 		t.Log("the rules are broken one by one in the run without the race detector")
