@@ -60,7 +60,8 @@ func (c *actors) runWithoutFaults() *patientClient {
 		time.Sleep(wait)
 		if try == 10 && out.Fault.Info().Class != fault.Owed {
 			// Wait until every window from the phase with faults has ended, and until the
-			// reconciler can decide about the authorizations in doubt, if it ever can.
+			// reconciler can decide about the authorizations in doubt. Without chain evidence,
+			// some may remain in doubt.
 			last := w.authorizations[w.early-1].validBefore
 			time.Sleep(max(0, time.Until(last)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
 			c.reconcile(w.chainVisible)
@@ -73,7 +74,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	defer w.lock()()
 	w.result = "stuck in doubt"
 	endless := !w.chainVisible && w.lies.times > len(c.f.later) // the facilitator lies about every payment that it settles
-	own := w.record(x.pay)                                      // the client's payment, which may belong to another purchase
+	own := w.record(x.pay)                                      // the record of the client's payment, which may be for another purchase
 	blind := !w.chainVisible && own != nil && own.InDoubt()
 	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
 		w.violated("no end, and not on the list of what is in doubt")
@@ -221,8 +222,8 @@ func (x *patientClient) checkNewSignature(p *process, out *x402.Outcome, due *le
 
 // changeRequest changes the client's request if the answer requires it, and reports whether it
 // found a new authorization. If the key belongs to another request, the client uses another
-// key and a new signature. If the payment was refused, the client signs again, unless it signs
-// only once. The caller does not hold the world's lock.
+// key and a new signature. If the client's payment was refused, the client signs again, unless
+// it signs only once. The caller does not hold the world's lock.
 func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	switch {
 	case isKeyConflict(out):
@@ -240,9 +241,9 @@ func (x *patientClient) changeRequest(out *x402.Outcome, mayBuyAnew bool) bool {
 	return false
 }
 
-// isDefinitive reports whether an answer is definitive. If the answer is definitive,
-// isDefinitive stores a name for it in the world, and checks a final refusal. If there is no
-// answer, the process has died. This is a violation, because the faults are over.
+// isDefinitive reports whether an answer is definitive. If so, it stores the name of the
+// result in the world, and checks a final refusal. If there is no answer, the process has
+// died. This is a violation, because the faults are over.
 func (x *patientClient) isDefinitive(p *process, out *x402.Outcome) bool {
 	w := x.c.w
 	if out == nil {
@@ -347,11 +348,12 @@ func (w *world) checkWithoutFaults(p *process, previous, out *x402.Outcome) {
 			a = o
 		}
 		own := w.record(p.pay)
-		// accepted says that the outcome may be uncertain, for one of four reasons. The answer
-		// says whether the payer is charged. Or another payment owns the purchase, and is not
-		// sent again because a deploy has changed the terms. Or there is no chain evidence,
-		// and the facilitator lied. Or there is no chain evidence, the client's payment is in
-		// doubt, and another payment owns the purchase and is refused each time.
+		// accepted says that the outcome may be uncertain. There are four reasons. First, the
+		// answer says whether the payer is charged. Second, another payment owns the purchase,
+		// and the Gate does not send that payment again because a deploy has changed the
+		// terms. Third, there is no chain evidence, and the facilitator lied. Fourth, there is
+		// no chain evidence, the client's payment is in doubt, and another payment owns the
+		// purchase and is refused each time.
 		accepted := out.Payment.Charged != nil || a != p.pay && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.times > 0 && w.lies.to(a.reached-1) || a != p.pay && own != nil && own.Doubt)
 		// inside says that sending the payment again must resolve the doubt, because its
