@@ -23,9 +23,9 @@ import (
 )
 
 // process is one execution environment. It serves one request, or runs one task of the
-// reconciler or of an operator. It may freeze or die whenever it calls await. It also
+// reconciler or of an operator. It may freeze or die whenever it calls await. A process also
 // implements what its Gate calls: the store, the facilitators, the evidence, the slots and the
-// lookup. So each process has different faults in all of these.
+// lookup. Therefore all of these fail differently for each process.
 type process struct {
 	w   *world
 	mu  sync.Mutex // guards rng
@@ -163,8 +163,8 @@ func (p *process) drawFreeze() (takes time.Duration, stops bool) {
 
 // stall freezes a process now and then at a critical point, if the schedule has processes that
 // stall. A process is at a critical point before it reads or writes a purchase. A reconciler
-// is also at one after it has read a payment that is settling. here says that the process is
-// at a critical point.
+// is also at a critical point after it has read a payment that is settling. here says that the
+// process is at a critical point.
 func (p *process) stall(here bool) {
 	if !p.w.stalls || !here || !p.drawFault(30) {
 		return
