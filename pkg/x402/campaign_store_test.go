@@ -144,8 +144,8 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 
 // contextEnded returns the error of a write whose context has ended. Once a process has
 // claimed a payment, the Gate must write the outcome of that attempt under a context that has
-// not ended. Three kinds of writes may fail in this way, because they send nothing: the claim
-// itself, the supersession of a payment, and the write of a purchase.
+// not ended. Three kinds of writes may have a context that has ended, because they send
+// nothing: the claim itself, the supersession of a payment, and the write of a purchase.
 func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
