@@ -29,11 +29,11 @@ type world struct {
 	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
 	withoutToken    bool           // the payer's clients echo no retry token
 	naming          purchaseNaming // how the payer's clients name a purchase
-	manyNames       bool           // many requests use another name for the purchase
+	manyNames       bool           // many of the payer's requests use another name for the same purchase
 	window          time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
 	deployAt        time.Time      // when the price and the payee change; zero means never
 	clockSkew       time.Duration  // the largest difference between two processes' clocks
-	lateInWindow    bool           // the first request comes near the end of the window
+	lateInWindow    bool           // the first request comes near the end of the window of its authorization
 	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
 	stalls          bool           // processes often freeze before they open or read a purchase
 	hanging         float64        // percentage of the store's calls that hang
@@ -41,8 +41,8 @@ type world struct {
 	silent          bool           // failing lookups fail because the target is silent
 	freezesInSettle bool           // a process often freezes while it settles
 	falseRefusals   bool           // the facilitator may refuse a payment and move the money nevertheless
-	slotCap         int            // number of slots; 0 means that there is no limit
-	mostLookups     int            // number of lookups that the seller allows for a payment; 0 for any number
+	slotCap         int            // number of slots; 0 means no limit
+	mostLookups     int            // number of lookups that the seller allows for a payment; 0 means no limit
 	endpoints       endpoints      // the endpoints that sell the same thing
 	refunds         bool           // an operator begins refunds of debts
 	cursorBefore    bool           // the schedule begins with a cursor, as after an earlier run of the reconciler
@@ -54,7 +54,7 @@ type world struct {
 	// The other fields change during the schedule.
 	slots          map[*process]time.Time // when the slot of each process becomes free
 	authorizations []*authorization
-	early          int       // number of authorizations, the first in the list above, that clients may use while there are faults
+	early          int       // number of authorizations at the beginning of the list that clients use while there are faults
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
@@ -93,7 +93,7 @@ const (
 // that the invariants need. An authorization executes at most once.
 type authorization struct {
 	signedAuthorization
-	used, cancelled   bool                 // on the chain, the transfer was executed, or the payer cancelled it
+	used, cancelled   bool                 // whether the chain has executed the transfer; whether the payer has cancelled it
 	cancelledAt       time.Time            // when the payer cancelled, by the chain's clock
 	movedAt           time.Time            // when the transfer was executed, by the chain's clock
 	visibleAt         time.Time            // when the block could first be read; later than movedAt if the transfer is backdated
@@ -110,9 +110,9 @@ type authorization struct {
 	// PAYMENT-RESPONSE, which permits the payer to sign again.
 	unchargedToldAt, refusalToldAt time.Time
 
-	purchase      string    // key of its purchase, from the record of its first claim; empty before that
-	endpoint      string    // where it was claimed, from the record of its first claim; empty before that
-	token         string    // digest of its retry token, from the record of its first claim; may be empty
+	purchase      string    // key of the purchase, from the record of the first claim; empty before that claim
+	endpoint      string    // where the payment was claimed first; empty before that claim
+	token         string    // digest of the retry token of the first claim; empty if there was none
 	possibleSends int       // number of requests to facilitators that may have sent the payment
 	supersededAt  time.Time // when the record of this payment became superseded
 	ownershipLost bool      // another payment took over its purchase
@@ -133,8 +133,8 @@ type authorization struct {
 	undisturbedLookups int               // number of lookups by attempts that neither froze nor had a store fault
 	runningLookups     map[*process]bool // the processes that are running a lookup for the payment
 	toldUsedUp         bool              // the payer was told that no lookup is left
-	// lastLookupCount is the number of lookups when a lookup was last known to be on record.
-	// lastLookupEnd is when that lookup ended.
+	// lastLookupCount and lastLookupEnd describe the last lookup that is known to be on
+	// record: the number of lookups up to and including this one, and the time when it ended.
 	lastLookupCount int
 	lastLookupEnd   time.Time
 }
@@ -336,8 +336,8 @@ func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool
 }
 
 // provenUnmoved reports whether the chain proves that the authorization has moved no money for
-// its record, and never will. claimed is when the record was first claimed. A transfer from
-// more than a minute earlier is not for this record.
+// its record, and never will. claimed is when the record was first claimed. A transfer more
+// than a minute before that time is not for this record.
 func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
 	w.executePending()
 	if a.used {
