@@ -47,7 +47,9 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	if r.Attempt > old.Attempt {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay { // since the request came, another attempt may have ended without sending the payment
+		if a == p.pay {
+			// Determine copied again: since the request came, another attempt may have ended
+			// without sending the payment.
 			p.copied = isPublic(*old)
 		}
 	}
@@ -200,7 +202,8 @@ func (w *world) owner(purchase string) *authorization {
 // over (isOver) when the later payment became the owner of the purchase. Second, a third party
 // submitted the other payment; checkTakeover checks whether the purchase could be taken over.
 // Third, there is no chain evidence, and a facilitator moved the money of a payment that it
-// had refused. The end of the schedule then checks that a refund is due.
+// had refused. The reconciler finds this transfer at the end of the schedule, and
+// checkFoundPaid then checks that a refund is due.
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -250,7 +253,9 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	found := !before.byUs && !before.supersededAt.IsZero() // the previous owner was superseded, and later found to be paid by a third party
+	// found says that the previous owner was superseded, and later found to be paid by a third
+	// party.
+	found := !before.byUs && !before.supersededAt.IsZero()
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
 	}
