@@ -29,8 +29,8 @@ func again() map[string]func(b *harness, first string) (signature string) {
 	}
 }
 
-// verdict is a case of a payment that the seller's check refuses although the payment may have
-// been sent before. It has what the chain shows about the payment, and the expected outcome.
+// verdict describes a payment that the seller's check refuses although the payment may have
+// been sent before: what the chain shows about the payment, and the expected outcome.
 type verdict struct {
 	chain         func() x402.Finding // nil means that no node is configured
 	status        int
