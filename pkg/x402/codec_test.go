@@ -289,9 +289,8 @@ func checkChallenge(t *testing.T, o *Offer, header, reason, token string) {
 	}
 }
 
-// TestEchoedToken plays payments that echo a retry token. If the token is well formed (visible
-// ASCII characters, at most longestToken), it must be read. Otherwise it must count as
-// missing.
+// TestEchoedToken plays payments that echo a retry token. If the token is well formed (1 to
+// longestToken visible ASCII characters), it must be read. Otherwise it must count as missing.
 func TestEchoedToken(t *testing.T) {
 	long := strings.Repeat("x", longestToken)
 	for _, c := range []struct{ extensions, want string }{
