@@ -9,9 +9,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// ask records the name of m, sends the payment to m, and takes at most budget. firstLimit is the
-// time limit for the first reply. If firstLimit is less than budget and the first reply leaves
-// doubt, ask sends the same request once more. Only a success then clears the doubt.
+// ask sends the payment to the facilitator m within a time budget. If mayAsk forbids this, ask
+// sends nothing and returns the class NotSent. firstLimit is the time limit for the first reply
+// of m. If firstLimit is less than the budget, ask may send the same request once more, to clear
+// a doubt that the first reply leaves. Only a success in reply to the resend clears the doubt.
 func (s *settlement) ask(ctx context.Context, m *Member, firstLimit, budget time.Duration) x402.Settlement {
 	end := s.pair.Now().Add(budget)
 	unasked, ok := s.mayAsk(ctx, m, end)
@@ -29,9 +30,10 @@ func (s *settlement) ask(ctx context.Context, m *Member, firstLimit, budget time
 	return reply
 }
 
-// mayAsk reports whether the payment may be sent to m. It may be sent if the breaker of m
-// admits it, the name of m could be recorded, and at least a second is left before end.
-// Otherwise mayAsk returns the reason.
+// mayAsk reports whether the payment may be sent to m now. There are three conditions. The
+// breaker of m must admit the payment. If m is the second, the name of m must be on record, and
+// mayAsk records it. At least leastResend must be left before the deadline (end). If a condition
+// is not met, why says which.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
 	if !m.breaker.admits(s.pair.Now(), true) {
 		why.Code = fault.FacilitatorUnavailable
@@ -55,7 +57,7 @@ func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why 
 	return why, true
 }
 
-// send sends the payment to m and notes the reply.
+// send sends the payment to m, waits for the reply within a time budget, and notes the reply.
 func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) x402.Settlement {
 	begun := s.pair.Now()
 	reply := s.order.Send(ctx, m.Facilitator, budget)
@@ -63,7 +65,8 @@ func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) 
 	return reply
 }
 
-// note adds a reply to the result, for the log.
+// note adds a reply of m to the list that the result holds for the log. It leaves out a payment
+// that was deliberately not sent again (NotResent), because m was not asked.
 func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) {
 	if reply.Class == x402.NotResent {
 		return
@@ -79,15 +82,18 @@ func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) 
 
 func (s *settlement) isSecond(m *Member) bool { return m == &s.pair.Second }
 
-// mayResend reports whether a reply leaves a doubt that a second request could clear, and
-// whether enough time is left before end.
+// mayResend reports whether the payment may be sent once more to the facilitator that gave a
+// reply. There are three conditions. The reply must leave a doubt that a second request could
+// clear. At least leastResend must be left before the deadline (end). The authorization must
+// still be executable.
 func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	worthIt := reply.Class == x402.Unknown && reply.Transaction == "" && !reply.AboutPayer
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
-// joined combines two replies to the same request. The first reply left doubt; the second is the
-// reply to the resend.
+// joined combines two replies of one facilitator. The first reply left the payment in doubt. The
+// second is the reply to the resend of the same request. If the second reply is a success, it is
+// the result. Otherwise the payment stays in doubt.
 func joined(first, second x402.Settlement) x402.Settlement {
 	if second.Class == x402.Moved {
 		return second

@@ -20,14 +20,14 @@ const (
 // would wait for that facilitator. Each process has its own breakers.
 type breaker struct {
 	mu       sync.Mutex
-	failures int       // how many replies in a row showed a fault of the operator
-	until    time.Time // when the next payment may be sent, if there were too many failures
+	failures int       // the number of failures in a row, as leave counts them
+	until    time.Time // when the next payment may be sent, if there were at least breakerFailures in a row
 }
 
-// admits reports whether a payment may be sent to the facilitator at the time now. enters says
-// that the caller will send it at once. While the facilitator counts as down, only one payment
-// per pause is admitted. If the reply to that payment shows that the facilitator works, all
-// payments are admitted again.
+// admits reports whether a payment may be sent to the facilitator at the time now. If enters is
+// true, the caller sends the payment at once; otherwise the caller only wants to know. While the
+// facilitator counts as down, only one payment per breakerPause is admitted. If the reply to
+// that payment shows that the facilitator works, all payments are admitted again.
 func (b *breaker) admits(now time.Time, enters bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -41,9 +41,12 @@ func (b *breaker) admits(now time.Time, enters bool) bool {
 	return admits
 }
 
-// leave counts the reply to a payment that was sent. If the signer was not recovered, a
-// time-out does not count, because the contract of the payer's wallet may have caused the
-// time-out.
+// leave counts the reply s to a payment. A reply that shows the operator's fault is one more
+// failure. Any other reply ends the row of failures. Two replies change nothing:
+//
+//   - NotResent, because the payment was not sent.
+//   - A time-out, if the payment's signer was not recovered from the signature. The contract of
+//     the payer's wallet may have caused the time-out.
 func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,9 +60,10 @@ func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 	}
 }
 
-// operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. It
-// is false for everything that a payer can cause, so that no payer can block a facilitator for
-// all other payments.
+// operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. A
+// reply that a payer can cause is no such fault, so that no payer can block a facilitator for
+// all other payments. There is one exception, for which leave provides: operatorsFault cannot
+// tell that a contract wallet has caused a time-out.
 func operatorsFault(s x402.Settlement) bool {
 	switch s.Class { //nolint:exhaustive // all other replies are about the payer
 	case x402.NotSent:

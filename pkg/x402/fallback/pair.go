@@ -7,9 +7,11 @@
 // at once only if the primary was provably not reached, or turned the request away for a
 // reason that concerns the operator. If the primary leaves doubt, the same request is first
 // sent to the primary once more, and then the chain is asked. If the chain does not decide,
-// the second is asked. In this case only a success of the second counts, and the chain is
-// asked to confirm it if there is a node. After a refusal about the payer, even one on record
-// from an earlier attempt, only the facilitator that refused is asked again.
+// the second is asked. In this case only a success of the second counts. If there is a node,
+// the chain must also confirm that success.
+//
+// If a facilitator refuses a payment for a reason about the payer, only that facilitator is
+// asked about the payment from then on. The record keeps its name for later attempts.
 package fallback
 
 import (
@@ -21,20 +23,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// These are the time budgets of a settlement. Together they use the time that remains for the
-// settlement if a bundle is bought. Bundles leave the least time, because they have the
-// longest lookups of all operations.
+// These are the time budgets for Settle, except for primaryVerify, which is for Verify. The
+// budgets for Settle together use up the time that a request for a bundle leaves for its
+// settlement. Bundles leave the least time, because they have the longest lookups of all
+// operations.
 const (
 	primaryBudget = 6 * time.Second // for the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
-	leastResend   = time.Second     // a request is sent again only if at least this much time is left
-	chainBudget   = 2 * time.Second // for asking the chain about a doubt, before the second is asked
+	leastResend   = time.Second     // a request is sent, or sent again, only if at least this much time is left
+	chainBudget   = 2 * time.Second // for asking the chain before the second is asked; also the time limit of check
 	secondBudget  = 5 * time.Second // for the second, including checkBudget
-	checkBudget   = time.Second     // for confirming the second's reply on the chain
+	checkBudget   = time.Second     // the part of secondBudget that is kept for check
 	// If the second says that it settled a payment which the chain does not show yet,
 	// checkPause is the pause before the chain is asked again. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives to both
+	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives to Pair.Verify
 )
 
 // Pair is an x402.Settler with two facilitators. It remembers which facilitators are down, so
@@ -48,8 +51,8 @@ type Pair struct {
 // Member is one facilitator of a Pair.
 type Member struct {
 	x402.Facilitator
-	// Name identifies the facilitator in records and logs. The two names must differ, and must
-	// not change from one deployment to the next.
+	// Name identifies the facilitator in records and logs. The two facilitators of a Pair must
+	// have different names, which must not change from one deployment to the next.
 	Name string
 
 	breaker breaker
@@ -62,9 +65,9 @@ func (p *Pair) First() string { return p.Primary.Name }
 func (p *Pair) Reserve() time.Duration { return chainBudget }
 
 // Verify returns what the primary says about the payment's signature. If the primary decides
-// nothing, Verify returns what the second says. A reply of the primary with a reason about the
-// payer is final. While the breaker of one facilitator is open, only the other is asked; while
-// both are open, only the primary.
+// nothing and gives no reason about the payer, Verify asks the second. If the second decides,
+// Verify returns what the second says. While the breaker of one facilitator is open, only the
+// other facilitator is asked. While both breakers are open, only the primary is asked.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
 	case !p.Second.breaker.admits(p.Now(), false):
@@ -85,15 +88,15 @@ func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirem
 	return second
 }
 
-// Settle sends a payment to the primary and, if the rules of the package allow it, to the
-// second. If one of the two refused the payment before, only that facilitator is asked, with
-// the whole budget.
+// Settle sends a payment to the primary and, if the rules in the package comment allow this, to
+// the second. If an earlier attempt ended with a refusal about the payer, only the facilitator
+// that refused is asked, and has the whole time budget of the order.
 func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	s := &settlement{pair: p, order: o}
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // no name on record: the primary refused, before there was a second
+	case o.RefusedBy != "", o.Refused: // a refusal without a name is the primary's, from when there was no second
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -108,8 +111,9 @@ type settlement struct {
 	result x402.Result
 }
 
-// askAlone asks only m. If the payment is in doubt, m is the second and there is a node, a
-// success counts only once the chain shows the payment.
+// askAlone sends the payment only to m. A success of m counts at once, with one exception. If m
+// is the second, the payment is in doubt and there is a node, then a success of m counts only
+// once the chain shows the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
@@ -123,8 +127,10 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// askInTurn asks the primary. If the primary's reply does not decide, it asks the chain. If
-// the chain does not decide either and the reason is not about the payer, it asks the second.
+// askInTurn sends the payment to the primary. If the payment may then be in doubt, askInTurn asks
+// the chain. If the chain does not decide, askInTurn asks the second in three cases: the primary
+// was not reached, turned the payment away, or left doubt. If the primary gave a reason about
+// the payer, the second is not asked.
 func (s *settlement) askInTurn(ctx context.Context) {
 	o := s.order
 	r := &s.result
@@ -143,10 +149,15 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	}
 }
 
-// askSecond asks the second. If there is no doubt, the reply of the second replaces the reply
-// of the primary, which did nothing with the payment. If there is doubt, a success of the
-// second counts if the chain confirms the payment or cannot be asked. Any other reply leaves
-// the doubt as it is, and is not recorded as a refusal.
+// askSecond sends the payment to the second, if there is enough time and the authorization can
+// still be executed. If the second is not reached, the result stays as it is. Otherwise what
+// the second's reply means depends on doubtful, which says whether the payment is in doubt:
+//
+//   - Without doubt, the primary did nothing with the payment. The second's reply replaces the
+//     primary's, as standIn describes.
+//   - With doubt, a success of the second counts if the chain confirms the payment or there is
+//     no node. Any other reply of the second leaves the payment in doubt, and is not recorded
+//     as a refusal. If there is a node, the chain is then asked once more.
 func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	o := s.order
 	r := &s.result
@@ -174,8 +185,8 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 }
 
 // standIn replaces the primary's reply with the reply of the second, because the primary did
-// nothing with the payment. There is one exception. If both turned the payment away, the
-// primary's reply remains the result, unless the second's reason is about the payer.
+// nothing with the payment. There is one exception. If both turned the payment away, and the
+// second's reason is not about the payer, then the primary's reply remains the result.
 func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
 	s.pin(&s.pair.Second, reply)
@@ -188,9 +199,9 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// check asks the chain after the second was asked about a payment in doubt. If moved says that
-// the second reported a success, check asks repeatedly, until the chain decides or the time is
-// up.
+// check asks the chain after a payment in doubt was sent to the second. moved says whether the
+// second reported a success. If moved is true, check asks the chain repeatedly, until the chain
+// decides or the time is up. Otherwise check asks the chain once.
 func (s *settlement) check(ctx context.Context, moved bool) {
 	o := s.order
 	r := &s.result
@@ -206,8 +217,8 @@ func (s *settlement) check(ctx context.Context, moved bool) {
 	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
-// pin sets RefusedBy to m if m refused the payment for a reason about the payer. From then on
-// only m is asked about the payment.
+// pin notes the name of m in the result if m refused the payment for a reason about the payer.
+// From then on, only m is asked about the payment.
 func (s *settlement) pin(m *Member, reply x402.Settlement) {
 	if reply.Class == x402.Refused || reply.AboutPayer {
 		s.result.RefusedBy = m.Name

@@ -12,8 +12,8 @@ import (
 // How a Pair settles a payment is tested in package x402, which has the test harness of the
 // Gate.
 
-// verifier is a facilitator that records its name each time it is asked to verify. While it is
-// down, it decides nothing.
+// verifier is a facilitator that adds its name to the string asked each time it is asked to
+// verify. A verifier that is down decides nothing. Any other verifier calls every payment valid.
 type verifier struct {
 	x402.Facilitator
 	name  string
@@ -29,14 +29,16 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 	return x402.Verification{Valid: true}
 }
 
-// TestVerifyBesideAnOpenBreaker checks who is asked to verify while a breaker is open: only
-// the other facilitator or, if both breakers are open, only the primary. Verifications neither
-// open nor close a breaker, because a payer can cause any number of them.
+// TestVerifyBesideAnOpenBreaker checks which facilitators are asked to verify. If one breaker is
+// open, only the facilitator with the closed breaker must be asked. If both breakers are open,
+// only the primary must be asked. If both are closed, the second must be asked only if the
+// primary is down. Verifications must neither open nor close a breaker, because a payer can
+// cause any number of them. Therefore each case verifies more often than a breaker tolerates.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
 		name         string
-		first, other bool // first: the breaker of the primary is open; other: that of the second
+		first, other bool // whether the breaker of the primary (first) and that of the second (other) is open
 		down         bool // the primary is down
 		asked        string
 		valid        bool
