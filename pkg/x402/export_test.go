@@ -10,8 +10,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment whose signer is known. The explorer creates it without a signature,
-// because recovering a signer takes longer than all other work for a request.
+// Signed is a payment that the Gate takes as signed by the payer whom it names. The explorer
+// uses such payments, which have no real signature, because recovering a signer takes longer
+// than all other work for a request.
 type Signed struct {
 	payment *Payment
 	claim   ledger.Submission
@@ -20,7 +21,9 @@ type Signed struct {
 // Key returns the key of the payment's record.
 func (s Signed) Key() string { return s.claim.Key }
 
-// SignedFor returns a payment for an offer. If token is empty, the payment has no retry token.
+// SignedFor returns a payment of the price of an offer. The given nonce is the last byte of the
+// payment's nonce; the other bytes are zero. If token is the empty string, the payment has no
+// retry token.
 func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token string) Signed {
 	p := &Payment{
 		From: from, To: o.payTo, Value: o.amount, ValidAfter: new(big.Int), ValidBefore: big.NewInt(validBefore.Unix()),
@@ -37,7 +40,8 @@ func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token 
 	return Signed{p, c}
 }
 
-// ServeSigned does what Serve does from the moment at which the signer is known.
+// ServeSigned does the part of Serve that follows once the signer is known and the Meter, if
+// there is one, has admitted the request.
 func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	a := newAttempt(g, r)
 	a.payment = s.payment
@@ -53,8 +57,9 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	return *out
 }
 
-// PurchaseOf returns the name of the purchase that a request opens. The name is made from key
-// or, if key is empty, from fingerprint.
+// PurchaseOf returns the key of the record of the purchase that a request opens. The record's
+// key depends on the key with which the payer names the purchase. If the payer does not name the
+// purchase, the record's key depends on the fingerprint of the request instead.
 func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	id := ledger.RequestID(digestOf(fingerprint))
 	if key != "" {
@@ -63,13 +68,14 @@ func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	return ledger.PurchaseKey(o.required.Accepts[0].Network, o.asset.String(), s.payment.From.String(), id)
 }
 
-// Pausing makes the Gate call pause instead of waiting.
+// Pausing makes the Gate call a function wherever it would otherwise wait for a duration.
 func (g *Gate) Pausing(pause func(ctx context.Context, d time.Duration) bool) { g.pause = pause }
 
-// Conclusion is a row of the table of conclusions.
+// Conclusion is a row of the Gate's table of conclusions. The table says what an attempt to
+// settle records, and what the payer is told.
 type Conclusion conclusion
 
-// Conclusions returns the rows of the table of conclusions.
+// Conclusions returns all rows of the Gate's table of conclusions.
 func Conclusions() (rows []Conclusion) {
 	for _, c := range conclusions() {
 		rows = append(rows, Conclusion(c))
@@ -77,8 +83,8 @@ func Conclusions() (rows []Conclusion) {
 	return rows
 }
 
-// Concluding replaces the Gate's table of conclusions. The Gate calls onRow with the number of
-// each row that it chooses.
+// Concluding replaces the Gate's table of conclusions with rows. Each time the Gate chooses a
+// row, it calls onRow with the index of that row.
 func (g *Gate) Concluding(rows []Conclusion, onRow func(row int)) {
 	g.conclusions, g.concluded = make([]conclusion, len(rows)), onRow
 	for i, c := range rows {
@@ -86,8 +92,9 @@ func (g *Gate) Concluding(rows []Conclusion, onRow func(row int)) {
 	}
 }
 
-// Otherwise returns copies of the row in which both the event and the reply are different. The
-// new pairs of event and reply come from a fixed list.
+// Otherwise returns copies of the row c, each with another event and another reply. The pairs of
+// event and reply come from a fixed list. A pair is left out if it shares its event or its reply
+// with c.
 func (c Conclusion) Otherwise() (rows []Conclusion) {
 	for _, o := range []struct {
 		event ledger.Event

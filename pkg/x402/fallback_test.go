@@ -15,13 +15,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// hangs settles like a facilitator that never answers.
+// hangs plays a facilitator that never answers. It waits until ctx ends, and then returns what
+// the client of a facilitator returns after a time-out.
 func hangs(ctx context.Context, _ int) x402.Settlement {
 	<-ctx.Done()
 	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
 
-// The following functions return results that a facilitator's client can give.
+// Each of the following functions returns a Settlement that the client of a facilitator can
+// return.
 func unreached() x402.Settlement {
 	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
 }
@@ -51,12 +53,13 @@ func screened() x402.Settlement {
 	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "kyt_risk_detected", AboutPayer: true}
 }
 
-// TestFallback checks, for every pair of replies from the primary and the fallback, which of
-// them is asked, in which order, and the result.
+// TestFallback plays pairs of replies from the primary and the fallback, with different answers
+// of the chain. It checks who is asked in which order, and the outcome. Then a new process gets
+// the same payment. If a facilitator has refused the payment for a reason about the payer, the
+// new process must ask no other facilitator.
 func TestFallback(t *testing.T) {
-	// The chain shows the transfer only when it is asked for the fourth time, as if the node
-	// were some blocks behind. From then on, the fallback's report of a settlement is
-	// believed.
+	// later plays a node that is some blocks behind: it shows the transfer only when the chain
+	// is asked for the fourth time. Only then does the fallback's report of a settlement count.
 	behind := 0
 	later := func() x402.Finding {
 		behind++
@@ -107,7 +110,9 @@ func TestFallback(t *testing.T) {
 	}
 }
 
-// pairRow holds the replies of two facilitators, and the expected outcome.
+// pairRow holds the replies of two facilitators and the answer of the chain, and then the
+// expected outcome. If chain is nil, there is no node. The string asked has one letter for each
+// call, in order: p for the primary, f for the fallback, and c for the chain.
 type pairRow struct {
 	primary, fallback x402.Settlement
 	chain             func() x402.Finding
@@ -118,7 +123,9 @@ type pairRow struct {
 	refusedBy         string
 }
 
-// askPair sends a payment for the first time.
+// askPair sends a payment for the first time, and checks the outcome. If a facilitator that was
+// asked turned the payment away, and the payment ends as refused, its record must say that the
+// payment was sent.
 func (b *harness) askPair(h string, c pairRow) {
 	b.t.Helper()
 	b.withFallback(c.chain)
@@ -139,8 +146,9 @@ func (b *harness) askPair(h string, c pairRow) {
 	}
 }
 
-// askPairAgain sends the payment to a new process. If a facilitator refused the payer before,
-// only that facilitator is asked by the new process.
+// askPairAgain sends the payment again after a minute, to a new process. If a facilitator has
+// refused the payment for a reason about the payer, the new process must ask only that
+// facilitator. The new process may also ask the chain.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
 	b.takeAsked()
@@ -153,9 +161,9 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 	}
 }
 
-// TestFallbackAloneInDoubt checks a fallback that is asked alone, because it has refused the
-// payment before. If the payment is in doubt, a success of the fallback does not count until
-// the chain shows the payment.
+// TestFallbackAloneInDoubt plays a facilitator that is asked alone, because it has refused the
+// payment before. The payment is in doubt. In the first part, the fallback is asked alone. A
+// success that it reports must not count until the chain shows the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
@@ -174,8 +182,9 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 		b.chain = shows(x402.Paid)
 		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
-	// The primary is believed even if the record does not name it. Records do not name a
-	// facilitator if there was no fallback when they were made.
+	// In the second part, the primary has refused the payment, but the record does not name the
+	// primary, as if there had been no fallback when the record was made. The primary must be
+	// asked alone, and a success that the primary reports must count at once.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
 		h := b.sign(nil)
@@ -197,8 +206,9 @@ func TestFallbackAloneInDoubt(t *testing.T) {
 	})
 }
 
-// TestFallbackVerifies checks that the fallback verifies a signature if the primary does not
-// decide about it. If the primary gives a reason about the payer, the fallback is not asked.
+// TestFallbackVerifies plays replies to Verify for the payment of a contract wallet. The
+// fallback must be asked to verify only if the primary decides nothing and gives no reason
+// about the payer. The primary must have 1.5 seconds to verify.
 func TestFallbackVerifies(t *testing.T) {
 	down := x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, errors.New("down"))}
 	no := x402.Verification{Reason: "invalid_exact_evm_signature", BadSignature: true}
@@ -230,9 +240,11 @@ func TestFallbackVerifies(t *testing.T) {
 	}
 }
 
-// TestPrimaryHangs checks that a primary which hangs delays five payments, each of which is
-// answered with the help of the fallback. After that the breaker of the primary is open, and
-// only one payment at a time is sent to the primary, to find out whether it answers again.
+// TestPrimaryHangs plays a primary that hangs. First five payments are delayed, and each must be
+// answered with the help of the fallback. Then the breaker of the primary is open: the next
+// payment must go to the fallback without delay. After each 30 seconds, one payment alone must
+// be sent to the primary, to find out whether it answers again. Once the primary has answered,
+// all payments must go to the primary again.
 func TestPrimaryHangs(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		settled := false
@@ -259,7 +271,7 @@ func TestPrimaryHangs(t *testing.T) {
 		}
 		time.Sleep(30 * time.Second)
 		settled = false
-		b.settle = func(ctx context.Context, _ int) x402.Settlement { // another payment arrives while this one tries the primary
+		b.settle = func(ctx context.Context, _ int) x402.Settlement { // while the primary hangs, another payment arrives
 			b.settle = hangs
 			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), answered())
 			return hangs(ctx, 0)
@@ -279,9 +291,10 @@ func TestPrimaryHangs(t *testing.T) {
 	})
 }
 
-// TestBudgetsWithAFallback checks the time limit of each call, first when every call hangs,
-// and then when the primary uses up its time and is not reached. The calls together must leave
-// enough time in a request for the longest lookup.
+// TestBudgetsWithAFallback checks the time limit of each call to a facilitator or to the chain.
+// In the first part, every call hangs. In the second part there is no node, the primary is not
+// reached after four seconds, and the fallback hangs. The limits are chosen so that a request
+// has enough time left for the longest lookup.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.timeLeft[len(b.timeLeft)-1]); return x402.Finding{} })
@@ -303,9 +316,10 @@ func TestBudgetsWithAFallback(t *testing.T) {
 	})
 }
 
-// TestTimeoutsOfContractWallets checks that time-outs of a facilitator do not open its breaker
-// if the signer of the payment was not recovered, because the contract of the payer's wallet
-// can cause them.
+// TestTimeoutsOfContractWallets plays six payments that meet a time-out of the primary. If the
+// payers are contract wallets, the time-outs must not open the primary's breaker, because the
+// contract of a wallet can cause a time-out. If the payers are ordinary accounts, the time-outs
+// must open the breaker.
 func TestTimeoutsOfContractWallets(t *testing.T) {
 	for asked, payer := range map[string]func(*x402test.Draft){"p": contractPayer, "f": nil} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -325,9 +339,10 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 	}
 }
 
-// TestNotSentAgain checks a payment that is not sent again because its window is over. For the
-// breaker of a facilitator that hangs, this payment neither counts as a time-out nor ends the
-// row of time-outs. No facilitator is recorded as asked.
+// TestNotSentAgain plays a primary that hangs. First four payments meet a time-out. Then the
+// first of them comes again, and is not sent again because its window is over. The log must name
+// no facilitator as asked. For the breaker of the primary, this repeat must neither count as a
+// time-out nor end the row of time-outs: one more time-out must open the breaker.
 func TestNotSentAgain(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
@@ -353,8 +368,8 @@ func TestNotSentAgain(t *testing.T) {
 	})
 }
 
-// TestNoTimeToAsk checks that a facilitator is not asked if recording its name took all the
-// time that was left.
+// TestNoTimeToAsk plays a store that is slow to record the name of the fallback. If less than a
+// second is left after that, the fallback must not be asked.
 func TestNoTimeToAsk(t *testing.T) {
 	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {
