@@ -6,10 +6,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon returns one state for all states in which the same things can happen. While no process
-// runs, nobody remembers versions, write ids and the number of the attempt, because a process
-// compares them only with values that it has read itself. If a time in a record says only that
-// something is over, canon replaces the time with longAgo.
+// canon returns the same state for all states from which the same things can happen. It puts
+// the two processes in a fixed order. While no process runs, it also simplifies the records.
+// Nobody then remembers their versions, write ids and numbers of attempts, because a process
+// compares these only with values that the process itself has read. If a time in a record says
+// only that something is over, canon replaces the time with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0
@@ -33,8 +34,8 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 	return n
 }
 
-// longAgo is a fixed time before the exploration begins. It stands for every past time of
-// which only the fact matters that it is past.
+// longAgo is a fixed time before the exploration begins. It takes the place of a time for which
+// it matters only that the time is past.
 var longAgo = explorationBegins.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
@@ -72,12 +73,14 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	panic("a record of another kind")
 }
 
-// canonicalTimes replaces the times of a payment that no longer make a difference. If
-// wholeDays is set, there is no instant from one hour to 25 hours after the beginning. A
-// period of one day that begins in the first hour ends in this gap, no matter when exactly it
-// begins. Its exact beginning therefore makes a difference only until the shorter periods that
-// begin at the same time are over. After that, the beginning of the exploration takes its
-// place.
+// canonicalTimes replaces the times in a payment's record that no longer make a difference.
+//
+// Some periods of a payment last one day. If wholeDays is set, the world has no instant from one
+// hour to 25 hours after the exploration begins. A period of one day that begins in the first
+// hour therefore ends between the same two instants, whatever its exact beginning is. The exact
+// beginning matters only while a shorter period that began at the same time still runs. When
+// that shorter period is over, canonicalTimes replaces the exact beginning with the time at
+// which the exploration begins.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

@@ -15,10 +15,11 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver reports whether a payment no longer has an answer or a right to one. The answer may
-// depend on the endpoint of the request, and on the time at which it arrived. If the payment
-// is over, another payment of the purchase may be charged. A payment whose answer is owed has
-// this right until its refund begins or is due.
+// isOver reports whether a payment is paid, but no longer entitles a request to an answer. Then
+// another payment of the purchase may be charged. A payment entitles only requests at its own
+// endpoint. An answer that was given can be had for a limited time, which is compared with the
+// time at which the request arrived. An answer that is owed can be had until the refund of the
+// payment begins or is due.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:
@@ -39,7 +40,9 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 
 // move records that the money of an authorization moves. byUs says that a facilitator to which
 // we sent the authorization moved the money, and not somebody else. stale says that the payer
-// has meanwhile been told that nothing is charged.
+// was told, after the authorization was sent, that nothing is charged. move notes a violation if
+// stale is true, or if another payment for the same purchase was charged and was not yet over.
+// If a facilitator has lied about a payment, some of these cases are no violations.
 func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	c := &s.chain[auth]
 	c.truth, c.at, c.byUs = truthMoved, s.now, byUs
@@ -63,7 +66,7 @@ func (x *explorer) move(s *state, auth int, byUs, stale bool) {
 	}
 }
 
-// checkSend checks a payment that is about to reach a facilitator.
+// checkSend checks that a payment which is about to reach a facilitator may be sent there.
 func (x *explorer) checkSend(s *state, t task, c *call) {
 	auth := c.auth
 	r, now := x.payment(s, auth), x.clock(s)
@@ -87,8 +90,9 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	})
 }
 
-// checkRun notes a violation if two processes work for one payment at once, or if a process
-// begins to work for a payment whose refund was begun.
+// checkRun notes a violation if two processes whose leases have not ended do the work for the
+// same payment at once. It also notes a violation if a process begins the work for a payment
+// whose refund was begun.
 func (x *explorer) checkRun(s *state, slot int, n *node) {
 	auth := n.job.auth
 	for other, p := range s.procs {
@@ -106,8 +110,9 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 	}
 }
 
-// countsAsPaid reports whether the code may treat an authorization as paid. If there is no
-// node to ask, this includes an authorization that the payer has cancelled.
+// countsAsPaid reports whether the Gate may treat an authorization as paid. If there is no node
+// to ask, the Gate may also treat an authorization as paid that the payer has cancelled, because
+// a facilitator says of both only that the nonce is used.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

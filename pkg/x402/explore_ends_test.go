@@ -56,17 +56,18 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkGuard notes a violation if the seller's check refused a payment that is paid and can be
-// answered.
+// checkGuard notes a violation if an attempt may still do the work for a payment. It is called
+// after a request that the seller's check refuses and that got no answer, although its payment
+// was paid when the request began. The check must not keep a paid payment from its answer.
 func (x *explorer) checkGuard(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
 		x.violated("the check refuses what is paid")
 	}
 }
 
-// outrun reports whether writes of other processes were in the way more than three times while
-// this process tried to record that a payment is paid. The process then gives up recording,
-// and gives an answer that is not on record.
+// outrun reports whether writes of this process have failed more than three times because
+// another process had written first. A process that fails so often to record that a payment is
+// paid gives up recording, and gives an answer that is not on record.
 func outrun(n *node) bool {
 	const tries = 3
 	met := 0
@@ -88,7 +89,8 @@ func faulty(n *node) bool {
 	return false
 }
 
-// answering returns the authorization that an outcome is about.
+// answering returns the authorization that the outcome of a request is about. It may be another
+// payment of the purchase than the one that the request brought.
 func (x *explorer) answering(s *state, n *node) int {
 	if r := n.end.out.Receipt; r != nil && r.Success && r.Transaction != "" {
 		return int(r.Transaction[2]-'0') - 1
@@ -104,7 +106,7 @@ func (x *explorer) answering(s *state, n *node) int {
 	return int(n.task.auth)
 }
 
-// checkRefusal checks a reply that is not an answer.
+// checkRefusal checks the outcome of a request that got no answer.
 func (x *explorer) checkRefusal(p running, n *node) {
 	out := n.end.out
 	if out.Body != nil {
@@ -119,15 +121,15 @@ func (x *explorer) checkRefusal(p running, n *node) {
 	})
 }
 
-// checkWait notes a violation if a payer is told that an attempt is under way when no payment
-// can have an attempt.
+// checkWait checks a payer who was told that an attempt is under way. It notes a violation if no
+// payment has a lease that has not ended. While two processes run at once, nothing is checked.
 func (x *explorer) checkWait(s *state) {
 	for auth := range payments {
 		r := x.payment(s, auth)
 		if r == nil {
 			continue
 		}
-		// The payer is also told to wait if the answer was not kept.
+		// A payer whose answer could not be kept is also told to wait.
 		unkept := r.State == ledger.Redeemed && !r.Answer.Stored
 		if unkept || r.LeaseUntil.After(x.clock(s)) {
 			return
@@ -138,8 +140,9 @@ func (x *explorer) checkWait(s *state) {
 	}
 }
 
-// checkPause notes a violation if a new payment is told, without having waited, that another
-// payment of its purchase is under way.
+// checkPause checks a payer who was told that an attempt is under way. It notes a violation in
+// this case: the request brought a new payment, an attempt for another payment of the purchase
+// is under way, and the process has not waited for that attempt.
 func (x *explorer) checkPause(s *state, p running, n *node) {
 	for owner := range payments {
 		if owner == int(n.task.auth) || !x.owns(s, owner) {
@@ -153,8 +156,8 @@ func (x *explorer) checkPause(s *state, p running, n *node) {
 	}
 }
 
-// overtaken reports whether a write of a payment by this process failed because another
-// process had written the payment first.
+// overtaken reports whether a write of a payment's record by this process has failed because
+// another process had written that record first.
 func (n *node) overtaken() bool {
 	for ; n.parent != nil; n = n.parent {
 		if n.by.reply.what == replyStands && n.parent.main.key < payments {
@@ -203,7 +206,8 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	})
 	own := x.payment(s, auth)
 	// A payer who is told that nothing is charged signs again, and the new payment meets the
-	// owner of the purchase. Therefore the owner must not be in doubt if its money has moved.
+	// payment that owns the purchase. Therefore the owner must not be in doubt if the owner's
+	// money has moved.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.separate && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)
@@ -220,7 +224,8 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	}
 }
 
-// checkAnswer checks an answer that a payer gets for an authorization.
+// checkAnswer checks an answer that a payer gets for an authorization, and notes whether a whole
+// answer is now on record.
 func (x *explorer) checkAnswer(s *state, p running, n *node, auth int) {
 	out, c, r := n.end.out, &s.chain[auth], x.payment(s, auth)
 	x.check(map[string]bool{
@@ -238,8 +243,8 @@ func (x *explorer) checkAnswer(s *state, p running, n *node, auth int) {
 	}
 }
 
-// wasOver reports whether a new payment got the answer of another payment that was already
-// over when the new payment arrived.
+// wasOver reports whether the outcome of a request with a new payment is about another payment,
+// which was already over (isOver) when the request arrived.
 func (x *explorer) wasOver(p running, n *node, auth int) bool {
 	return auth != int(n.task.auth) && p.fresh && x.world.atOnce == 1 && p.over&(1<<auth) != 0
 }

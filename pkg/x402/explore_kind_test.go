@@ -7,7 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkState checks a state that the walk reaches for the first time.
+// checkState checks a state that the walk reaches for the first time. If no process runs in the
+// state, checkState also checks the operator's lists and the continuations without faults.
 func (x *explorer) checkState(s *state) {
 	for auth := range x.world.auths {
 		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true
@@ -105,8 +106,10 @@ func (x *explorer) caseOfDebt(r *ledger.Payment, s *state, live bool) ledger.Cas
 // overdue reports whether an answer has been owed for longer than ledger.OwedFor.
 func overdue(r *ledger.Payment, now time.Time) bool { return now.Sub(r.SettledAt) > ledger.OwedFor }
 
-// silenceAnswers reports whether the target has been silent so often, or for so long, that its
-// silence is the answer to the debt.
+// silenceAnswers reports whether the silence of the target is the answer that a payment is owed.
+// No lookup may be running, and the last lookup must have met a silent target. Then silence is
+// the answer in two cases: there were ledger.MostSilent such lookups, or the answer is overdue
+// and every lookup met a silent target.
 func silenceAnswers(r *ledger.Payment, now time.Time) bool {
 	silent := r.LastFault != nil && r.LastFault.Silence
 	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || overdue(r, now) && r.Silent == r.Lookups)
@@ -118,7 +121,8 @@ func faultlessReplies() []facilitatorReply {
 	return []facilitatorReply{saysMoved, saysUsed, saysExpired}
 }
 
-// perform runs a process alone until it ends, without faults or false replies.
+// perform runs a process alone until the process ends, and returns how it ended. Nothing fails,
+// and no reply is false.
 func (x *explorer) perform(s *state, t task) *ending {
 	words := x.world.replies
 	x.world.replies = faultlessReplies()
@@ -144,14 +148,14 @@ func (x *explorer) perform(s *state, t task) *ending {
 	return n.end
 }
 
-// trial is a state and a task that starts in this state.
+// trial is a state without faults, and the task with which a payer sends a payment in it.
 type trial struct {
 	state state
 	task  task
 }
 
-// tries lets a payer repeat a payment at later and later instants, and reports whether the
-// payment is answered in the end.
+// tries lets a payer repeat a payment at later and later instants, until the payment is answered
+// or the last instant is over. It reports whether the payment was answered.
 func (x *explorer) tries(s *state, t task) bool {
 	var tried []trial
 	answered := false
@@ -190,9 +194,13 @@ func (x *explorer) try(s *state, t task) bool {
 	return out.Body != nil
 }
 
-// repeats lets a payer send the last signature until the payment is answered. After that,
-// every paid payment must be answered, owed, refunded or, if there is no node to ask, in
-// doubt.
+// repeats lets a payer repeat the last payment on record until the payment is answered. Then, at
+// the last instant, the Reconciler runs. After that, the records must say which money has moved:
+//
+//   - If there is a node, no payment may be in doubt. A payment whose money has moved must be on
+//     record as paid.
+//   - If there is no node, a payment whose money we have moved may also be in doubt. A payment
+//     about which a facilitator has lied is not checked.
 func (x *explorer) repeats(s state) {
 	t := task{auth: int8(x.world.auths - 1)}
 	for t.auth > 0 && s.recs[t.auth] == 0 {
@@ -223,9 +231,9 @@ func (x *explorer) repeats(s state) {
 	}
 }
 
-// signsAgain lets a payer sign a new payment for the purchase and send it repeatedly. It notes
-// a violation if that payment is never answered. The cases in which the loop below returns are
-// no violations.
+// signsAgain lets a payer sign a new payment for the purchase, and send that payment at later
+// and later instants. It notes a violation if the new payment is never answered. In some cases
+// this is no violation: in these, the loop below returns.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {

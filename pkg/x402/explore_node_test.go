@@ -7,12 +7,12 @@ import (
 // task says what a process does, and when it begins.
 type task struct {
 	kind     taskKind
-	auth     int8 // the authorization of a request, or of the payment that an operator's command is about
-	at       int8 // the instant at which the process begins
-	serial   uint8
-	signed   int8 // the instant at which the payer signed; set only if auth is the constant third
+	auth     int8  // the authorization of a request, or of the payment that an operator's command is about
+	at       int8  // the instant at which the process begins
+	serial   uint8 // tells apart the write ids of different processes
+	signed   int8  // the instant at which the payer signed; set only if auth is the constant third
 	endpoint int8
-	refuses  bool // the seller's check refuses
+	refuses  bool // the seller's check refuses the request
 }
 
 type taskKind uint8
@@ -26,8 +26,9 @@ const (
 	taskWithdraw // the operator withdraws the refund that was begun
 )
 
-// edge is a step of a process: one of its threads gets a reply at an instant. job says that
-// this is the thread that does the work, and not the main thread.
+// edge is a step of a process: one of its threads gets a reply at an instant. If job is true,
+// this is the thread that does the work of a request. Otherwise it is the main thread, which
+// makes all other calls.
 type edge struct {
 	job   bool
 	reply reply
@@ -42,12 +43,12 @@ type node struct {
 	task     task
 	parent   *node
 	by       edge
-	main     *call // the call of the main thread; nil while that thread waits for the others
+	main     *call // the call of the main thread; nil while the process waits only for the work
 	job      *call // the call of the thread that does the work, while the work runs
 	end      *ending
 	children map[edge]*node
-	live     *live // a process that has stopped here; nil if a process must first be brought to this node
-	reached  int8  // the instant of the last step
+	live     *live // a running process that has stopped at this node; nil if there is none
+	reached  int8  // the instant of the step that led to this node
 }
 
 // ending says how a process has ended.
@@ -57,5 +58,5 @@ type ending struct {
 	worked   int           // the authorization for which the work ran, or -1
 	held     int           // the authorization whose lease the process took last, or -1
 	panicked bool
-	reread   int // the authorization whose record the process last read, or last found in the way of a write; or -1
+	reread   int // the authorization whose record was last read, or was last in the way of a write; or -1
 }
