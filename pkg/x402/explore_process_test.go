@@ -36,35 +36,36 @@ const (
 	callTransfers
 )
 
-// call is a call that a process has made. The process waits for the reply.
+// call is a call that waits for its reply. The comment of a field names the kinds of calls.
 type call struct {
 	kind   callKind
-	key    int           // put, fetch: the key of the record
-	rec    int32         // put: the number of the record
+	key    int           // put, fetch: the number of the record's key; pause: see seen
+	rec    int32         // put: the number of the record; 0 as long as the record has no number
 	auth   int           // settle, find, run: the authorization
 	since  time.Time     // find: when the payment was first claimed
 	second bool          // settle: the call goes to the second facilitator
 	list   string        // list: the name of the list
 	from   uint64        // transfers: the first block
 	pause  time.Duration // pause: the duration
-	seen   int32         // pause: the number of the payment record that the process read last; its key is in key
-	record ledger.Record // put: the record itself, from which the explorer gets its number
+	seen   int32         // pause: the number of the payment record that the process read last; key is for this record
+	record ledger.Record // put: the record that is written
 }
 
-// reply is the explorer's reply to a call. The field named what decides the meaning of the
-// fields n and rec.
+// reply is the explorer's reply to a call. The field named what says how the call ended. A reply
+// about a record has the record's number in rec. Any other reply has its content in n: an
+// x402.Fate, a facilitatorReply, a work, or a list that is encoded in one number.
 type reply struct {
 	what uint8
 	rec  int32
 	n    int32
 }
 
-// These values of reply.what are the replies to calls of the store.
+// These are the values of reply.what. Only a put can end with replyLost or replyStands.
 const (
-	replyDone   uint8 = iota // put: the record is written; fetch: rec is the number of the stored record
-	replyFailed              // the call returns an error, and nothing was written
-	replyLost                // the call returns an error, although the record was written
-	replyStands              // put: another record is in the way; rec is its number
+	replyDone   uint8 = iota // the call succeeds; put: the record is written; fetch: rec is the stored record
+	replyFailed              // the call fails; put: nothing was written
+	replyLost                // put: the call returns an error, although the record was written
+	replyStands              // put: nothing was written, because the record with the number rec is in the way
 )
 
 var errReply = errors.New("no reply")
@@ -72,12 +73,12 @@ var errReply = errors.New("no reply")
 // live is a running process. Its goroutines run the production code.
 type live struct {
 	x       *explorer
-	now     atomic.Int32
+	now     atomic.Int32 // the number of the current instant
 	mu      sync.Mutex
 	parked  []parked
 	dead    bool
-	ids     int
-	serial  uint8
+	ids     int   // how many write ids newID has made
+	serial  uint8 // task.serial
 	seen    int32 // the number of the payment record that was read last; its key is in seenKey
 	seenKey int
 	ending  ending
@@ -89,8 +90,8 @@ type parked struct {
 	reply chan reply
 }
 
-// do makes a call to something outside the process, and waits for the reply. If the explorer
-// no longer needs the process, do ends the calling goroutine.
+// do makes a call to something outside the process, and waits for the explorer's reply. If the
+// explorer no longer needs the process (kill), do ends the calling goroutine.
 func (p *live) do(c *call) reply {
 	w := parked{c, make(chan reply)}
 	p.mu.Lock()
@@ -109,7 +110,8 @@ func (p *live) do(c *call) reply {
 	return r
 }
 
-// deliver gives one of the threads its reply, and returns when all threads have stopped again.
+// deliver gives one thread of a process its reply. It returns when each thread of the process
+// has made its next call or has ended.
 func (p *live) deliver(e edge) {
 	p.now.Store(int32(e.at))
 	p.mu.Lock()
@@ -138,7 +140,7 @@ func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
 func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	key := p.x.keyOf(r.Head().Key)
 	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
-		p.mu.Lock() // the goroutine that does the work writes the settlement at the same time
+		p.mu.Lock() // while this goroutine records the settlement, another may begin the work (run)
 		p.ending.held = key
 		p.mu.Unlock()
 	}
@@ -156,8 +158,8 @@ func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 // MostKept implements ledger.Store.
 func (p *live) MostKept() int { return ledger.LeastKept }
 
-// Fetch implements ledger.Store. The payee of a world does not change, so reading the payee
-// does not count as a step.
+// Fetch implements ledger.Store. A world has no record of the payees (ledger.Sold), so reading
+// that record is not a step.
 func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
 	if key == ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)) {
 		return nil, nil
@@ -206,7 +208,7 @@ func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
 	return facilitatorReply(got.n).settlement(auth)
 }
 
-// secondOf is the second of a process's two facilitators.
+// secondOf is the second facilitator of a process. The first facilitator is the type live.
 type secondOf struct{ *live }
 
 // Settle implements x402.Facilitator.
@@ -248,13 +250,13 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 // cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause replaces the Gate's pause between two reads of a record. The explorer decides how the
-// pause ends, as it decides the reply to any call.
+// pause replaces the Gate's pause between two reads of a record. Like any other call, the pause
+// ends with a reply of the explorer. It returns false if the time for waiting is over.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }
 
-// run does the work of a request.
+// run plays the work of a request, as Job.Run. The explorer decides how the work ends.
 func (p *live) run(context.Context) (x402.Reply, error) {
 	p.mu.Lock()
 	p.ending.worked = p.ending.held
@@ -263,7 +265,7 @@ func (p *live) run(context.Context) (x402.Reply, error) {
 	return work(got.n).result(p.x)
 }
 
-// start begins a task.
+// start starts a process for a task, and returns when the process has made a call or has ended.
 func (x *explorer) start(t task) *live {
 	p := &live{x: x, serial: t.serial, seenKey: payments, ending: ending{worked: -1, held: -1, reread: -1}}
 	p.now.Store(int32(t.at))
@@ -306,7 +308,8 @@ func (p *live) perform(t task) {
 	}
 }
 
-// operate applies the event of an operator's command to the record of the task's payment.
+// operate does what an operator's command does: it applies an event to the record of the task's
+// payment.
 func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	r, err := l.Fetch(ctx, p.x.keys[t.auth])
 	if err != nil || r == nil {
@@ -342,8 +345,8 @@ func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 
 func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
 
-// These times are measured from the arrival of a request: the deadline of the request, and the
-// end of its lease.
+// These constants say how long after the arrival of a request its deadline is, and how long
+// after the arrival its lease ends.
 const (
 	exploredInvocation = 27 * time.Second
 	exploredLease      = exploredInvocation + 3*time.Second
@@ -378,7 +381,7 @@ func (p *live) request(t task) x402.Request {
 	return r
 }
 
-// refusalOf returns the error that the seller's check returns for a task, or nil.
+// refusalOf returns the error with which the seller's check refuses the request of a task, or nil.
 func refusalOf(t task) error {
 	if !t.refuses {
 		return nil

@@ -12,8 +12,9 @@ import (
 
 var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
 
-// changedRow holds the ledger's rules and the Gate's conclusions, with one row changed. If
-// conclusions is nil, the row is in the rules.
+// changedRow holds the ledger's rules and the Gate's conclusions, in which one row is changed or
+// missing. If the field conclusions is nil, that row is in the rules, and the conclusions are
+// as usual.
 type changedRow struct {
 	name        string
 	rules       ledger.Rules
@@ -88,9 +89,9 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unnoticeable returns the names of the changed rows for which no exploration finds a
-// violation, each with the reason. TestExploreNoticesRows fails if one finds a violation after
-// all.
+// unnoticeable returns the names of the changed rows for which no exploration can find a
+// violation, each with the reason. If an exploration finds a violation for such a row after all,
+// TestExploreNoticesRows fails.
 func unnoticeable() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
@@ -104,9 +105,10 @@ func unnoticeable() map[string]string {
 	}
 }
 
-// TestExploreNoticesRows changes one row of the ledger's rules or of the Gate's conclusions at
-// a time. It checks that the exploration then finds a violation, except for the rows in
-// unnoticeable.
+// TestExploreNoticesRows changes one row at a time, of the ledger's rules or of the Gate's
+// conclusions. For each changed row, an exploration must find a violation, except for the rows in
+// unnoticeable. While no row is changed, no exploration may find a violation. With -short, only
+// each eighth of the changed rows is tried.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {
@@ -136,7 +138,8 @@ func TestExploreNoticesRows(t *testing.T) {
 	})
 }
 
-// unchanged checks that the exploration finds no violation while no row is changed.
+// unchanged checks that no exploration of a small world finds a violation while no row is
+// changed.
 func unchanged(t *testing.T) {
 	for _, w := range smallWorlds() {
 		t.Run(w.name, func(t *testing.T) {
@@ -149,7 +152,7 @@ func unchanged(t *testing.T) {
 	}
 }
 
-// noticed reports whether an exploration with the changed row finds a violation.
+// noticed reports whether an exploration of a small world finds a violation with the changed row.
 func (c changedRow) noticed(t *testing.T) bool {
 	for _, w := range smallWorlds() {
 		x := explore(t, w, c.rules, c.conclusions, true)

@@ -7,18 +7,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// omittedRule is a rule that an exploration leaves out. The explored worlds have one purchase
-// name for each payment, clocks that never stop, and one transport. TestCampaignDetects covers
-// the rules about several names, stopped clocks and two transports.
+// omittedRule is a rule that an exploration leaves out, to see that the explorer notices. In the
+// explored worlds, a payment has one purchase name, no clock stops, and there is one transport.
+// Therefore the rules about several names, stopped clocks and two transports cannot be tested
+// here. TestCampaignDetects tests them.
 type omittedRule struct {
 	name  string
 	shows string                  // the violation that the exploration must find
-	world func(w *explored)       // changes the world so that the rule matters
+	world func(w *explored)       // changes the world so that the rule matters; may also make the Gate omit the rule
 	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
 	reads func(r *ledger.Payment) // changes each record that is read, so that the rule does nothing; nil changes no record
 }
 
-// without changes what a standing means for the other payments of the purchase.
+// without changes what the owner of a purchase means for the other payments of the purchase, if
+// the owner has the standing s.
 func without(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
 
 func omittedRules() []omittedRule {
@@ -78,8 +80,9 @@ func omittedRules() []omittedRule {
 	}
 }
 
-// TestExploreFindsOmittedRules checks that the exploration finds nothing while a rule is in
-// force, and finds the violation that the rule prevents when the rule is left out.
+// TestExploreFindsOmittedRules explores a world twice for each rule. While the rule is in force,
+// the exploration must find no violation. When the rule is left out, the exploration must find
+// the violation that the rule prevents.
 func TestExploreFindsOmittedRules(t *testing.T) {
 	for _, rule := range omittedRules() {
 		t.Run(rule.name, func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 type action struct {
 	kind actionKind
 	auth int8  // the authorization, if kind is executes, thirdParty or cancels
-	node int32 // the number of the process's node, if kind is steps or crashes
-	edge edge
-	task task
+	node int32 // the number of the process's node before the action, if kind is steps or crashes
+	edge edge  // the step, if kind is steps
+	task task  // what the process does, if kind is begins
 }
 
 type actionKind uint8
@@ -48,7 +48,8 @@ func (x *explorer) expand(from int32) {
 	x.happen(from, s)
 }
 
-// happen takes every action that does not belong to a process.
+// happen takes every action in which no process takes part: the clock moves, or something
+// happens to an authorization on the chain.
 func (x *explorer) happen(from int32, s state) {
 	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.left.freezes > 0) {
 		next := s
@@ -86,7 +87,7 @@ func (x *explorer) happen(from int32, s state) {
 	}
 }
 
-// begin takes every action with which a process begins.
+// begin takes every action with which a process can begin in a state.
 func (x *explorer) begin(from int32, s state) {
 	t := task{at: s.now, serial: s.serial}
 	if s.left.requests > 0 {
@@ -115,7 +116,8 @@ func (x *explorer) begin(from int32, s state) {
 	x.operate(from, s, t)
 }
 
-// operate begins every command that an operator can give about a debt.
+// operate takes every action with which an operator's command begins. The commands are about
+// payments that are paid and not answered.
 func (x *explorer) operate(from int32, s state, t task) {
 	for auth := range x.world.auths {
 		t.auth = int8(auth)
@@ -155,7 +157,8 @@ func (x *explorer) endpoints(auth int) []int8 {
 	return []int8{0, 1}
 }
 
-// launch begins a process.
+// launch takes the action with which a process begins its task. The process gets the last slot
+// of the world.
 func (x *explorer) launch(from int32, s state, t task) {
 	x.doing = step{from: from, did: action{kind: begins, task: t}}
 	s.serial++
@@ -163,7 +166,8 @@ func (x *explorer) launch(from int32, s state, t task) {
 	x.take(from, x.doing.did, s)
 }
 
-// enter puts a new process into a free slot of a state.
+// enter puts a new process into a free slot of a state. If the process serves a request, enter
+// notes what is true of the records when the request arrives.
 func (x *explorer) enter(s *state, slot int, t task) {
 	p := running{node: x.root(t).number}
 	if t.kind == taskRequest {
@@ -222,8 +226,8 @@ func (x *explorer) arrived(s *state, slot int) {
 	x.checkEnd(s, p, n)
 }
 
-// replies calls give with every possible reply to a call of a process's main thread, and with
-// the state that follows this reply.
+// replies calls the function give once for each possible reply to a call of a process's main
+// thread, with the reply and the state that follows.
 func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
@@ -252,8 +256,8 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 	}
 }
 
-// fail gives the reply of a store call that fails without effect, if the budget has a store
-// fault left.
+// fail gives the reply to a call of the store or its index that fails without effect, if the
+// world's budget has a store fault left.
 func (x *explorer) fail(s *state, give func(state, reply)) {
 	if s.left.storeFaults > 0 {
 		next := *s
@@ -262,7 +266,8 @@ func (x *explorer) fail(s *state, give func(state, reply)) {
 	}
 }
 
-// silent gives r, the reply of a node that cannot tell, if the world allows this.
+// silent gives r, which is the reply of a node that cannot tell, if the node of the world may
+// fail and the world's budget has a silence left.
 func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	if x.world.nodeMayFail && s.left.silences > 0 {
 		next := *s
@@ -271,8 +276,9 @@ func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
 	}
 }
 
-// puts gives the replies to a write. The write succeeds only if its version follows the stored
-// version.
+// puts gives the replies to a write. The write succeeds if its version follows the stored
+// version, or if it repeats the write that is stored. Any other write fails, because another
+// record is in the way.
 func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	r, stands := x.records[c.rec], x.records[s.recs[c.key]]
 	fits := stands == nil && r.Head().Version == 1 || stands != nil && stands.Head().Version == r.Head().Version-1
@@ -295,7 +301,8 @@ func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
 	x.fail(s, give)
 }
 
-// settles gives the replies of a facilitator to a settlement.
+// settles gives the replies of a facilitator that is asked to settle a payment. Each reply comes
+// with what the facilitator then does to the money.
 func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
 	sent := *s
 	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
@@ -328,7 +335,7 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	case chain.truth == truthCancelled:
 		return x402.NeverPaid
 	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
-		return x402.NeverPaid // the transfer is so much older than the record that it was for something else
+		return x402.NeverPaid // the transfer is so much older than the record that it was made for something else
 	case chain.truth == truthMoved:
 		return x402.Paid
 	case !at.Add(-safe).Before(x.endOf(s, c.auth)):

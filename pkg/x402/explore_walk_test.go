@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// mostLives bounds the number of live processes that are kept. A process that is not kept is
-// run again from its beginning when it is needed.
+// mostLives bounds the number of running processes that the explorer keeps. If the explorer
+// needs a process that was not kept, it runs the process again from the beginning.
 const mostLives = 4096
 
 // root returns the node at which the process of a task begins.
@@ -38,7 +38,8 @@ func (x *explorer) child(n *node, e edge) *node {
 	return c
 }
 
-// bring returns a live process that has reached a node.
+// bring returns a running process that has reached a node. If none was kept, bring starts a
+// process, and gives it the replies that lead to the node.
 func (x *explorer) bring(n *node) *live {
 	if p := n.live; p != nil {
 		n.live = nil
@@ -85,7 +86,8 @@ func (x *explorer) newNode(parent *node, e edge, t task, p *live) *node {
 	return n
 }
 
-// walk visits every state. If stopAtFirst is set, it ends at the first violation.
+// walk visits every state that the world can reach. If stopAtFirst is set, the walk ends at the
+// first violation.
 func (x *explorer) walk() {
 	first := state{left: x.world.budget}
 	first.recs[cursor] = x.number(ledger.Cursor{Row: ledger.Row{Key: x.keys[cursor], Version: 1, WriteID: "before"}, Next: 1})
@@ -100,7 +102,8 @@ func (x *explorer) walk() {
 	}
 }
 
-// take records an action that leads to a state, and adds the state if it is new.
+// take counts an action that leads to a state. If the state is new, take adds the state to those
+// that the walk visits, and checks it.
 func (x *explorer) take(from int32, did action, s state) {
 	x.transitions++
 	s = x.canon(s)
@@ -116,7 +119,8 @@ func (x *explorer) take(from int32, did action, s state) {
 	x.checkState(&s)
 }
 
-// violated records a violation together with the step that is being taken.
+// violated records a violation, with the story of the step that is being taken. It records only
+// the first violation of each name.
 func (x *explorer) violated(what string) {
 	if _, known := x.found[what]; known {
 		return
@@ -134,8 +138,8 @@ func (x *explorer) check(broken map[string]bool) {
 	}
 }
 
-// story describes how the world came to a step: the steps before it, the step itself, and the
-// continuation without faults, if there is one.
+// story describes how the world came to its last step: all steps before it, the last step
+// itself, and then the continuation without faults, if there is one.
 func (x *explorer) story(last step) string {
 	var told []string
 	for at := last; ; at = x.states[at.from] {

@@ -13,20 +13,20 @@ import (
 type facilitatorReply int32
 
 const (
-	saysMoved          facilitatorReply = iota
-	saysNothing                         // no answer, and the money does not move
-	movesUnheard                        // no answer, and the money moves
-	movesLater                          // no answer, and the money may move later
-	saysRefused                         // a true refusal for a reason about the payer
-	refusesAndMoves                     // a false refusal: the money moves
-	refusesAndWillMove                  // a false refusal: the money may move later
-	refusesMoved                        // a false refusal: the money has moved before
-	saysUsed                            // the nonce is used
-	saysExpired                         // the window is over
-	saysSignature                       // the payment is refused for its signature
-	turnsAway                           // the facilitator did not process the request
-	turnsAwayAndMoves                   // the same reply, but the money moves
-	neverReached                        // the request was not sent
+	saysMoved          facilitatorReply = iota // a settlement: the money moves
+	saysNothing                                // no answer, and the money does not move
+	movesUnheard                               // no answer, and the money moves
+	movesLater                                 // no answer, and the money may move later
+	saysRefused                                // a true refusal for a reason about the payer
+	refusesAndMoves                            // a false refusal: the money moves
+	refusesAndWillMove                         // a false refusal: the money may move later
+	refusesMoved                               // a false refusal: the money has moved before
+	saysUsed                                   // a true refusal: the nonce is used
+	saysExpired                                // a true refusal: the window is over
+	saysSignature                              // a true refusal for the signature
+	turnsAway                                  // the facilitator says that it did not process the request, and this is true
+	turnsAwayAndMoves                          // the facilitator says that it did not process the request, but the money moves
+	neverReached                               // no reply, because the request was not sent
 )
 
 func (w facilitatorReply) String() string {
@@ -38,8 +38,8 @@ func (w facilitatorReply) String() string {
 	}[w]
 }
 
-// honestReplies returns the replies of a facilitator that does not lie. lyingReplies returns
-// all others.
+// honestReplies returns the replies of a facilitator that does not lie. lyingReplies returns all
+// other replies.
 func honestReplies() []facilitatorReply {
 	return []facilitatorReply{saysMoved, saysNothing, movesUnheard, movesLater, saysRefused, saysUsed, saysExpired, saysSignature, turnsAway, neverReached}
 }
@@ -48,7 +48,7 @@ func lyingReplies() []facilitatorReply {
 	return []facilitatorReply{refusesAndMoves, refusesAndWillMove, refusesMoved, turnsAwayAndMoves}
 }
 
-// settlement returns the Settlement that a process gets with this reply.
+// settlement returns the Settlement that a process gets with this reply about an authorization.
 func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	switch w {
 	case saysMoved:
@@ -70,8 +70,8 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible reports whether a facilitator can give this reply at the time now, and do what the
-// reply stands for. end is when the authorization ends.
+// possible reports whether a facilitator can give this reply at the time now, and do to the money
+// what belongs to the reply. c is the authorization on the chain, whose window ends at end.
 func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
@@ -111,12 +111,12 @@ func (w facilitatorReply) moves() bool {
 type work int32
 
 const (
-	workAnswers  work = iota
-	workFails         // the fault is ours
-	workSilent        // the target was silent
-	workOwes          // a piece of the answer is owed
-	workTooLarge      // the answer cannot be kept
-	workRefuses       // the answer is an error about the target
+	workAnswers  work = iota // with a whole answer
+	workFails                // with an error on our side; the answer is owed
+	workSilent               // with an error, because the target was silent; the answer is owed
+	workOwes                 // with an answer of which a part is still owed
+	workTooLarge             // with an answer that is too large to be kept
+	workRefuses              // with an error about the target, which is the answer
 )
 
 func (w work) String() string {
