@@ -16,48 +16,48 @@ import (
 // explored describes a small world and all its bounds.
 type explored struct {
 	name            string
-	node            bool // there is a node to ask about the chain
-	twoFacilitators bool // there are two facilitators
-	keyed           bool // the payer names the purchase with a key
-	tokens          bool // the payer's clients echo the retry token
-	separate        bool // each payment is a separate purchase
-	window          time.Duration
-	instants        []time.Duration    // the times since the beginning at which something happens
+	node            bool               // there is a node to ask about the chain
+	twoFacilitators bool               // there are two facilitators
+	keyed           bool               // the payer names the purchase with a key
+	tokens          bool               // the payer's clients echo the retry token
+	separate        bool               // each payment is a separate purchase
+	window          time.Duration      // Request.Window of every request
+	instants        []time.Duration    // the times at which something can happen, from the beginning of the exploration
 	auths           int                // number of authorizations that the payer signs for the purchase
 	atOnce          int                // largest number of processes at once
 	replies         []facilitatorReply // the possible replies of the facilitator
 	works           []work             // the ways in which the work can end
-	nodeMayFail     bool               // the node is sometimes unable to tell
+	nodeMayFail     bool               // the node may be unable to tell, as often as budget.silences says
 	secondEndpoint  bool               // the second authorization is for another endpoint, at another price unless onePrice is set
 	onePrice        bool               // the other endpoint, if secondEndpoint is set, has the same price
-	checks          bool               // the seller's check refuses some requests
+	checks          bool               // each request comes in two forms; the seller's check refuses one of them
 	mostRuns        int                // how many runs the seller allows for a payment; 0 for any number
 	budget          budget
 
-	// The following settings leave out a rule of the Gate.
-	reads     func(r *ledger.Payment) // changes the records that are read
-	anywhere  bool                    // requests do not say at which endpoint they are
+	// Each of the following settings makes the Gate omit a rule.
+	reads     func(r *ledger.Payment) // changes each payment that a process reads; nil changes nothing
+	anywhere  bool                    // every request says that it is at the first endpoint
 	unasked   bool                    // the seller's check is never asked
 	atTheDoor bool                    // the seller's check is asked before everything else
 }
 
-// budget holds how many more times each event may happen.
+// budget holds how many more times each event may happen. lies counts the false replies of
+// facilitators, thirds the authorizations that somebody else submits, and silences the failures
+// of the node.
 type budget struct {
 	requests, reconciles, refunds, attests, crashes, storeFaults, lies, thirds, cancels, silences uint8
 	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
-// These constants number the records of a world. There are as many payments as the constant
-// payments says, and their numbers begin with 0. purchase and cursor are the numbers of the
-// two other records, and allKeys is the count of all records. listDigit is the base in which a
-// list of payments is encoded in one number.
+// These constants are about the numbers of a world's records. A payment's record has the number
+// of its authorization, which begins with 0.
 const (
-	payments  = 3
-	purchase  = 3
-	cursor    = 4
-	allKeys   = 5
-	third     = 2 // the authorization that the payer signs last, for the trial without faults
-	listDigit = 8
+	payments  = 3 // the count of payments, and the number that follows the last payment
+	purchase  = 3 // the number of the record of the purchase
+	cursor    = 4 // the number of the record of the cursor
+	allKeys   = 5 // the count of all records
+	third     = 2 // the authorization that the payer signs in a continuation without faults
+	listDigit = 8 // the base in which a list of payments is encoded in one number
 )
 
 // truth is the true state of an authorization on the chain.
@@ -74,36 +74,38 @@ type onChain struct {
 	truth   truth
 	at      int8 // the instant at which the authorization was used or cancelled
 	byUs    bool // the money was moved by a facilitator to which we sent it
-	lied    bool // a facilitator refused the payment, but moved the money
+	lied    bool // a facilitator gave a false reply about the payment
 	pending bool // a facilitator has sent the authorization to the chain, and no block has it yet
-	stale   bool // pending, and the payer has meanwhile been told that nothing is charged
+	stale   bool // pending is true, and the payer has meanwhile been told that nothing is charged
 
 	// The explorer's checks keep the following notes.
-	over     uint8 // one bit for each other authorization that was already over when this one was sent
+	over     uint8 // one bit for each earlier owner of the purchase that was over when this payment took the purchase
 	complete bool  // a whole answer was given for the payment, and is on record
-	fresh    bool  // that answer came from the request that caused the work, and not from a replay
-	returned bool  // the operator has sent the amount back
+	fresh    bool  // a whole answer on record was given by the request that did the work, and not as a replay
+	returned bool  // the refund of the payment is on record as made
 }
 
 // running is a process that runs in a state.
 type running struct {
 	node int32 // number of the process's node; 0 means that there is no process
-	// claimed has one bit for each authorization that the process has claimed. stale has the
-	// bits of those whose payer has meanwhile been told that nothing is charged.
+	// claimed has one bit for each authorization that the process has claimed to settle. stale
+	// has those bits of claimed whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
-	fresh  bool  // the request's payment had no record when the process began
-	kept   bool  // the stored answer of that payment could be replayed when the process began
-	over   uint8 // one bit for each authorization that was over when the process began
-	sent   bool  // that payment was on record as sent, without a token, when the process began
-	openTo bool  // that payment was paid, and a lookup could run for it, when the process began
+	// The following fields say what was true when the process began. They are set only for a
+	// request, and except for over they are about the payment that the request brings.
+	fresh  bool  // the payment had no record
+	kept   bool  // the payment's answer was on record, and could be replayed
+	over   uint8 // one bit for each authorization whose payment was over (isOver)
+	sent   bool  // the payment was on record as sent, and its record had no retry token
+	openTo bool  // the payment was paid and not answered, and a lookup could run for it
 }
 
 // state is a state of the world.
 type state struct {
-	now    int8
-	serial uint8
-	recs   [allKeys]int32
+	now    int8           // the number of the current instant
+	serial uint8          // task.serial of the next process
+	recs   [allKeys]int32 // the stored record for each key, as its number; 0 means that there is none
 	chain  [payments]onChain
 	procs  [2]running
 	left   budget
@@ -118,12 +120,12 @@ type explorer struct {
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 	offers      [2]*x402.Offer
-	instants    []time.Time // the instants of the world, followed by the instants of a continuation without faults
+	instants    []time.Time // the instants of the world, then for each of them those of a continuation without faults
 	keys        [allKeys]string
 	large       []byte
 
 	records   []ledger.Record
-	numbers   map[string]int32 // number of each record, by its content
+	numbers   map[string]int32 // the index of each record in records, by the record's content
 	canonical map[canonicalKey]int32
 	nodes     []*node
 	roots     map[task]*node
@@ -132,13 +134,13 @@ type explorer struct {
 	states []step
 	index  map[uint64]struct{} // the hashes of the known states
 	seed   maphash.Seed
-	kinds  map[trial]bool // whether the payment is answered in the end if a trial continues without faults
+	kinds  map[trial]bool // whether the payment of a trial is answered in the end
 
 	transitions int
-	found       map[string]int32 // violations by name, each with the number of the state just before it
-	traces      map[string]string
-	doing       step
-	sequel      []string // the steps of a continuation without faults, after the last step
+	found       map[string]int32  // for each violation, by name: the number of the state just before it
+	traces      map[string]string // for each violation, by name: its story
+	doing       step              // the step that is being taken
+	sequel      []string          // the story of a continuation without faults, after the step that is being taken
 	stopAtFirst bool
 	wholeDays   bool // every instant of the world is less than an hour, or at least 25 hours, after the beginning
 
@@ -147,7 +149,8 @@ type explorer struct {
 	reachedStandings   map[ledger.Standing]bool
 }
 
-// step is a state, and the action by which it was reached from an earlier state.
+// step is a state, and the action by which that state was first reached. The field from is the
+// number of the state before the action.
 type step struct {
 	state state
 	from  int32
@@ -159,8 +162,8 @@ type canonicalKey struct {
 	now int8
 }
 
-// explorationBegins is much later than the time in a synctest bubble, so that no deadline of a
-// context is ever reached.
+// explorationBegins is when every exploration begins. The clock of a synctest bubble is much
+// earlier, so that no deadline of a context is ever reached.
 var explorationBegins = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // faultlessTimes returns the times of the instants in a continuation without faults, measured
@@ -227,7 +230,7 @@ func newExplorer(t *testing.T, w explored, rules ledger.Rules, conclusions []x40
 	return x
 }
 
-// watch makes the explorer note which edges are taken.
+// watch makes the explorer note which edges of the rules are taken.
 func (x *explorer) watch(rules ledger.Rules) {
 	x.rules = rules
 	x.reachedEdges = make([]bool, len(rules.Edges))
@@ -263,9 +266,9 @@ func (x *explorer) signed(t task) x402.Signed {
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
 }
 
-// endOf returns when the window of an authorization ends. The window of the third
-// authorization begins when the payer signs. If the authorization has no record yet, the payer
-// is taken to sign now.
+// endOf returns when the window of an authorization ends. The window of the third authorization
+// begins when the payer signs that authorization. If it has no record yet, endOf assumes that
+// the payer signs now.
 func (x *explorer) endOf(s *state, auth int) time.Time {
 	if auth == third {
 		if r := x.payment(s, auth); r != nil {
@@ -316,9 +319,10 @@ func (x *explorer) number(r ledger.Record) int32 {
 	return n
 }
 
-// batch returns what a Scanner finds on the chain at an instant. Each instant has ten blocks,
-// and the blocks of the current instant are not safe yet. moved has one byte for each
-// authorization: the instant of its transfer plus one, or 0 if there is no transfer.
+// batch returns what a Scanner finds on the chain at an instant, from a given block on. Each
+// instant has ten blocks, and the blocks of the current instant are not safe yet. The argument
+// moved encodes the transfers. It has one byte for each authorization: the number of the
+// transfer's instant plus one, or 0 if there is no transfer.
 func (x *explorer) batch(moved int32, from uint64, now int) reconcile.Batch {
 	b := reconcile.Batch{Next: from, Safe: uint64(now) * blocksPerInstant, SafeTime: x.instants[now]}
 	b.Next = max(from, b.Safe+1)

@@ -2,9 +2,8 @@ package x402_test
 
 import "time"
 
-// exploredWorlds returns the worlds that TestExplore walks through. Each world varies a few
-// things and bounds the others, because one world that varied everything would have too many
-// states.
+// exploredWorlds returns the worlds that TestExplore walks through. Each world varies only a few
+// things, because a world that varied everything would have too many states.
 func exploredWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour
@@ -131,8 +130,9 @@ func exploredWorlds() []explored {
 	}
 }
 
-// ruleWorld returns the world in which the explorer tries what happens without a rule. It is
-// large enough: every violation that a rule prevents can happen in it once that rule is omitted.
+// ruleWorld returns the world for TestExploreFindsOmittedRules, which changes the world a little
+// for each rule. The world is small, but large enough that the violation can happen once the
+// rule is omitted.
 func ruleWorld() explored {
 	return explored{
 		name: "rules", node: true, tokens: true, window: 45 * time.Second, auths: 2, atOnce: 1,
@@ -145,8 +145,8 @@ func ruleWorld() explored {
 // second each.
 const cheapWorlds = 4
 
-// smallWorlds returns the worlds in which the changed rows are explored. The cheapest come
-// first.
+// smallWorlds returns the worlds that TestExploreNoticesRows explores for each changed row. The
+// worlds that take the least time come first.
 func smallWorlds() []explored {
 	const (
 		now, moment, leasePast, windowPast, slackPast, dayPast = 0, 2 * time.Second, 35 * time.Second, 70 * time.Second, 12 * time.Minute, 25 * time.Hour

@@ -7,7 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkPurchase notes which payments were over when a purchase got a new owner.
+// checkPurchase notes, when a purchase gets a new owner, whether the old owner was over (isOver).
+// The new owner also inherits the notes about the owners before.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
 	was, ok := x.records[before.recs[purchase]].(ledger.Purchase)
 	is, _ := x.records[after.recs[purchase]].(ledger.Purchase)
@@ -23,7 +24,8 @@ func (x *explorer) checkPurchase(before, after *state, slot int) {
 	after.chain[next].over |= over
 }
 
-// checkWrite checks a successful write.
+// checkWrite checks a successful write of the record of a payment. It also notes facts that
+// later checks need, about payments and about the purchase.
 func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
 	if c.key == purchase {
 		x.checkPurchase(before, after, slot)
@@ -48,7 +50,8 @@ func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
 	}
 }
 
-// checkKept notes a violation if a record loses a fact that it must keep.
+// checkKept notes a violation if a write loses a fact that the record must keep, or if the facts
+// of the written record contradict each other.
 func (x *explorer) checkKept(was, is *ledger.Payment, chain onChain) {
 	proven := is.Paid() || is.Disproved
 	x.check(map[string]bool{
@@ -66,12 +69,13 @@ func (x *explorer) checkKept(was, is *ledger.Payment, chain onChain) {
 	})
 }
 
-// closedUnpaid reports whether a record was closed although no money moved.
+// closedUnpaid reports whether a record is closed, and says that no money moved.
 func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven checks that the facts which a record takes for proven are true.
+// checkProven checks a write that takes something for proven: that the authorization never moved
+// money, or that it did. This must be true.
 func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {
@@ -85,7 +89,7 @@ func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	}
 }
 
-// checkClaim checks that a payment is claimed only when it may be.
+// checkClaim checks that a write which claims a payment once more comes at a permitted time.
 func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
 	if was.Attempt == 0 || is.Attempt == was.Attempt {
 		return
@@ -100,7 +104,8 @@ func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
 	})
 }
 
-// checkVerdict checks how the end of an attempt to settle is recorded.
+// checkVerdict checks how the end of an attempt to settle is recorded, if the attempt has proved
+// neither that money moved nor that it never will.
 func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	if was.State != ledger.Settling || !is.LeaseUntil.IsZero() || is.Paid() || is.Disproved {
 		return
@@ -114,7 +119,8 @@ func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
 	})
 }
 
-// said returns the last reply about an authorization that a facilitator gave to a process.
+// said returns the last reply about an authorization that a facilitator gave to a process. ok is
+// false if there was none.
 func (n *node) said(auth int) (last facilitatorReply, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth {
@@ -124,7 +130,8 @@ func (n *node) said(auth int) (last facilitatorReply, ok bool) {
 	return 0, false
 }
 
-// shown returns what the chain last showed a process about an authorization.
+// shown returns what the chain last showed to a process about an authorization. ok is false if
+// the process has not asked the chain.
 func (n *node) shown(auth int) (last x402.Fate, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callFind && c.auth == auth {
@@ -139,8 +146,8 @@ func (n *node) reachedBy(auth int) bool {
 	return n.heard(auth, func(w facilitatorReply) bool { return w != neverReached })
 }
 
-// heard reports whether a facilitator has given a process a reply about an authorization for
-// which is(reply) is true.
+// heard reports whether a facilitator has given a process a reply about an authorization that
+// meets a condition. The function is tells whether a reply meets it.
 func (n *node) heard(auth int, is func(facilitatorReply) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(facilitatorReply(at.by.reply.n)) {
