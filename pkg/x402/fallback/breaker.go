@@ -21,7 +21,7 @@ const (
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // the number of failures in a row, as leave counts them
-	until    time.Time // when the next payment may be sent, if there were at least breakerFailures in a row
+	until    time.Time // when the next payment may be sent, if there are breakerFailures or more in a row
 }
 
 // admits reports whether a payment may be sent to the facilitator at the time now. If enters is
@@ -42,7 +42,7 @@ func (b *breaker) admits(now time.Time, enters bool) bool {
 }
 
 // leave counts the reply s to a payment. A reply that shows the operator's fault is one more
-// failure. Any other reply ends the row of failures. Two replies change nothing:
+// failure. Any other reply ends the row of failures. Two kinds of replies change nothing:
 //
 //   - NotResent, because the payment was not sent.
 //   - A time-out, if the payment's signer was not recovered from the signature. The contract of
@@ -62,8 +62,8 @@ func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 
 // operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. A
 // reply that a payer can cause is no such fault, so that no payer can block a facilitator for
-// all other payments. There is one exception, for which leave provides: operatorsFault cannot
-// tell that a contract wallet has caused a time-out.
+// all other payments. There is one exception: the contract of a payer's wallet can cause a
+// time-out, which operatorsFault takes for a fault. The method leave allows for this.
 func operatorsFault(s x402.Settlement) bool {
 	switch s.Class { //nolint:exhaustive // all other replies are about the payer
 	case x402.NotSent:

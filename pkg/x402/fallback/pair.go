@@ -11,7 +11,8 @@
 // the chain must also confirm that success.
 //
 // If a facilitator refuses a payment for a reason about the payer, only that facilitator is
-// asked about the payment from then on. The record keeps its name for later attempts.
+// asked about the payment from then on. The record keeps the name of that facilitator for later
+// attempts.
 package fallback
 
 import (
@@ -28,16 +29,16 @@ import (
 // settlement. Bundles leave the least time, because they have the longest lookups of all
 // operations.
 const (
-	primaryBudget = 6 * time.Second // for the primary, including one resend
+	primaryBudget = 6 * time.Second // for asking the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
 	leastResend   = time.Second     // a request is sent, or sent again, only if at least this much time is left
 	chainBudget   = 2 * time.Second // for asking the chain before the second is asked; also the time limit of check
-	secondBudget  = 5 * time.Second // for the second, including checkBudget
+	secondBudget  = 5 * time.Second // for asking the second, including checkBudget
 	checkBudget   = time.Second     // the part of secondBudget that is kept for check
 	// If the second says that it settled a payment which the chain does not show yet,
 	// checkPause is the pause before the chain is asked again. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
-	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the time that the Gate gives to Pair.Verify
+	primaryVerify = 3 * time.Second / 2 // for Verify at the primary: half of the Gate's limit for Pair.Verify
 )
 
 // Pair is an x402.Settler with two facilitators. It remembers which facilitators are down, so
@@ -96,7 +97,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // a refusal without a name is the primary's, from when there was no second
+	case o.RefusedBy != "", o.Refused: // if the record names nobody, the primary refused: there was no second then
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)

@@ -33,7 +33,7 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 // open, only the facilitator with the closed breaker must be asked. If both breakers are open,
 // only the primary must be asked. If both are closed, the second must be asked only if the
 // primary is down. Verifications must neither open nor close a breaker, because a payer can
-// cause any number of them. Therefore each case verifies more often than a breaker tolerates.
+// cause any number of them. Therefore each case calls Verify more than breakerFailures times.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
