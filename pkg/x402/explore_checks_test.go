@@ -15,11 +15,11 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver reports whether a payment is paid, but no longer entitles a request to an answer. Then
-// another payment of the purchase may be charged. A payment entitles only requests at its own
-// endpoint. An answer that was given can be had for a limited time, which is compared with the
-// time at which the request arrived. An answer that is owed can be had until the refund of the
-// payment begins or is due.
+// isOver reports whether a payment is paid, but gives a request no right to an answer any more.
+// Then another payment of the purchase may be charged. A paid payment gives this right under
+// these conditions. The request must be for the endpoint of the payment. If the answer was
+// given, the request must have arrived while the answer was kept or valid. If the answer is
+// owed, no refund may be begun or due. A refunded payment gives no right to an answer.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:
@@ -111,8 +111,8 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 }
 
 // countsAsPaid reports whether the Gate may treat an authorization as paid. If there is no node
-// to ask, the Gate may also treat an authorization as paid that the payer has cancelled, because
-// a facilitator says of both only that the nonce is used.
+// to ask, the Gate may also treat an authorization as paid that the payer has cancelled. In both
+// cases a facilitator says only that the nonce is used.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

@@ -39,7 +39,7 @@ func (c *covered) add(x *explorer) {
 	c.transitions += x.transitions
 }
 
-// check fails the test for every row that no world has reached.
+// check fails the test for every row of the three tables that no world has reached.
 func (c *covered) check(t *testing.T) {
 	t.Helper()
 	for i, e := range ledger.NewRules().Edges {

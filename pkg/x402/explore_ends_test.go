@@ -89,8 +89,8 @@ func faulty(n *node) bool {
 	return false
 }
 
-// answering returns the authorization that the outcome of a request is about. It may be another
-// payment of the purchase than the one that the request brought.
+// answering returns the authorization that the outcome of a request is about. The request may
+// have brought another payment, which then got the outcome of the payment that owns the purchase.
 func (x *explorer) answering(s *state, n *node) int {
 	if r := n.end.out.Receipt; r != nil && r.Success && r.Transaction != "" {
 		return int(r.Transaction[2]-'0') - 1
@@ -121,8 +121,9 @@ func (x *explorer) checkRefusal(p running, n *node) {
 	})
 }
 
-// checkWait checks a payer who was told that an attempt is under way. It notes a violation if no
-// payment has a lease that has not ended. While two processes run at once, nothing is checked.
+// checkWait is called after a payer was told that an attempt is under way. It notes a violation
+// if the leases of all payments have ended. In a world with two processes at once, checkWait
+// notes no violation.
 func (x *explorer) checkWait(s *state) {
 	for auth := range payments {
 		r := x.payment(s, auth)
@@ -140,9 +141,9 @@ func (x *explorer) checkWait(s *state) {
 	}
 }
 
-// checkPause checks a payer who was told that an attempt is under way. It notes a violation in
-// this case: the request brought a new payment, an attempt for another payment of the purchase
-// is under way, and the process has not waited for that attempt.
+// checkPause is called after a payer was told that an attempt is under way. It notes a violation
+// in this case: the request brought a new payment, another payment owns the purchase, an attempt
+// for the owner is under way, and the process has not waited for that attempt.
 func (x *explorer) checkPause(s *state, p running, n *node) {
 	for owner := range payments {
 		if owner == int(n.task.auth) || !x.owns(s, owner) {

@@ -61,8 +61,8 @@ func movedOf(r *ledger.Payment) ledger.Moved {
 	return ledger.MovedNo
 }
 
-// caseOf returns the case under which the lists must show a payment. The test states these
-// rules a second time, independently of the ledger's table.
+// caseOf returns the case under which the lists must show a payment. It does not use the
+// ledger's table, which says the same, so that a wrong row in that table is noticed.
 func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 	live := r.LeaseUntil.After(x.clock(s))
 	unproven := r.Sent && !r.Disproved
@@ -148,7 +148,8 @@ func (x *explorer) perform(s *state, t task) *ending {
 	return n.end
 }
 
-// trial is a state without faults, and the task with which a payer sends a payment in it.
+// trial is a state in a continuation without faults, and the request that a payer sends in that
+// state.
 type trial struct {
 	state state
 	task  task
@@ -246,11 +247,11 @@ func (x *explorer) signsAgain(s state) {
 			continue
 		}
 		if own != nil && own.State == ledger.Superseded && x.owns(&s, auth) && x.isOver(r, 0, x.clock(&s)) {
-			return // another new signature would take over the purchase
+			return // one more new payment would take over the purchase
 		}
 		m := x.meaning(r, &s)
 		if x.owns(&s, auth) && !r.Paid() && r.Endpoint != endpointName(0) {
-			return // the chain decides, and another new signature would take over the purchase
+			return // the chain decides about this payment, and then one more new payment would take over the purchase
 		}
 		if !x.world.node && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
 			return

@@ -39,7 +39,7 @@ const (
 // call is a call that waits for its reply. The comment of a field names the kinds of calls.
 type call struct {
 	kind   callKind
-	key    int           // put, fetch: the number of the record's key; pause: see seen
+	key    int           // put, fetch: the number of the record's key; pause: that of the record in seen
 	rec    int32         // put: the number of the record; 0 as long as the record has no number
 	auth   int           // settle, find, run: the authorization
 	since  time.Time     // find: when the payment was first claimed
@@ -47,7 +47,7 @@ type call struct {
 	list   string        // list: the name of the list
 	from   uint64        // transfers: the first block
 	pause  time.Duration // pause: the duration
-	seen   int32         // pause: the number of the payment record that the process read last; key is for this record
+	seen   int32         // pause: the number of the payment record that the process read last
 	record ledger.Record // put: the record that is written
 }
 
@@ -208,7 +208,7 @@ func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
 	return facilitatorReply(got.n).settlement(auth)
 }
 
-// secondOf is the second facilitator of a process. The first facilitator is the type live.
+// secondOf is the second facilitator of a process. The type live is the first facilitator.
 type secondOf struct{ *live }
 
 // Settle implements x402.Facilitator.

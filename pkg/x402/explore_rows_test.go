@@ -108,7 +108,7 @@ func unnoticeable() map[string]string {
 // TestExploreNoticesRows changes one row at a time, of the ledger's rules or of the Gate's
 // conclusions. For each changed row, an exploration must find a violation, except for the rows in
 // unnoticeable. While no row is changed, no exploration may find a violation. With -short, only
-// each eighth of the changed rows is tried.
+// every eighth changed row is tried.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {

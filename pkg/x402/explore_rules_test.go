@@ -7,14 +7,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// omittedRule is a rule that an exploration leaves out, to see that the explorer notices. In the
+// omittedRule is a rule that an exploration leaves out, to test that the explorer notices. In the
 // explored worlds, a payment has one purchase name, no clock stops, and there is one transport.
 // Therefore the rules about several names, stopped clocks and two transports cannot be tested
 // here. TestCampaignDetects tests them.
 type omittedRule struct {
 	name  string
 	shows string                  // the violation that the exploration must find
-	world func(w *explored)       // changes the world so that the rule matters; may also make the Gate omit the rule
+	world func(w *explored)       // makes the rule matter in the world; may also omit the rule
 	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
 	reads func(r *ledger.Payment) // changes each record that is read, so that the rule does nothing; nil changes no record
 }

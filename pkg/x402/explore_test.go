@@ -46,10 +46,10 @@ import (
 //
 // The explorer makes assumptions that may hide a violation. The clock jumps from instant to
 // instant. While a process runs, the clock jumps only as often as the world allows. All clocks
-// are the same. A write that takes effect has done so when its caller gets the reply. An index is
-// up to date. A facilitator does not claim a settlement that did not happen. Slots, meters,
-// receipts and contract wallets are left out. TestCampaign covers what these assumptions leave
-// out.
+// are the same. A write takes effect before its caller gets the reply, or never. The index is
+// always up to date. A facilitator does not claim a settlement that did not happen. Slots,
+// meters, receipts and contract wallets are left out. TestCampaign covers what these assumptions
+// leave out.
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 

@@ -24,8 +24,8 @@ const (
 	saysUsed                                   // a true refusal: the nonce is used
 	saysExpired                                // a true refusal: the window is over
 	saysSignature                              // a true refusal for the signature
-	turnsAway                                  // the facilitator says that it did not process the request, and this is true
-	turnsAwayAndMoves                          // the facilitator says that it did not process the request, but the money moves
+	turnsAway                                  // a true reply that the request was not processed
+	turnsAwayAndMoves                          // a false reply that the request was not processed: the money moves
 	neverReached                               // no reply, because the request was not sent
 )
 
@@ -71,7 +71,8 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 }
 
 // possible reports whether a facilitator can give this reply at the time now, and do to the money
-// what belongs to the reply. c is the authorization on the chain, whose window ends at end.
+// what belongs to the reply. c describes the authorization on the chain. The window of the
+// authorization ends at the time end.
 func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {

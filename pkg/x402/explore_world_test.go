@@ -22,16 +22,16 @@ type explored struct {
 	tokens          bool               // the payer's clients echo the retry token
 	separate        bool               // each payment is a separate purchase
 	window          time.Duration      // Request.Window of every request
-	instants        []time.Duration    // the times at which something can happen, from the beginning of the exploration
-	auths           int                // number of authorizations that the payer signs for the purchase
+	instants        []time.Duration    // the times since the beginning at which something can happen
+	auths           int                // number of authorizations for the purchase, not counting the third
 	atOnce          int                // largest number of processes at once
 	replies         []facilitatorReply // the possible replies of the facilitator
 	works           []work             // the ways in which the work can end
 	nodeMayFail     bool               // the node may be unable to tell, as often as budget.silences says
 	secondEndpoint  bool               // the second authorization is for another endpoint, at another price unless onePrice is set
-	onePrice        bool               // the other endpoint, if secondEndpoint is set, has the same price
+	onePrice        bool               // if secondEndpoint is set, both endpoints have the same price
 	checks          bool               // each request comes in two forms; the seller's check refuses one of them
-	mostRuns        int                // how many runs the seller allows for a payment; 0 for any number
+	mostRuns        int                // how many runs of the work a payment has at most; 0 for any number
 	budget          budget
 
 	// Each of the following settings makes the Gate omit a rule.
@@ -52,7 +52,7 @@ type budget struct {
 // These constants are about the numbers of a world's records. A payment's record has the number
 // of its authorization, which begins with 0.
 const (
-	payments  = 3 // the count of payments, and the number that follows the last payment
+	payments  = 3 // the count of payments, including the third
 	purchase  = 3 // the number of the record of the purchase
 	cursor    = 4 // the number of the record of the cursor
 	allKeys   = 5 // the count of all records
@@ -79,7 +79,7 @@ type onChain struct {
 	stale   bool // pending is true, and the payer has meanwhile been told that nothing is charged
 
 	// The explorer's checks keep the following notes.
-	over     uint8 // one bit for each earlier owner of the purchase that was over when this payment took the purchase
+	over     uint8 // one bit for each earlier owner of the purchase that was over when it was replaced
 	complete bool  // a whole answer was given for the payment, and is on record
 	fresh    bool  // a whole answer on record was given by the request that did the work, and not as a replay
 	returned bool  // the refund of the payment is on record as made
@@ -120,7 +120,7 @@ type explorer struct {
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 	offers      [2]*x402.Offer
-	instants    []time.Time // the instants of the world, then for each of them those of a continuation without faults
+	instants    []time.Time // the world's instants, then for each of them those of a faultless continuation
 	keys        [allKeys]string
 	large       []byte
 
@@ -140,7 +140,7 @@ type explorer struct {
 	found       map[string]int32  // for each violation, by name: the number of the state just before it
 	traces      map[string]string // for each violation, by name: its story
 	doing       step              // the step that is being taken
-	sequel      []string          // the story of a continuation without faults, after the step that is being taken
+	sequel      []string          // the story of the faultless continuation after that step
 	stopAtFirst bool
 	wholeDays   bool // every instant of the world is less than an hour, or at least 25 hours, after the beginning
 

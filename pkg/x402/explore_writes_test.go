@@ -74,8 +74,8 @@ func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven checks a write that takes something for proven: that the authorization never moved
-// money, or that it did. This must be true.
+// checkProven checks a write after which the record takes a fact for proven. The fact is that the
+// authorization has moved money, or that it never will. The fact must be true.
 func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {
@@ -146,8 +146,8 @@ func (n *node) reachedBy(auth int) bool {
 	return n.heard(auth, func(w facilitatorReply) bool { return w != neverReached })
 }
 
-// heard reports whether a facilitator has given a process a reply about an authorization that
-// meets a condition. The function is tells whether a reply meets it.
+// heard looks at the replies about an authorization that facilitators gave to a process. It
+// reports whether the given function returns true for one of these replies.
 func (n *node) heard(auth int, is func(facilitatorReply) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(facilitatorReply(at.by.reply.n)) {

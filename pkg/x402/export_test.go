@@ -10,9 +10,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment that the Gate takes as signed by the payer whom it names. The explorer
-// uses such payments, which have no real signature, because recovering a signer takes longer
-// than all other work for a request.
+// Signed is a payment that the Gate serves as if its signer had been recovered, and were the
+// payer. The explorer uses such payments, which have no real signature, because recovering a
+// signer takes longer than all other work for a request.
 type Signed struct {
 	payment *Payment
 	claim   ledger.Submission
@@ -21,9 +21,9 @@ type Signed struct {
 // Key returns the key of the payment's record.
 func (s Signed) Key() string { return s.claim.Key }
 
-// SignedFor returns a payment of the price of an offer. The given nonce is the last byte of the
-// payment's nonce; the other bytes are zero. If token is the empty string, the payment has no
-// retry token.
+// SignedFor returns a payment of the amount that an offer asks for. The given byte is the last
+// byte of the payment's nonce; the other bytes are zero. If token is the empty string, the
+// payment has no retry token.
 func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token string) Signed {
 	p := &Payment{
 		From: from, To: o.payTo, Value: o.amount, ValidAfter: new(big.Int), ValidBefore: big.NewInt(validBefore.Unix()),

@@ -163,7 +163,7 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 
 // TestFallbackAloneInDoubt plays a facilitator that is asked alone, because it has refused the
 // payment before. The payment is in doubt. In the first part, the fallback is asked alone. A
-// success that it reports must not count until the chain shows the payment.
+// success that the fallback reports must not count until the chain shows the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(shows(x402.StillOpen))
@@ -242,8 +242,8 @@ func TestFallbackVerifies(t *testing.T) {
 
 // TestPrimaryHangs plays a primary that hangs. First five payments are delayed, and each must be
 // answered with the help of the fallback. Then the breaker of the primary is open: the next
-// payment must go to the fallback without delay. After each 30 seconds, one payment alone must
-// be sent to the primary, to find out whether it answers again. Once the primary has answered,
+// payment must go to the fallback without delay. Every 30 seconds, only one payment may be sent
+// to the primary, to find out whether the primary answers again. Once the primary has answered,
 // all payments must go to the primary again.
 func TestPrimaryHangs(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
