@@ -59,14 +59,14 @@ func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all other codes are decided by their class, below
 	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // also after money has moved, if this could not be recorded
+	case fault.SettlementUncertain: // also after money has moved, if the settlement could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt
 	case fault.InternalError: // an internal error can happen before or after the settlement
 		return true
 	}
-	if info.Class == fault.NoCharge { // an earlier request may have used the same payment
+	if info.Class == fault.NoCharge { // the payment may have any standing, because an earlier request may have used it
 		return true
 	}
 	return s.Meaning().Moved == ledger.MovedYes

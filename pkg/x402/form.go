@@ -34,12 +34,17 @@ const placeholder = "*retry-token*"
 // tokenLength is the number of characters in a retry token.
 const tokenLength = 22
 
-// Form is a JSON text with a gap for the retry token. The text is encoded once, and each
-// challenge uses a copy of it.
+// Form is a JSON text with a gap for the retry token. The text before and after the gap is
+// encoded once, and is used in every challenge. For each challenge, only the token is encoded,
+// with the few bytes beside it.
 type Form struct {
-	head, tail    []byte
-	before, after string // base64 of head without the bytes in end, and of tail without the bytes in begin
-	end, begin    []byte // the last bytes of head and the first bytes of tail: they share base64 groups with the token
+	head, tail []byte
+	// before is the base64 of head without the bytes in end. after is the base64 of tail
+	// without the bytes in begin.
+	before, after string
+	// end has the last bytes of head, and begin the first bytes of tail. These bytes share
+	// base64 groups with the token, so they are encoded together with each token.
+	end, begin []byte
 }
 
 // NewForm returns the Form of the value that build returns for a retry token. It fails if this
@@ -54,7 +59,7 @@ func NewForm(build func(token string) any) (Form, error) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
 	whole := len(head) - len(head)%3
-	missing := (3 - (len(head)+tokenLength)%3) % 3 // bytes that complete the last group of the token
+	missing := (3 - (len(head)+tokenLength)%3) % 3 // how many bytes of tail the last base64 group of the token needs to be complete
 	shared := min(missing, len(tail))
 	encode := base64.StdEncoding.EncodeToString
 	return Form{
@@ -75,7 +80,7 @@ func (f Form) JSON(token string) []byte {
 // Header returns the text with a token from NewToken, encoded as a payment header: JSON in
 // base64.
 func (f Form) Header(token string) string {
-	middle := make([]byte, 0, 2*tokenLength) // only this is encoded for each token
+	middle := make([]byte, 0, 2*tokenLength) // only middle is encoded for each token
 	middle = append(middle, f.end...)
 	middle = append(middle, token...)
 	middle = append(middle, f.begin...)

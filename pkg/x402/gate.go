@@ -3,9 +3,9 @@
 // Gate, which makes every signed authorization count once. A program that sells handlers uses
 // package x402http and, from this package, only SaleOf, USDC and Network.
 //
-// The package knows nothing of lookups or the catalog. It gets an Offer and, for each request, a
-// Job. It decides whether to run the job, runs it only after settlement, and stores the outcome
-// in the ledger.
+// The package does not know what is sold. It gets an Offer and, for each request, a Job. It
+// decides whether to run the job, runs the job only after settlement, and stores the outcome in
+// the ledger. One run of a job is called a lookup.
 //
 // # How a signed request is served
 //
@@ -13,15 +13,16 @@
 //
 //	decode, recover the signer       payment.go, signature.go
 //	compare with the offer           offer.go
-//	admit, or answer 402             serve.go: by record, terms and signer
+//	admit, or answer 402             serve.go: by terms, signer and record
 //	claim the authorization          serve.go: ledger.Ledger.Claim
-//	open its purchase                purchase.go: whose payment is sent
-//	settle, once, and conclude       settle.go: by reply, doubt and chain
-//	look up, and redeem or owe       lookup.go
+//	open the purchase                purchase.go: another payment may own it
+//	settle, once, and conclude       settle.go: from reply, earlier doubt and chain
+//	run the job, store the answer    lookup.go: without an answer, one is owed
 //
-// Steps that need no network come first: a malformed or forged header costs neither a write nor
-// a call. A Settler (settler.go) decides which facilitator gets a payment. The answers from a
-// record are in record.go. Package reconcile finishes payments whose requests do not come back.
+// Steps that need no network come first. Therefore a header that is malformed, or that names
+// another scheme, network or token, costs neither a write nor a call. A Settler (settler.go)
+// decides which facilitator gets a payment. The answers from a record are in record.go. Package
+// reconcile finishes payments whose requests do not come back.
 //
 // Settlement comes before the job. If the job came first, an answer might never be paid for,
 // because the payer can cancel the authorization or empty the account while the job runs. The
@@ -29,9 +30,9 @@
 // and the payer can run the job again with the same signature.
 //
 // A settlement publishes payer, nonce and signature on the chain, where anybody can copy them.
-// Therefore a repeated authorization must carry the retry token of its challenge
-// (ledger.Payment.Proof). Without the token every sender gets the same 402, with no answer and
-// no receipt, and no job runs.
+// Therefore a repeated authorization must carry the retry token of its challenge. Without the
+// token, every sender gets the same 402, with no answer and no receipt, and no job runs. For a
+// payment that is not known to be paid, there are exceptions (ledger.Payment.Proof).
 package x402
 
 import (
@@ -45,10 +46,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// These are the time budgets of a signed request. The Gate and its Settler share further
-// budgets (LeastSettle, EvidenceBudget, LeastEvidence). A settlement has a maximum duration,
-// and starts only if a minimum duration is left for it. The same holds for a question to the
-// chain.
+// These are the time budgets of a signed request. verifyBudget is the maximum duration of a
+// call to verify a signature, and settleBudget that of a settlement. A settlement is started
+// only if LeastSettle is left for it. A question to the chain takes at most EvidenceBudget,
+// and is asked only if LeastEvidence is left.
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
@@ -59,14 +60,14 @@ const (
 )
 
 // Gate takes a signed request through claim, settlement, lookup and redemption. It never
-// settles one authorization twice, never runs the job before money has moved, and never loses
-// track of money that moved or may have moved. All fields except Evidence, Slots, Receipts and
-// Payees are required.
+// settles one authorization twice, and never runs the job before money has moved. It never
+// loses track of money that moved or may have moved. All exported fields except Evidence,
+// Slots, Receipts and Payees are required.
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
-	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt,
-	// and a payment that was sent earlier counts as paid if a facilitator says that the nonce
+	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt. A
+	// payment that was sent earlier then counts as paid if a facilitator says that its nonce
 	// is used.
 	Evidence Evidence
 	Slots    Slots    // limits how many requests settle and look up at once
@@ -77,9 +78,10 @@ type Gate struct {
 	Now    func() time.Time
 	Log    *slog.Logger
 
-	// Only tests set the following fields; nil selects the real ones. conclusions is the table
-	// of conclusions. concluded is called with the number of the row that was chosen. pause
-	// waits for a duration, and returns false if ctx ends first.
+	// Only tests set the following fields. If conclusions is not nil, it replaces the table of
+	// conclusions. If concluded is not nil, it is called with the number of the table's row
+	// that was chosen. If pause is not nil, it replaces the real wait: it waits for a
+	// duration, and returns false if ctx ends first.
 	conclusions []conclusion
 	concluded   func(row int)
 	pause       func(ctx context.Context, d time.Duration) bool
@@ -87,9 +89,8 @@ type Gate struct {
 
 // Slots limits how many requests settle and look up at once.
 type Slots interface {
-	// Acquire takes a slot for a client. Even if the slot is never released, it becomes free
-	// when until is reached. The error is a *fault.Error with the code overloaded or
-	// ledger_unavailable.
+	// Acquire takes a slot for a client. A slot that is not released becomes free at the given
+	// time. The error is a *fault.Error with the code overloaded or ledger_unavailable.
 	Acquire(ctx context.Context, client string, until time.Time) (Slot, error)
 }
 
@@ -105,9 +106,9 @@ type Meter interface {
 	// *fault.Error, and is the answer to the request.
 	Open(ctx context.Context) error
 	// Close is called once after a successful Open, when the outcome of the payment is known.
-	// It runs concurrently with the last write of the request. atFault means that the payer
-	// may have caused the outcome, and that it took a call to a facilitator or the chain to
-	// find this out. Such a request costs the sender more.
+	// If the request runs a lookup, Close runs concurrently with the request's last write.
+	// atFault means that the payer may have caused the outcome, and that it took a call to a
+	// facilitator or the chain to find this out. A request with atFault costs the sender more.
 	Close(ctx context.Context, atFault bool)
 }
 
@@ -128,12 +129,12 @@ type Request struct {
 	// Signature is not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is how long the answer to this request is also given to later payments for the
-	// same request, if they have no purchase key. The window begins when the answer is given,
-	// and its end is stored with the answer.
+	// Window is about payments without a purchase key. It is how long after the answer to this
+	// request a later payment for the same request gets the same answer. The end of this time
+	// is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
-	Meter  Meter  // counts the request; nil counts nothing
+	Meter  Meter  // counts the cost of the request; nil means that nothing is counted
 	// Keys are the values of the Idempotency-Key header, or the purchase keys that another
 	// transport carries.
 	Keys []string
@@ -160,20 +161,21 @@ type Job struct {
 	// another scope identifies another purchase. KeyScope may be empty.
 	KeyScope string
 	Budget   time.Duration // the maximum duration of Run
-	Timeout  fault.Info    // the fault if less time than Budget is left for Run; its class is Owed
-	// MostRuns limits how often the job runs for a payment while no run gives an answer. After
-	// the last of these runs, a refund is due at once. 0 means that there is no limit.
+	Timeout  fault.Info    // the fault if less than Budget is left for Run, or if the work of Run continues after Budget; its class is Owed
+	// MostRuns is how often the job runs at most for a payment while no run gives an answer.
+	// After the last of these runs, a refund is due at once. 0 means that there is no limit.
 	MostRuns int
 	// NoImplicitRetry means that every payment without a purchase key is a separate purchase.
 	// It is set for jobs such as ping, where two payments cannot share an answer.
 	NoImplicitRetry bool
-	// Check returns nil if the payment may be sent. It is called before every send. Its error,
-	// a *fault.Error, prevents the send, and the payment is not charged. A payment that is
-	// already paid is answered regardless of Check. A nil Check allows every send.
+	// Check returns nil if the payment may be sent. The Gate calls it before it sends a
+	// payment; holder.stopped has the exceptions. If Check returns an error, which is a
+	// *fault.Error, the payment is not sent and not charged. A payment that is already paid is
+	// answered regardless of Check. A nil Check allows every send.
 	Check func(ctx context.Context) error
 	// Run does the work and returns the answer or a *fault.Error. Run can pass its context to
-	// SaleOf to learn which payment it runs for. Run returns within Budget; if its work
-	// continues after that, the error is an *Unfinished.
+	// SaleOf to learn which payment it runs for. Run returns within Budget. If its work
+	// continues after that, Run returns an *Unfinished as its error.
 	Run func(ctx context.Context) (Reply, error)
 }
 
@@ -192,13 +194,13 @@ type Sale struct {
 	Network     string // CAIP-2
 	Transaction string // hash of the transfer; empty if it is not known
 	Amount      string // in atomic units
-	// Purchase identifies what was paid for. Every run for the same payment gets the same
-	// value, and no run for another payment gets it. The value has 64 hexadecimal digits. A
-	// run can send it as the idempotency key of its calls.
+	// Purchase identifies the payment. Every run for the same payment gets the same value, and
+	// no run for another payment gets this value. The value has 64 hexadecimal digits. A run
+	// can send the value as the idempotency key of its calls.
 	Purchase string
-	// Repeat means that there was an earlier run for this payment. The earlier run died with
-	// its process, gave no answer, or gave an answer that could not be stored. A run does not
-	// count as an earlier run if its settlement was never recorded.
+	// Repeat means that an earlier run for this payment was counted. The earlier run died with
+	// its process, gave no answer, left parts of a bundle owed, or gave an answer that could
+	// not be stored. A run is not counted if its settlement was never recorded.
 	Repeat bool
 }
 
@@ -220,7 +222,7 @@ type Reply struct {
 	// the target's side. These parts are looked up again without a charge.
 	Owed []string
 	// Prevented means that none of the owed parts was tried, because the pause after an
-	// earlier failure of ours has not ended. Such a lookup does not count.
+	// earlier failure of ours has not ended. A run with Prevented is not counted.
 	Prevented bool
 	// Silent means that a part is owed because the target was silent (fault.Error.Silence).
 	Silent bool
@@ -231,7 +233,8 @@ type Outcome struct {
 	Status int
 	Header map[string][]string // the Header of the Reply
 	Body   []byte              // nil for a challenge, whose body is the offer
-	// Fault is nil for a result. In a challenge, its message is the reason.
+	// Fault is nil for a result, and for an answer that comes from the ledger. In a challenge,
+	// the message of Fault is the reason.
 	Fault    *fault.Error
 	Payment  PaymentStatus
 	Receipt  *SettleResponse // PAYMENT-RESPONSE; may be nil
@@ -239,15 +242,16 @@ type Outcome struct {
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // parts of a bundle that are still owed (header Answer-Owed)
 	Trace    Trace
-	// Finish is nil unless the work continues although its time is up. If Finish is set, the
-	// caller first sends the answer and then calls Finish. Finish returns when the work has
-	// ended and its outcome is recorded. Until then the request keeps its lease and its slot.
+	// Finish is nil in most cases. It is set if the work of Job.Run continues although its
+	// time is up. The caller then sends the answer first and calls Finish afterwards. Finish
+	// returns when the work has ended and its outcome is recorded. Until then the request
+	// keeps its lease and its slot.
 	Finish func()
 }
 
 // PaymentStatus is what an answer says about its payment.
 type PaymentStatus struct {
-	Charged   *bool // whether money has moved for this authorization; nil means not known
+	Charged   *bool // whether money has moved for this authorization; nil means that this is not known
 	Retryable bool  // the same signature may be sent again without a new charge
 }
 
@@ -269,25 +273,25 @@ type Trace struct {
 	Amount string
 	States []ledger.State
 	Class  string // Class.String of the settlement, if one was tried
-	Fate   string // what became of the authorization according to the chain, if it was asked
-	Asked  []Ask  // the facilitators that were asked, if there are several
+	Fate   string // what became of the authorization according to the chain, if the chain was asked
+	Asked  []Ask  // the replies of the facilitators that were asked; empty if only one facilitator is configured
 	Reason string // why the payment failed, as far as this may be logged
 	// Purchase is "joined" if another payment of the same purchase gave the answer, and
 	// "taken_over" if this payment replaced another payment. Otherwise it is empty.
 	Purchase string
 	Timings
-	Extensions map[string]string // the facilitator's notes on extensions
-	Cause      error             // logged, and never shown
+	Extensions map[string]string // what the facilitator says about extensions
+	Cause      error             // the error behind the answer; it is logged, and never shown to a client
 	// UsedAsPaid means that the payment counts as paid only because a facilitator says that
-	// the authorization is used. No node is configured that could show what the authorization
-	// was used for.
+	// the authorization is used. No node is configured, so the chain could not show what the
+	// authorization was used for.
 	UsedAsPaid bool
 	// Unreceipted means that the answer has no receipt although a key is configured.
 	Unreceipted bool
 	// Unrecorded means that an outcome of this request was not written to the ledger, or that
-	// this is uncertain.
+	// the write may have failed.
 	Unrecorded bool
-	// Silent means that the settlement is in doubt because the facilitator gave no decision:
-	// it was silent, broke off, or gave an answer that is not an x402 answer.
+	// Silent means that the settlement is in doubt because the facilitator gave no decision.
+	// The facilitator was silent, broke off, or gave an answer that is not an x402 answer.
 	Silent bool
 }

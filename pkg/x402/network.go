@@ -71,16 +71,17 @@ func Network(id string) KnownNetwork {
 // atomic units.
 func USDC() Terms { return Network(Base).USDC }
 
-// IsUSDC reports whether the token of the terms is the USDC of its network.
+// IsUSDC reports whether Asset is the USDC contract of the terms' network.
 func (t Terms) IsUSDC() bool {
 	usdc := Network(t.Network).USDC
 	return usdc.Asset != "" && strings.EqualFold(t.Asset, usdc.Asset)
 }
 
 // Completed returns the terms with known values in place of empty fields. The default network
-// is Base, and the default token is the USDC of the network. For any other token, nothing can
-// be filled in. The error says what is wrong with the asset, its name or its version. Its text
-// begins with a verb, such as "are all needed", because the caller puts these three before it.
+// is Base, and the default token is the USDC of the network. If the token is another one, its
+// asset, name and version must all be given. The error says what is wrong with these three
+// fields. The error text begins with a verb, such as "are all needed", because the caller puts
+// the names of the three fields before it.
 func (t Terms) Completed() (Terms, error) {
 	t.Network = cmp.Or(t.Network, Base)
 	usdc := Network(t.Network).USDC

@@ -13,22 +13,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader limits the size of the PAYMENT-REQUIRED header: the header must have fewer
-// base64 bytes than this. A proxy with default settings (nginx, proxy_buffer_size) reads the
-// whole head of a response into 4,096 bytes, and answers 502 if the head is longer. The limit
-// leaves 512 of these bytes for the status line and the other headers. A signature of the
-// terms does not count, because it is left out if the header has no room for it.
+// MaxOfferHeader limits the PAYMENT-REQUIRED header, in bytes: the header, in base64, must be
+// shorter. A proxy with default settings (nginx, proxy_buffer_size) reads the whole head of a
+// response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves 512 of
+// these bytes for the status line and the other headers. A signature of the terms does not
+// count, because it is left out if the header has no room for it.
 const MaxOfferHeader = 3584
 
 // ErrOfferSize says that an offer is too long for its header (MaxOfferHeader).
 var ErrOfferSize = errors.New("too long for its header")
 
-// MaxWindow is how far in the future the window of an authorization may end. It is limited
-// because the record in the ledger must be kept until then.
+// MaxWindow is how far in the future the window of an authorization may end. The record in the
+// ledger must be kept until that end, so there must be a limit.
 const MaxWindow = 24 * time.Hour
 
-// leastWindow is how much of the window must be left on a first claim. Facilitators refuse a
-// payment with less time.
+// leastWindow is how much time must be left until the window of an authorization ends, when
+// the authorization is claimed for the first time or sent again. Facilitators refuse a payment
+// with less time.
 const leastWindow = 6 * time.Second
 
 // Offer is the price and the terms of one operation. An Offer does not change. Therefore it is
@@ -36,28 +37,30 @@ const leastWindow = 6 * time.Second
 // retry token differs from challenge to challenge.
 type Offer struct {
 	required     PaymentRequired
-	terms        json.RawMessage // required.Accepts[0]
+	terms        json.RawMessage // required.Accepts[0] as JSON
 	accepted     object          // the same terms as a tree, for comparing
 	domain       Domain
 	asset, payTo Address
 	amount       *big.Int
 	// infos maps an extension's key to the info objects that a client may echo: those of this
-	// offer and of its siblings. The objects contain no retry token, because the token differs
-	// in each challenge, and no signature. A client need not echo the token or the signature.
+	// offer and of its siblings (NewOffer). A client need not echo the retry token, which
+	// differs in each challenge, or the signature of the terms. Therefore these two are not in
+	// infos.
 	infos     map[string][]object
 	form      Form                       // PAYMENT-REQUIRED with the default reason
 	unsigned  *Offer                     // this offer without its signature; nil if this offer is unsigned
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change, or nil. until is when payments for the
-	// former offer cease to be accepted; it is zero if there is no former offer.
+	// former is the offer before the last change, or nil. Payments for the former offer are
+	// accepted before the time in until. until is zero if there is no former offer.
 	former *Offer
 	until  time.Time
 }
 
 // NewOffer returns an offer. required must have exactly one way to pay. It must have no retry
 // token and no signature, because Challenges and Signed add these. siblings are the offers of
-// the same operation on other transports; a client may echo their extensions instead. The
-// error names the term or extension that cannot be read, or says that the header is too long.
+// the same operation on other transports. A client may echo the extensions of a sibling
+// instead of those of this offer. The error names the term or extension that cannot be read,
+// or says that the header is too long.
 func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, error) {
 	if len(required.Accepts) != 1 {
 		return nil, fmt.Errorf("an offer has one way to pay, not %d", len(required.Accepts))
@@ -73,10 +76,10 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	if err := errors.Join(problems...); err != nil {
 		return nil, fmt.Errorf("offer for %s: %w", required.Resource.URL, err)
 	}
-	// The extensions are forwarded because a facilitator uses the bazaar extension to list the
-	// operation. The payment identifier is not forwarded, because only the payer and this
-	// server use it: a facilitator that stores results by identifier would give one payer the
-	// result of another.
+	// The extensions are sent to the facilitator, which uses the bazaar extension to list the
+	// operation. The payment identifier is not sent, because only the payer and this server
+	// use it. If the facilitator got the identifier, it might store results by identifier, and
+	// give one payer the result of another.
 	o.forwarded = maps.Clone(required.Extensions)
 	delete(o.forwarded, ExtensionIdentifier)
 	return o, o.encode()
@@ -124,7 +127,7 @@ func (o *Offer) parseExtensions(extensions map[string]json.RawMessage) error {
 	return nil
 }
 
-// encode encodes the header, and checks its size.
+// encode prepares the header. If the offer is unsigned, encode also checks the header's size.
 func (o *Offer) encode() error {
 	url := o.required.Resource.URL
 	form, err := NewForm(func(token string) any { return o.required.WithToken(token) })
@@ -150,7 +153,7 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
-// accepts reports whether new payments under these terms are accepted at the time now.
+// accepts reports whether new payments with the terms r are accepted at the time now.
 func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	if now.Before(o.until) && o.former.accepts(r, now) {
 		return true
@@ -161,8 +164,8 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 }
 
 // of returns the offer with which a payment is compared. This is the former offer if payments
-// for the former offer are still accepted and this payment fits the former offer. A payment
-// that fits both offers may be compared with either.
+// for the former offer are still accepted and this payment fits it. Otherwise it is o. A
+// payment that fits both offers may be compared with either.
 func (o *Offer) of(p *Payment, now time.Time) *Offer {
 	if now.Before(o.until) && o.former.checkCurrent(p, now) == nil {
 		return o.former
@@ -173,8 +176,8 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 // Signed returns the offer with its terms signed (extension offer-receipt, version 1). It
 // returns the offer itself if the offer is signed already, if r is nil, or if r has no key in
 // memory. The signed terms do not expire, and are the same in every challenge, so one
-// signature serves all challenges. The signature does not affect payments: if a client echoes
-// it, the echo is not compared, and the signature is not sent to a facilitator.
+// signature serves all challenges. The signature does not affect payments. A client may echo
+// any signature or none, and no signature is sent to a facilitator.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
 	if o.unsigned != nil || r == nil {
 		return o, nil
@@ -216,10 +219,11 @@ func offerExtension(jws string) json.RawMessage {
 }
 
 // Challenges returns the possible values of the PAYMENT-REQUIRED header with a retry token
-// (NewToken). The longest value comes first: it has the given reason and a signature of the
-// terms. The next value has no signature, and the last has the default reason. The response
-// carries the first value that fits into its header; the body of the response is always
-// complete. An empty reason selects the default reason of the offer.
+// (NewToken), the longest first. The first value has the given reason and, if the offer is
+// signed, the signature of the terms. The next value leaves out the signature. The last value
+// also has the default reason in place of the given reason. The response carries the first
+// value that fits into its header; the body of the response is always complete. An empty
+// reason selects the default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	forms := []*Offer{o}
 	if o.unsigned != nil {
@@ -268,8 +272,8 @@ func (o *Offer) checkFixed(p *Payment) error {
 }
 
 // checkCurrent checks what a deployment or the passing of time can change: the other members
-// of accepted, the payee, the amount, the echo of the extensions, and the window. Letter case
-// matters, as it does in the reference servers.
+// of accepted, the spelling of asset, the payee, the amount, the echo of the extensions, and
+// the window. Letter case matters, as it does in the reference servers.
 func (o *Offer) checkCurrent(p *Payment, now time.Time) error {
 	for _, key := range []string{"asset", "amount", "payTo", "maxTimeoutSeconds"} {
 		if o.accepted[key] != p.accepted[key] {
@@ -326,8 +330,8 @@ func containsAny(infos []object, echo any) bool {
 	return false
 }
 
-// window checks that the window of the authorization has begun, that enough of it is left, and
-// that it does not end too far in the future.
+// window checks the window of the authorization: it has begun, enough time is left until it
+// ends, and it does not end too far in the future.
 func window(p *Payment, now time.Time) error {
 	earliest := now.Add(leastWindow)
 	latest := now.Add(MaxWindow)
@@ -351,10 +355,10 @@ func isBefore(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewIn
 // isAfter reports whether a time in Unix seconds, which may be any uint256, is after t.
 func isAfter(seconds *big.Int, t time.Time) bool { return seconds.Cmp(big.NewInt(t.Unix())) > 0 }
 
-// payload returns a payment in the form that is sent to the facilitator. It has the terms with
-// which the payment is compared, and the description and extensions of the offer. Only the
-// authorization and its signature come from the client. Therefore a facilitator that lists
-// what is sold never shows a client's text under our name.
+// payload returns a payment in the form that is sent to the facilitator. The result has the
+// terms with which the payment is compared, and the description and extensions of the offer.
+// Only the authorization and its signature come from the client. Therefore a facilitator that
+// lists what is sold never shows a client's text under our name.
 func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 	resource := o.required.Resource
 	return Payload{
