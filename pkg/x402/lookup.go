@@ -19,13 +19,14 @@ type lookup struct {
 	*holder
 	paid  *SettleResponse
 	began bool
-	lost  bool // another attempt has taken the lease
+	lost  bool // another attempt has taken the lease of the payment
 }
 
 // lookUp runs the job of a payment whose money has moved, if enough time is left for the job's
-// whole budget. Up to half a second may be missing, because some time passes between the end
-// of the settlement and this call. settled is nil if the settlement is already on record;
-// otherwise the settlement is written while the job runs.
+// whole budget. Up to half a second of the budget may be missing, because some time passes
+// between the end of the settlement and this call. If the settlement is already on record,
+// settled is nil. Otherwise lookUp writes the receipt in settled to the ledger while the job
+// runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	proof := cmp.Or(settled, h.record().Receipt)
@@ -87,8 +88,9 @@ func faultOf(err error) *fault.Error {
 func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	switch {
 	case l.lost:
-		// The settlement was recorded although the lease was lost (ledger.Hold.Settled).
-		// Therefore the payer can get the answer with the next retry.
+		// Another attempt has the lease, so this answer cannot be stored and is not given. But
+		// the settlement was recorded (ledger.Hold.Settled). Therefore the payer can get the
+		// answer with the next retry.
 		return failed(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).with(l.paid)
 	case f == nil, f.Info().Class == fault.Answer:
 		return l.redeem(ctx, reply, f).with(l.paid)
@@ -98,9 +100,9 @@ func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome 
 	return l.owe(ctx, f).with(l.paid)
 }
 
-// answerUnfinished answers a payment whose work continues although its time is up. The answer
-// is owed. When the work has ended, Finish records its outcome. Until then the lease prevents
-// other runs, and the slot remains taken.
+// answerUnfinished answers a payment whose work continues although its time is up: the answer
+// is owed. When the work has ended, Outcome.Finish records the outcome of the work. Until then
+// the lease prevents other runs, and the slot remains taken.
 func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	slot := l.dues.slot
 	l.dues.slot = nil
@@ -177,8 +179,8 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	if errors.Is(err, ledger.ErrLost) {
 		return failed(fault.New(fault.SettlementUncertain, err), new(true))
 	}
-	// The payer has paid, and gets the answer even if the answer could not be stored. In that
-	// case the next claim finds that the payment is settled, or asks the chain.
+	// The payer has paid, and gets the answer even if it could not be stored. After a failed
+	// write, the next claim finds that the payment is settled, or asks the chain.
 	if l.wrote(ctx, "answer not recorded", err) {
 		l.seen(ledger.Redeemed)
 	} else {
@@ -213,12 +215,13 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	return out
 }
 
-// signBudget is the maximum time for signing. It is part of afterwork: the key may be in a
-// secret that must be read first, and time must remain for storing the answer.
+// signBudget is the maximum time for signing a receipt, because the key may have to be read
+// from a secret first. It is a part of afterwork. The rest of afterwork is for storing the
+// answer.
 const signBudget = time.Second
 
-// signed returns the signed receipt of the answer that this attempt gives. It returns the
-// empty string if there is no key, or if the key is not available in time. The answer is then
+// signed returns the signed receipt of the answer that this attempt gives. If there is no key,
+// or if the key is not available in time, signed returns the empty string, and the answer is
 // given without a receipt.
 func (l *lookup) signed(ctx context.Context, body []byte) string {
 	if l.gate.Receipts == nil {
@@ -243,8 +246,8 @@ func (l *lookup) signed(ctx context.Context, body []byte) string {
 	return jws
 }
 
-// success returns the PAYMENT-RESPONSE for a receipt, or nil if there is no receipt. The
-// PAYMENT-RESPONSE is the same on every answer to the payment.
+// success returns the PAYMENT-RESPONSE for the receipt of a transfer, or nil if r is nil.
+// Apart from the signed receipt of the answer, it is the same on every answer to the payment.
 func success(r *ledger.Receipt) *SettleResponse {
 	if r == nil {
 		return nil
@@ -276,8 +279,9 @@ func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
 	return l.answers().replay(l.record())
 }
 
-// owe ends a lookup that gave no answer. The payment remains settled, and the payer remains
-// charged. The payer can retry with the same signature while the seller allows another lookup.
+// owe ends a lookup that gave no answer. The payment remains settled, so the payer remains
+// charged. As long as the seller allows another lookup, the payer can retry with the same
+// signature.
 func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	counts := l.began && !f.IsPrevented()
 	if storedAnswer(l.record()) != nil {
@@ -288,8 +292,8 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	l.trace.Record = l.since(begun)
 	r := l.record()
 	if !l.wrote(ctx, "owed lookup not recorded", err) {
-		// After a failed write it is not known whether the lookup counts, so the payer must
-		// not be told that none is left.
+		// It is not known whether the lookup counts, because the write failed. The payer must
+		// therefore not be told that no lookup is left.
 		r.Lookups--
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
@@ -297,8 +301,8 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	return l.answers().owed(f.After(wait), r, more)
 }
 
-// release gives the lease back after a lookup that gave no answer, and records the fault if
-// the lookup counts.
+// release gives the lease back after a lookup that gave no answer. If the lookup counts, it
+// also records the fault.
 func (l *lookup) release(ctx context.Context, f *fault.Error, counts bool) error {
 	if counts {
 		return l.hold.Release(ctx, ledger.Failure{
@@ -330,6 +334,6 @@ func (h *holder) wrote(ctx context.Context, message string, err error) bool {
 }
 
 // withoutDeadline returns ctx without its deadline, for writing an outcome. Even a process
-// that was frozen past the deadline must record that money moved. Every call of a store has a
-// separate timeout.
+// that was frozen past the deadline must record that money moved. The write still ends,
+// because every call of a store has a separate timeout.
 func withoutDeadline(ctx context.Context) context.Context { return context.WithoutCancel(ctx) }

@@ -15,20 +15,21 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxHeader limits the PAYMENT-SIGNATURE header. API Gateway refuses requests whose headers
-// together exceed 10,240 bytes; the local server reads a little more.
+// maxHeader is the maximum length of the PAYMENT-SIGNATURE header in bytes. API Gateway
+// refuses requests whose headers together exceed 10,240 bytes. The local server reads longer
+// headers, so it needs this limit.
 const maxHeader = 16 << 10
 
 // keySignature is the length in bytes of a signature that a key pair makes. The signatures of
 // contract wallets (ERC-1271) and of wallets that are not deployed yet (ERC-6492) are longer.
 const keySignature = 65
 
-// MaxSignature is the maximum length of a payment's signature in bytes. The limit for a
-// payment in a header may be lower: see maxHeader.
+// MaxSignature is the maximum length of a payment's signature in bytes. If the payment comes
+// in a header, maxHeader may limit the signature to fewer bytes.
 const MaxSignature = 4 << 10
 
-// maxDepth limits the nesting of a payload. The deepest payloads of honest clients echo the
-// bazaar schema, and have about twelve levels.
+// maxDepth is the maximum number of nested levels in a payload. The deepest payloads of honest
+// clients echo the bazaar schema, and have about twelve levels.
 const maxDepth = 32
 
 type object = untrusted.Object
@@ -111,8 +112,8 @@ func parseNonce(s string) (nonce [32]byte, err error) {
 	return nonce, err
 }
 
-// section is a JSON object that a client sent. All sections of one tree share one error. After
-// this error is set, nothing more is parsed.
+// section is a JSON object that a client sent. All sections of one JSON tree share one error.
+// Once the error is set, nothing more of the tree is parsed.
 type section struct {
 	members object
 	path    string // path of the object in the tree, with a dot at its end
@@ -226,8 +227,9 @@ func digestOf(s string) string {
 // characters.
 const longestToken = 64
 
-// token returns the retry token that the payment echoes, or the empty string. A missing or
-// malformed echo is not an error, but then nothing proves that the sender is the payer.
+// token returns the retry token that the payment echoes, or the empty string if the echo is
+// missing or malformed. Neither is an error, but without the token nothing proves that the
+// sender is the payer.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
 	if !visible(token, longestToken) {
@@ -243,8 +245,8 @@ func visible(s string, limit int) bool {
 }
 
 // exact returns the authorization and its signature in one fixed spelling, without anything
-// else that the client sent. One authorization is therefore always sent as the same bytes, so
-// that a facilitator recognizes a repeated request.
+// else that the client sent. Therefore one authorization is always sent as the same bytes, by
+// which a facilitator recognizes a repeated request.
 func (p *Payment) exact() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),
@@ -309,10 +311,10 @@ func ParseUint256(s string) (*big.Int, error) {
 // stays short.
 func excerpt(s string) string { return untrusted.Quote(s, 40) }
 
-// contains reports whether got has everything that want has. An object in got may have more
-// members; arrays and all other values must be equal (x402 v2, extension echo and
-// accepted.extra). Numbers are compared as text: this server offers only integers, which
-// JavaScript and Go write in the same way.
+// contains reports whether got has everything that want has (x402 v2, extension echo and
+// accepted.extra). An object in got may have more members than the object in want. Arrays and
+// all other values must be equal. Numbers are compared as text: this server offers only
+// integers, which JavaScript and Go write in the same way.
 func contains(want, got any) bool {
 	wanted, ok := want.(object)
 	if !ok {

@@ -8,15 +8,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// A settlement publishes the payer's signature. Therefore, once a payment without a retry
-// token may have been sent, the payer's request cannot be distinguished from a copy. Such a
-// payment can still be repeated, but its sender learns only whether the payment was charged,
-// and gets no answer.
+// A settlement publishes the payer's signature. Once a payment without a retry token may have
+// been sent, anybody may have copied it, and the payer's request looks the same as a copy.
+// Therefore the sender of a repeat learns only whether the payment was charged, and gets no
+// answer.
 
 // settleOnly resolves the doubt about a payment, and tells the sender only whether the payment
-// was charged. It does not return what was bought, and does not say whether the request is the
-// one that was paid for. The request counts as the sender's fault (Meter.Close), because
-// anybody can send such a payment.
+// was charged. The reply does not contain what was bought. The reply also does not say whether
+// the payment was made for this request or for another one. The request counts as the sender's
+// fault (Meter.Close), because anybody can send that payment.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
 	switch c.Result { //nolint:exhaustive // all others are answered as unproven
@@ -40,14 +40,14 @@ func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 		return h.endUnsent(ctx, inProgress(nil))
 	case err != nil:
 		return h.endUnsent(ctx, ledgerFault(err, nil))
-	case !p.OwnedBy(h.hold): // another payment answers the purchase, and this payment is not sent again
+	case !p.OwnedBy(h.hold): // another payment owns the purchase and answers for it, so this payment is not sent again
 		return h.endUnsent(ctx, unproven(h.record()))
 	}
 	return h.fulfil(ctx)
 }
 
-// charge records that the money of a payment has moved, and says so in the answer. The sender
-// does not get what was paid for.
+// charge records that the money of a payment has moved, and says in the answer that the
+// payment was charged. The sender does not get what was paid for.
 func (h *holder) charge(ctx context.Context, receipt ledger.Receipt) *Outcome {
 	err := h.hold.Settled(withoutDeadline(ctx), receipt, false)
 	recorded := h.wrote(ctx, "settlement not recorded", err)

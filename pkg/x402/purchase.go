@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere is the ownership of a purchase whose owner paid for another request. It means
-// that the payer has used the same key for both requests.
+// ownerElsewhere means that the payment that owns a purchase came for another request. The
+// payer has then used the same key for both requests.
 const ownerElsewhere ledger.Ownership = -1
 
 // view returns what this attempt needs to classify a record: the time, the arrival and the
@@ -28,13 +28,14 @@ func (a *attempt) view() ledger.View {
 }
 
 // purchase returns the name of the purchase to which the payment belongs. The name is made
-// from the payer's key or, without a key, from the request. It is empty if the payment is a
-// separate purchase, which no other payment can join.
+// from the payer's key. If there is no key, the name is made from the request, or it is empty
+// for a job with NoImplicitRetry. An empty name means that no other payment can join the
+// purchase.
 func (a *attempt) purchase(key string) string {
 	var id string
 	switch {
 	case key != "" && a.job.KeyScope != "":
-		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // a key has no space, so the last space ends the scope
+		id = ledger.KeyID(digestOf(a.job.KeyScope + " " + key)) // a key has no space, so the last space separates the scope from the key
 	case key != "":
 		id = ledger.KeyID(digestOf(key))
 	case a.job.NoImplicitRetry:
@@ -45,8 +46,8 @@ func (a *attempt) purchase(key string) string {
 	return ledger.PurchaseKey(a.terms.Network, a.request.Offer.asset.String(), a.payment.From.String(), id)
 }
 
-// ownershipOf classifies the payment that owns a purchase. It does no I/O. r is the record of
-// that payment, or nil if there is no such record any more.
+// ownershipOf says what the payment that owns a purchase means for this attempt. r is the
+// record of the owner, or nil if that record no longer exists. ownershipOf does no I/O.
 func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	if r != nil && r.Request != a.job.Fingerprint {
 		return ownerElsewhere
@@ -56,13 +57,13 @@ func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 
 // These are the limits for joining a purchase.
 const (
-	// mostTurns is the maximum number of times that a purchase is loaded. It is loaded again
-	// if another attempt has changed it.
+	// mostTurns is how often buy loads a purchase at most. If another attempt changes the
+	// purchase, buy must load it again.
 	mostTurns = 8
-	// mostWait is how long a payment waits for another payment of the same purchase. Meanwhile
-	// the record of the other payment is read at intervals that grow from firstLook to
-	// lastLook. The request is not answered 409 at once, because the reference clients do not
-	// retry after a 409.
+	// mostWait is how long a request waits at most while another attempt works on the payment
+	// that owns the purchase. Meanwhile the record of the owner is read at intervals that grow
+	// from firstLook to lastLook. The request is not answered 409 at once, because the
+	// reference clients do not retry after a 409.
 	mostWait  = 8 * time.Second
 	firstLook = 50 * time.Millisecond
 	lastLook  = time.Second
@@ -70,7 +71,8 @@ const (
 
 // buy continues with a claimed payment that may have to be sent. It opens the purchase first,
 // and sends the payment only if this payment owns the purchase. If another payment owns the
-// purchase, the answer comes from the other payment.
+// purchase, join decides: the answer comes from the owner, or this payment takes the purchase
+// over.
 func (h *holder) buy(ctx context.Context) *Outcome {
 	until := h.gate.Now().Add(min(mostWait, h.spare()))
 	for range mostTurns {
@@ -90,10 +92,10 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 	return h.endUnsent(ctx, inProgress(nil))
 }
 
-// notePayee records the account to which the payment is sent. It runs while the payment is
-// sent, because no payer should wait for it. If the write fails, the payment is sent anyway:
-// the outcome of the payment can be found as long as the payee does not change, and the next
-// payment tries again to record the payee.
+// notePayee records the account to which the payment is sent. The write runs while the payment
+// is sent, because no payer should wait for the write. The payment is sent even if the write
+// fails. The outcome of the payment can still be found as long as the payee does not change,
+// and the next payment tries again to record the payee.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
 		return
@@ -109,7 +111,7 @@ func (h *holder) notePayee(ctx context.Context) {
 	})
 }
 
-// join answers a payment when another payment owns its purchase. It returns nil if the
+// join answers a payment whose purchase belongs to another payment. It returns nil if the
 // purchase must be loaded again.
 func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) *Outcome {
 	owner, err := h.await(ctx, p, until)
@@ -121,7 +123,7 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
 		if !owner.SoldAt(h.job.Endpoint) {
-			owner = nil // its receipt belongs to another endpoint, and is not shown here
+			owner = nil // the receipt of the owner belongs to another endpoint, and is not shown here
 		}
 		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:
@@ -135,13 +137,14 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 	return h.endUnsent(ctx, noRule())
 }
 
-// noRule returns the answer when no rule covers the owner of a purchase. This would be a bug.
+// noRule returns the answer for a purchase whose owner fits no rule. That would be a bug.
 func noRule() *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
 }
 
-// takeOver makes this payment the owner of the purchase, and fulfils this payment. The record
-// of the former owner may no longer exist. takeOver returns nil if another attempt was faster.
+// takeOver makes this payment the owner of the purchase, and then settles and answers this
+// payment. former is the record of the previous owner, or nil if that record no longer exists.
+// takeOver returns nil if another attempt has changed the record or the purchase meanwhile.
 func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledger.Payment) *Outcome {
 	if h.record().Owner != "" { // this payment is in doubt, and another payment of the purchase was answered in its place
 		if out := h.answerOfOwner(ctx, former); out != nil {
@@ -161,8 +164,9 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 	return h.fulfil(ctx)
 }
 
-// await loads the record of a purchase's owner. While another attempt works on the owner,
-// await loads the record repeatedly, but not beyond the deadline.
+// await returns the record of a purchase's owner. While another attempt works on the owner,
+// await pauses and loads the record again. When the deadline comes, it returns the record as
+// it was loaded last.
 func (a *attempt) await(ctx context.Context, p *ledger.Purchase, deadline time.Time) (*ledger.Payment, error) {
 	pause := firstLook
 	for {
@@ -177,8 +181,8 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, deadline time.T
 	}
 }
 
-// pause waits for d, and reports whether it did. It returns false without waiting if the wait
-// would not end before the deadline. It returns false early if the request ends.
+// pause waits for d, and reports whether the whole of d has passed. It returns false at once
+// if d would not end before the deadline, and returns false early if the request ends.
 func (a *attempt) pause(ctx context.Context, d time.Duration, deadline time.Time) bool {
 	if !a.gate.Now().Add(d).Before(deadline) {
 		return false
@@ -195,9 +199,10 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, deadline time.Time
 }
 
 // endUnsent records that this attempt sent nothing, and returns the answer. The same signature
-// may then be sent again. If the payment is in doubt, the answer must not say that nothing was
-// charged, because the payer would then sign another payment. The same holds if the lease was
-// lost, because another attempt may have settled the payment meanwhile.
+// may then be sent again. If the payment is in doubt, earlier attempts may have moved its
+// money. If the lease was lost, another attempt may have settled the payment meanwhile. In
+// both cases an answer that says that nothing was charged is changed to one that says that
+// this is not known. Otherwise the payer would sign another payment.
 func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
 	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
 	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
@@ -223,15 +228,16 @@ func inProgress(owner *ledger.Payment) *Outcome {
 }
 
 // supersede closes this payment, because the owner of its purchase has paid. The authorization
-// of this payment expires unused.
+// of this payment is not sent any more, and expires unused. But if this payment is in doubt,
+// it remains in doubt (ledger.Hold.Supersede).
 func (h *holder) supersede(ctx context.Context, owner string) {
 	err := h.hold.Supersede(withoutDeadline(ctx), owner)
 	h.wrote(ctx, "superseded payment not ended", err)
 	h.seen(h.record().State)
 }
 
-// follow answers from the record of the payment that owns the purchase. If that payment's
-// answer is owed, follow runs its lookup.
+// follow answers from the record of the payment that owns the purchase. If the owner's answer
+// is owed, follow runs the owner's lookup.
 func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	joined, c, err := a.resume(ctx, owner)
 	if err != nil {
@@ -240,8 +246,8 @@ func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
 	return joined.proceed(ctx, c)
 }
 
-// resume claims the lease of the payment r, which is another payment of the same payer. It
-// returns a copy of this attempt that continues with r.
+// resume claims the lease of r, another payment of the same payer. It returns a copy of this
+// attempt that continues with r.
 func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledger.Claim, error) {
 	a.trace.Purchase = "joined"
 	terms, err := TermsOf(r)
@@ -261,12 +267,17 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	return &joined, c, err
 }
 
-// resolve finds out whether the payment r, which owns the purchase, was made. While the
-// authorization of r can still be executed, resolve sends it again. It also asks the chain. It
-// returns nil if r will never be made. If r was refused for the first time less than a second
-// ago, resolve waits for the rest of that second, because most clients do not ask again. If r
-// was claimed at another endpoint, r is neither sent nor answered here: resolve only asks the
-// chain, and returns nil when the chain has decided.
+// resolve finds out whether r, the payment that owns the purchase, was made. It sends r again
+// as long as the authorization of r can still be executed, and asks the chain. If r was made,
+// resolve returns the answer of r. It returns nil if r will never be made, or if another
+// attempt is at work and the purchase must be loaded again. Otherwise it returns the outcome of
+// r, such as a refusal.
+//
+// There are two special cases. If r was refused a moment ago, it is too early to send r again.
+// resolve then waits until r may be sent and returns nil, because most clients do not ask
+// again. It does not wait beyond the time in until. If r was claimed at another endpoint, r is
+// neither sent nor answered here. resolve then only asks the chain, and returns nil when the
+// chain shows that r was made or never will be.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	joined, c, err := h.resume(ctx, r)
 	switch {
@@ -278,7 +289,7 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 		}
 		return h.endUnsent(ctx, h.explain(h.answers().ended(c.Record), c.Record))
 	case c.Hold == nil:
-		return nil // another attempt holds the lease of the owner
+		return nil // the owner cannot be claimed now, for example because another attempt holds its lease
 	}
 	owner := &holder{joined, c.Hold}
 	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)
@@ -307,8 +318,8 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 }
 
 // explain adds to an answer from the purchase's owner what else the payer can do. It does so
-// in two cases. In the first, the owner's signature was refused, and the owner holds the
-// purchase until its authorization expires. In the second, it is not known whether the owner
+// in two cases. In the first, the owner was refused for its signature, and blocks the purchase
+// until its authorization expires. In the second, it is not known whether the owner's payment
 // has moved money.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
@@ -333,7 +344,8 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 }
 
 // replaced answers an authorization that was superseded by another payment for the same
-// purchase. If the other payment has an answer or owes one, the answer comes from there.
+// purchase. If the payment that owns the purchase has an answer or owes one, that answer is
+// given.
 func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	p, err := a.gate.Ledger.Purchase(ctx, r.Purchase)
 	if err != nil {
@@ -354,8 +366,8 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 }
 
 // answerOfOwner answers a superseded authorization from the payment that owns the purchase,
-// while the answer of the owner is owed or still kept. It returns nil if there is no such
-// answer.
+// while the owner's answer is owed or still kept. While another attempt works on the owner, the
+// answer is 409. answerOfOwner returns nil if the owner has no answer for this endpoint.
 func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Outcome {
 	if owner != nil && !owner.SoldAt(a.job.Endpoint) {
 		return nil

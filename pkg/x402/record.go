@@ -29,8 +29,8 @@ func refused(reason string, receipt *SettleResponse) *Outcome {
 	return failed(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).with(receipt)
 }
 
-// ledgerFault returns the outcome for a store that failed, or for a record that breaks the
-// ledger's rules.
+// ledgerFault returns the outcome when a store failed, or when a record breaks the ledger's
+// rules. charged says whether money has moved; nil means that this is not known.
 func ledgerFault(err error, charged *bool) *Outcome {
 	code := fault.LedgerUnavailable
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
@@ -53,8 +53,8 @@ func (o *Outcome) with(paid *SettleResponse) *Outcome {
 	return o
 }
 
-// by adds what a record says about its payment: whether it was charged, and its
-// PAYMENT-RESPONSE.
+// by adds to an outcome what a record says about its payment: whether the payment was charged,
+// and the payment's PAYMENT-RESPONSE. It returns the outcome.
 func (o *Outcome) by(r ledger.Payment) *Outcome {
 	return o.charged(chargedBy(r)).with(success(r.Receipt))
 }
@@ -91,16 +91,16 @@ const (
 	answerGone = "authorization already used"
 )
 
-// unproven answers a request for an authorization on record, if the sender has not proved to
-// be the payer. Anybody can copy the authorization from the chain. Therefore the answer has no
-// receipt, and no alarm counts it.
+// unproven answers a request for an authorization that is on record, if the sender has not
+// proved to be the payer. Anybody can copy the authorization from the chain. Therefore the
+// answer has no receipt, and no alarm counts it.
 func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
 
 // fromRecord answers from the record of a claim that did not get the lease.
 func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
-	case ledger.InFlight: // not recorded as paid, but the other attempt may be moving the money
+	case ledger.InFlight: // another attempt holds the lease and may be moving the money, whatever the record says
 		return a.answers().inFlight(r, c.Wait)
 	case ledger.Answered:
 		return a.answers().replay(r)
@@ -175,9 +175,9 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 }
 
 // notYet answers a payment whose lookup may not run at this time. The answer is the fault of
-// the last lookup. If the last lookup gave an answer that was too large to store, the answer
-// is a fault that says so, and that the lookup runs again later. wait is the time until the
-// next lookup, or 0 if no other lookup may follow.
+// the last lookup. If the last lookup gave an answer that was too large to store, the reply
+// says this, and says that the lookup runs again later. wait is the time until the next
+// lookup, or 0 if no other lookup may follow.
 func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {
@@ -192,9 +192,9 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed returns the answer for a fault after settlement, when the payment is charged. If
-// retryable is true, another lookup may follow, and the payer can retry with the same signature.
-// Otherwise the message says that a refund is due, and asks for no retry.
+// owed returns the answer for a fault that came after settlement, so that the payment is
+// charged. If retryable is true, another lookup may follow, and the payer can retry with the
+// same signature. Otherwise the message says that a refund is due, and asks for no retry.
 func (a answers) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome {
 	if retryable {
 		f = a.repeatable(f, r)
@@ -253,6 +253,8 @@ func failureOf(l *ledger.Failure) *fault.Error {
 
 // repeatable adds a warning to a fault that asks for a retry, if the payment came without a
 // retry token. The warning says that this payment cannot be repeated once the money has moved.
+// If other payments can join the purchase, the warning tells the payer to sign a new one
+// instead of repeating this payment.
 func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	if r.Token != "" || a.joined {
 		return f
@@ -270,8 +272,8 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName returns the fault for a payment that was first sent under another purchase name.
-// The payment belongs to the purchase that its first claim named.
+// otherName returns the fault for a payment that is sent under another purchase name than at
+// first. The payment belongs to the purchase that its first claim named.
 func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
 	if ledger.Named(r.Purchase) {
@@ -281,10 +283,10 @@ func otherName(r ledger.Payment) *fault.Error {
 		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }
 
-// otherNonce answers a payment whose nonce is already on record, either for another
-// authorization or for money that came without a request. Such money has no authorization to
-// compare with, and may belong to this payment. vouched means that the payer is known to have
-// signed this payment.
+// otherNonce answers a payment whose nonce is already on record, though not for this
+// authorization. Either the nonce belongs to another authorization, or the record is of money
+// that came without a request. That money has no authorization to compare with, so it may come
+// from this payment. vouched means that the payer is known to have signed this payment.
 func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
@@ -297,7 +299,7 @@ func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	return a.ended(r)
 }
 
-// goesBack answers a payment whose amount must be sent back, or is being sent back.
+// goesBack answers a payment whose amount must be refunded, or whose refund was begun.
 func goesBack(r ledger.Payment) *Outcome {
 	if r.SendingBack != nil {
 		return refused("a refund of this payment was begun: sign a new authorization to buy the answer", nil).by(r)
@@ -317,7 +319,7 @@ func (a answers) ended(r ledger.Payment) *Outcome {
 	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
 }
 
-// unsure answers a payment when it is not known whether its money has moved.
+// unsure answers a payment while it is not known whether its money has moved. cause is logged.
 func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
 	f := fault.New(fault.SettlementUncertain, cause)
 	withoutToken := r.Token == "" && !a.joined

@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Serve answers a signed request. The work does not end with the client's context: once money
-// may move, Serve continues even if the client has disconnected. No goroutine of the request
-// outlives Serve or, if Outcome.Finish is set, Finish.
+// Serve answers a signed request. The end of the client's context does not end the work: once
+// money may move, Serve continues even if the client has disconnected. No goroutine of the
+// request outlives Serve or, if Outcome.Finish is set, Finish.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -50,10 +50,10 @@ type attempt struct {
 	terms   Requirements // the terms with which this payment is compared and settled
 	job     Job
 	// joined means that this attempt continues with another payment, which owns the purchase.
-	// claim is then about that payment.
+	// claim and terms are then about that other payment.
 	joined bool
-	// opensNothing means that the request does not prove a right to the answer, and therefore
-	// does not get it.
+	// opensNothing means that the request does not prove a right to the answer. Its sender
+	// therefore does not get the answer.
 	opensNothing bool
 	dues         *dues
 	trace        *Trace
@@ -69,18 +69,19 @@ func newAttempt(g *Gate, r Request) *attempt {
 }
 
 // dues holds what a request must close at its end: the count of its Meter, and its slot. Each
-// is closed once. If the request runs a lookup, both are closed while the request makes its
-// last write to the ledger.
+// is closed once. If the request runs a lookup, both are closed concurrently with the
+// request's last write to the ledger.
 type dues struct {
 	log   *slog.Logger
 	meter Meter // nil if there is none, or if it was closed
 	slot  Slot  // nil if there is none, or if it was released
 	// worked means that a payment was claimed, or that a facilitator or the chain was asked.
-	// It is false if the request alone, or a record, was enough for the answer.
+	// It is false if the request alone, or the request and a record, were enough for the
+	// answer.
 	worked bool
-	// atFault means that the payer may have caused the outcome. Examples are a facilitator's
-	// reply that left doubt, and a missing reply about a signature that only a facilitator can
-	// verify.
+	// atFault means that the payer may have caused the outcome. One example is a facilitator's
+	// reply that left doubt. Another is a missing verdict about a signature that only a
+	// facilitator can verify.
 	atFault bool
 	closing sync.WaitGroup // waits for goroutines that must end before the request does
 }
@@ -122,7 +123,7 @@ func (a *attempt) serve(ctx context.Context) *Outcome {
 	return a.admitted(ctx)
 }
 
-// identify parses the payment of the request, recovers its signer if this is possible locally,
+// identify parses the payment of the request, recovers its signer if this can be done locally,
 // and prepares the claim. The error says what is wrong with the payment.
 func (a *attempt) identify() error {
 	p, err := a.request.payment()
@@ -152,8 +153,8 @@ func (a *attempt) identify() error {
 		AuthDigest: hex.EncodeToString(digest[:]),
 		SigDigest:  digestOf(string(p.Signature)),
 		Terms:      offer.terms,
-		// Only a first claim uses this value. The window of a first claim is limited, so its
-		// end fits into an int64.
+		// Only the first claim of an authorization uses this value. The window of a first
+		// claim is limited, so the end of the window fits into an int64.
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
 		Payload:     p.stored(),
 		Recovered:   !foreign,
@@ -161,15 +162,15 @@ func (a *attempt) identify() error {
 		Asks:        a.gate.Settler.First(),
 	}
 	if token := p.token(); token != "" {
-		a.claim.Token = digestOf(token) // only the digest is stored, and neither the token nor the digest is logged
+		a.claim.Token = digestOf(token) // only the digest of the token is stored; neither the token nor the digest is logged
 	}
 	return nil
 }
 
 // admission decides whether the payment of a request may be claimed. It compares the payment
 // with the terms of the current offer, and looks at the signer. If that does not decide, it
-// reads the record of the payment. It asks the facilitator or the chain only if the record
-// does not decide either.
+// reads the record of the payment. Only if the record does not decide either, it asks the
+// facilitator or the chain.
 type admission struct {
 	*attempt
 	mismatch error // how the payment differs from the terms of the current offer; nil if it does not differ
@@ -189,9 +190,9 @@ func (a admission) decide(ctx context.Context) *Outcome {
 }
 
 // decideByRecord is like decide, for a payment that may have a record. A payment on record is
-// claimed under the terms in its record, with one exception: a payment that a facilitator only
-// refused can still be paid, and is claimed under the terms of the current offer. used means
-// that the facilitator has reported the authorization as used.
+// claimed under the terms in its record, with one exception. If a facilitator only refused the
+// payment, it can still be paid, and is claimed under the terms of the current offer. used
+// means that the facilitator has reported the authorization as used.
 func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -215,15 +216,15 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 	switch {
 	case a.mismatch != nil:
 		return refused(a.mismatch.Error(), nil)
-	case used: // somebody else submitted it, or the payer cancelled it; package reconcile finds the money, if any
+	case used: // somebody else has submitted the authorization, or the payer has cancelled it; package reconcile finds the money, if any
 		return refused(alreadyUsed, nil).charged(nil)
 	}
 	return a.verify(ctx)
 }
 
 // refuseAgain answers a payment that a facilitator refused and that does not fit the current
-// offer. A failed PAYMENT-RESPONSE tells a client that it may sign again. But a third party
-// may have submitted the payment after the refusal. Therefore, if there is a node,
+// offer. A failed PAYMENT-RESPONSE would tell the client to sign again. But a third party may
+// have submitted the payment after the refusal. Therefore, if there is a node, a
 // PAYMENT-RESPONSE is sent only if the chain shows that the payment will never be made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
@@ -237,10 +238,10 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	return refused(a.mismatch.Error(), response)
 }
 
-// verify asks the facilitator about the signature of a payment that has no record, if the
-// signature cannot be verified locally. For a used authorization, a facilitator cannot verify
-// the signature. The record is then read again, because the payment may have been claimed
-// meanwhile.
+// verify asks the facilitator about a signature that cannot be verified locally, of a payment
+// that has no record. Once the authorization is used, the facilitator can no longer verify the
+// signature. verify then reads the record again, because another request may have claimed the
+// payment meanwhile.
 func (a admission) verify(ctx context.Context) *Outcome {
 	a.dues.worked = true
 	begun := a.gate.Now()
@@ -306,8 +307,8 @@ func (a *attempt) admitted(ctx context.Context) *Outcome {
 	return a.proceed(ctx, c)
 }
 
-// unclaimed answers a request that failed before its claim. The same payment may have been
-// used before. Therefore the record, if any, says whether the payment was charged.
+// unclaimed answers a request that failed before its claim. An earlier request may have used
+// the same payment. Therefore the record, if any, says whether the payment was charged.
 func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
@@ -320,7 +321,7 @@ func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	case r.AuthDigest != a.claim.AuthDigest:
 		return failed(f, new(false))
 	case r.Proof(a.claim) != ledger.FromPayer:
-		return failed(f, chargedBy(*r)) // no receipt, because the sender may not be the payer; the chain shows everybody whether it was charged
+		return failed(f, chargedBy(*r)) // the sender may not be the payer, and gets no receipt; the chain shows everybody whether the payment was charged
 	}
 	return failed(f, nil).by(*r)
 }
@@ -351,14 +352,16 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 // lease returns when the leases of this attempt end.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
-// spare returns how much time is left beyond the job's budget and the writes to the ledger.
+// spare returns how much time is left for everything but the job's budget and the writes to
+// the ledger.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
 }
 
 func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }
 
-// seen adds a state of the payment to the trace, unless this is already the last state there.
+// seen adds a state of the payment to the trace, unless it is already the last state in the
+// trace.
 func (a *attempt) seen(s ledger.State) {
 	states := a.trace.States
 	if len(states) == 0 || states[len(states)-1] != s {

@@ -21,7 +21,7 @@ type holder struct {
 // record returns the record of the payment as this attempt last wrote it.
 func (h *holder) record() ledger.Payment { return h.hold.Record() }
 
-// fulfil acquires a slot, settles unless the money has already moved, and looks up.
+// fulfil acquires a slot, settles unless the money has already moved, and runs the lookup.
 func (h *holder) fulfil(ctx context.Context) *Outcome {
 	if h.gate.Slots != nil && h.dues.slot == nil {
 		begun := h.gate.Now()
@@ -48,8 +48,8 @@ func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	return failed(f, nil).by(h.record())
 }
 
-// settle moves the money, once, and then looks up. It computes the time for the settlement
-// again, because the claim took some time to write.
+// settle moves the money, once, and then runs the lookup. It computes the time for the
+// settlement again, because writing the claim took some time.
 func (h *holder) settle(ctx context.Context) *Outcome {
 	if refusal := h.stopped(ctx); refusal != nil {
 		return h.stop(ctx, refusal)
@@ -77,8 +77,8 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 	return h.conclude(ctx, earlier, r)
 }
 
-// settleTime returns how long a settlement may take. If the payment was sent before, it
-// reserves time to ask the chain afterwards.
+// settleTime returns how long a settlement may take. If the payment was sent before, some of
+// the time is reserved for asking the chain afterwards.
 func (h *holder) settleTime() time.Duration {
 	most := h.spare()
 	if h.record().Sent && h.gate.Evidence != nil {
@@ -87,9 +87,10 @@ func (h *holder) settleTime() time.Duration {
 	return min(most, settleBudget)
 }
 
-// stopped returns the error with which the job forbids the send, or nil if the job allows the
-// send. Without a node, a payment in doubt is always sent, because nothing else could resolve
-// the doubt.
+// stopped returns the error with which the job forbids the send, or nil if the payment may be
+// sent. It does not ask the job in two cases. If the request proves no right to the answer,
+// notResent decides. If there is no node, a payment in doubt is always sent, because nothing
+// else could resolve the doubt.
 func (h *holder) stopped(ctx context.Context) *fault.Error {
 	if h.job.Check == nil || h.opensNothing {
 		return nil
@@ -139,8 +140,8 @@ func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
 	return h.conclude(ctx, doubtOf(h.record()), r)
 }
 
-// conclude records the conclusion of an attempt to settle, and returns the answer. earlier is
-// the doubt about earlier attempts.
+// conclude records the conclusion of an attempt to settle, and returns the answer. earlier
+// says whether there is doubt about earlier attempts.
 func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome {
 	class := classOf(r.Settlement)
 	c := h.gate.conclusion(class, earlier, r.Finding.Fate)
@@ -148,7 +149,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
 		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
-	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no row fits, which is a bug
+	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no row of the table fits, which is a bug
 	if event == ledger.EventRefused && r.BadSignature {
 		event = ledger.EventBadSignature
 	}
@@ -167,7 +168,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		}
 		return failed(f, chargedBy(h.record()))
 	}
-	if recorded { // if the write failed, the answer is as uncertain as the record
+	if recorded { // if the write failed, the answer says that the outcome is uncertain
 		switch c.reply { //nolint:exhaustive // all others are answered as unsure, below
 		case replyStopped:
 			return failed(fault.From(r.Cause), chargedBy(h.record()))
@@ -185,13 +186,13 @@ func settlementFault(r Result, cause error) *fault.Error {
 	f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
 	known, ok := errors.AsType[*fault.Error](r.Cause)
 	if ok && known.Code == f.Code {
-		f.Message = known.Message // such as the message about a client's share of the slots
+		f.Message = known.Message // for example the message about a client's share of the slots
 	}
 	return f
 }
 
-// settled continues with a payment whose money has moved. transaction is empty if it is not
-// known.
+// settled continues with a payment whose money has moved. transaction is the hash of the
+// transfer, or empty if the hash is not known.
 func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
 	h.trace.Transaction = transaction
 	receipt := ledger.Receipt{
@@ -245,7 +246,7 @@ func (c Class) String() string {
 // These fates exist only in the Gate.
 const (
 	notAsked Fate = StillOpen + 1 + iota // the chain was not asked, because the facilitator's reply decides
-	noNode                               // the chain should be asked, but no node is configured
+	noNode                               // the chain would have to be asked, but no node is configured
 	anyFate
 )
 
@@ -267,7 +268,7 @@ func (v Fate) String() string {
 	}
 }
 
-// doubt is what a record says about the attempts before this claim. A row of the table of
+// doubt is what a record says about the attempts before the present one. A row of the table of
 // conclusions can combine several values with |.
 type doubt int
 
@@ -309,10 +310,10 @@ type conclusion struct {
 	reply reply
 }
 
-// asksChain reports whether the chain must be asked after a reply. It must be asked if the
-// payment is in doubt, or if the reply does not exclude that money has moved. It must also be
-// asked if a payment that was sent before is refused, because the earlier reply may have been
-// false.
+// asksChain reports whether a reply requires a question to the chain. Moved does not. Any
+// other reply does if the payment is in doubt, or if the reply does not exclude that money has
+// moved. If the payment was sent before, Refused and stopped require the question as well,
+// because the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
@@ -366,27 +367,26 @@ func conclusions() []conclusion {
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
 		{anyClass, anyDoubt, NeverPaid, ledger.EventDisproved, replyRefused},
 
-		// The authorization is used, and the chain does not show what it was used for. If
-		// there is no node, a payment that was sent before counts as paid, regardless of the
-		// earlier reply: refusing a payer who has paid is worse than answering a payer who has
-		// cancelled.
+		// The authorization is used, and the chain does not show for what. Without a node, a
+		// payment that was sent before counts as paid, regardless of the earlier reply:
+		// refusing a payer who has paid is worse than answering a payer who has cancelled.
 		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
 		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
 		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
-		// That the window is over does not show whether money moved before it ended.
+		// The window is over. This does not show whether money moved before the window ended.
 		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
 		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
-		// A refusal says nothing about an earlier attempt that is in doubt. If a payment is
-		// refused a second time and the node cannot tell, the payer is told that the outcome
-		// is uncertain.
+		// A refusal says nothing about an earlier attempt that is in doubt. If a payment that
+		// was sent before is refused again and the node cannot tell, the payer is told that
+		// the outcome is uncertain.
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
-		// If the operator has to deal with the reason, the answer never blames the payer,
+		// The operator has to deal with the reason. The answer then never blames the payer,
 		// whether or not there is doubt.
 		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
 		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},

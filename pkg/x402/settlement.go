@@ -12,12 +12,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Facilitator verifies and settles payments. Both calls are bounded by ctx. They return only
-// when every request that they made has ended.
+// Facilitator verifies and settles payments. Both calls end when ctx ends. They return only
+// when every HTTP request that they made has ended.
 type Facilitator interface {
-	// Settle moves the money, and reports how far it got. It repeats no request, with one
-	// exception: after the answer settlement_pending, it sends one more request, which has the
-	// same bytes.
+	// Settle moves the money, and reports how far the settlement got. It sends at most one
+	// request, with one exception: after the answer settlement_pending, it sends one more
+	// request, which has the same bytes.
 	Settle(ctx context.Context, p Payload, r Requirements) Settlement
 	// Verify checks a signature that cannot be verified locally, such as a contract wallet's.
 	// It moves no money.
@@ -29,19 +29,19 @@ type Class int
 
 const (
 	// Unknown means that the request may have reached the facilitator, and that it is not
-	// known whether money moved. It is the zero value, so that a class that nobody has set is
-	// treated as doubt.
+	// known whether money moved. It is the zero value: if the code forgets to set a class, the
+	// payment must count as in doubt.
 	Unknown Class = iota
 	// Moved means that the facilitator says that it settled the payment, and names a
 	// transaction.
 	Moved
-	// Refused means that the facilitator gave a reason that is about the payer. Facilitators
-	// give such a reason only before they broadcast anything.
+	// Refused means that the facilitator refused the payment for a reason about the payer.
+	// Facilitators give a reason about the payer only before they broadcast anything.
 	Refused
 	// TurnedAway means that the facilitator got the request but did not process it, for a
 	// reason that the operator has to deal with (credentials, quota, configuration).
 	TurnedAway
-	// NotSent means that the request was provably not sent.
+	// NotSent means that the request was certainly not sent.
 	NotSent
 	// NotResent means that the payment was deliberately not sent again, for example because
 	// its window is over. Only Order.Send returns this class; no facilitator does.
@@ -49,27 +49,30 @@ const (
 )
 
 // ReasonNonceUsed is the errorReason with which a facilitator says that an authorization is
-// already used or cancelled on chain. By itself it is not a refusal.
+// already used or cancelled on chain. This reason alone does not show that the payer has not
+// paid: the payment itself may have used the authorization.
 const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 
 // Settlement is the outcome of one call of Settle.
 type Settlement struct {
 	Class          Class
-	Transaction    string // hash of the transaction; set if Moved, and if Unknown when a hash is known
+	Transaction    string // hash of the transaction; set if Class is Moved, and if Class is Unknown and a hash is known
 	Payer, Network string
-	Reason         string // the facilitator's errorReason, bounded and printable, or our own reason, such as "timeout"
+	Reason         string // the facilitator's errorReason, shortened and printable, or a reason of this server, such as "timeout"
 	// The following three fields describe a Refused payment. NonceUsed means that the
 	// authorization is already used or cancelled on chain, by anybody. BadSignature means that
 	// the payment was refused for its signature. Expired means that the window is over by the
-	// facilitator's clock. Facilitators check the window before the nonce, so Expired says
-	// nothing about what has moved.
+	// facilitator's clock. Facilitators check the window before the nonce, so Expired does not
+	// say whether money has moved.
 	NonceUsed, BadSignature, Expired bool
-	// AboutPayer means, for TurnedAway and Unknown, that the reason is nevertheless about the
-	// payer. This happens if a refusal comes with a status that the operator has to deal with,
-	// or with a transaction. No other facilitator may then be asked, just as after Refused.
+	// AboutPayer can be set if Class is TurnedAway or Unknown. It means that the reason is
+	// nevertheless about the payer. This happens if a refusal comes with a status that the
+	// operator has to deal with, or with a transaction. No other facilitator may then be
+	// asked, just as after Refused.
 	AboutPayer bool
-	// NoDecision means, for Unknown, that the facilitator was silent, broke off, or gave an
-	// answer that is not an x402 answer. A payer cannot cause any of these.
+	// NoDecision can be set if Class is Unknown. It means that the facilitator was silent,
+	// broke off, or gave an answer that is not an x402 answer. A payer cannot cause any of
+	// these.
 	NoDecision bool
 	Code       fault.Code // the code of the answer if Class is TurnedAway or NotSent
 	Cause      error      // for the log
@@ -80,12 +83,12 @@ type Settlement struct {
 
 // Verification is the outcome of one call of Verify.
 type Verification struct {
-	Valid  bool   // true only if the facilitator said so
-	Reason string // why the payment is not valid, bounded and printable
+	Valid  bool   // whether the facilitator said that the payment is valid
+	Reason string // why the payment is not valid; shortened and printable
 	// BadSignature means that the payment is not valid because the payer did not make the
 	// signature. If BadSignature is false, Reason is about something else, such as the
 	// balance. NonceUsed means that the payment is not valid because the authorization is used
-	// or cancelled, which says nothing about the signature.
+	// or cancelled. That says nothing about the signature.
 	BadSignature, NonceUsed bool
 	// Fault is set if nothing was decided about the payer: the facilitator is unavailable,
 	// unauthorized or misconfigured, or gave no reason why the payment is not valid.
@@ -95,8 +98,9 @@ type Verification struct {
 }
 
 // Evidence finds out from the chain whether an authorization moved money to the payee. Find
-// only reads, and is bounded by ctx. It is not enough to show that the authorization is used,
-// because a cancelled authorization counts as used as well.
+// only reads, and ends when ctx ends. Find must look for the transfer itself: a used
+// authorization alone proves nothing, because a cancelled authorization counts as used as
+// well.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }
@@ -107,13 +111,14 @@ type Question struct {
 	Nonce        [32]byte
 	Value        *big.Int  // in atomic units; the transfer must have exactly this value
 	ValidBefore  time.Time // when the authorization expires on chain
-	// Since is when the payment was first claimed here. A transfer in a block from more than a
-	// minute before Since (ten minutes if Sent is true) belongs to another request.
+	// Since is when the payment was first claimed here. A transfer in a block that is older
+	// than Since by more than a minute belongs to another request. If Sent is true, the limit
+	// is ten minutes.
 	Since time.Time
 	// Sent means that the authorization may have been sent to the facilitator. A transfer was
 	// then most likely made by that facilitator.
 	Sent        bool
-	Transaction string // a hash that the facilitator named, or empty
+	Transaction string // the hash of a transaction that the facilitator named, or empty
 }
 
 // Fate is what became of the authorization of a Question, according to the chain.
@@ -121,15 +126,15 @@ type Fate int
 
 const (
 	// CannotTell means that the chain was not reachable, is behind, or contradicts itself. It
-	// is the zero value, because a fate that nobody has set must prove nothing.
+	// is the zero value: if the code forgets to set a fate, nothing must be proved.
 	CannotTell Fate = iota
 	// Paid means that, according to the latest block, the authorization was used, and its
 	// transfer went to the payee with the right value.
 	Paid
 	// NeverPaid means that the authorization has moved no money to the payee for this record,
-	// and never will. Either the authorization was cancelled, used for another transfer, or
-	// used before it was claimed here. Or it is unused, and a safe block is later than the end
-	// of its window.
+	// and never will. There are two cases. Either the authorization was cancelled, used for
+	// another transfer, or used before it was claimed here. Or it is unused, and a safe block
+	// is later than the end of its window.
 	NeverPaid
 	// StillOpen means that the authorization is unused and can still be executed.
 	StillOpen
@@ -138,17 +143,17 @@ const (
 // Finding is a fate with its reason.
 type Finding struct {
 	Fate        Fate
-	Transaction string // set if Paid
-	Reason      string // short; may be shown to the payer if NeverPaid
+	Transaction string // hash of the transfer; set if Fate is Paid
+	Reason      string // a short text; it may be shown to the payer if Fate is NeverPaid
 	Cause       error  // for the log
 }
 
 // Decides reports whether the chain proves that the payment was made or never will be.
 func (f Finding) Decides() bool { return f.Fate == Paid || f.Fate == NeverPaid }
 
-// QuestionOf returns the question about the payment of a record. The question is derived from
-// the record's key and from the terms with which the payment was compared. The error is
-// ledger.ErrCorrupt.
+// QuestionOf returns the question about the payment of a record. The parts of the question
+// come from the record: its key, its other fields, and the terms with which the payment was
+// compared. The error is ledger.ErrCorrupt.
 func QuestionOf(r ledger.Payment) (Question, error) {
 	terms, err := TermsOf(r)
 	if err != nil {

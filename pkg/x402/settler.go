@@ -14,15 +14,14 @@ import (
 // Settler settles the payments of a Gate. One returns a Settler for a single Facilitator.
 // Package fallback has a Settler for two facilitators.
 type Settler interface {
-	// First names the facilitator that is asked first. The record of a payment has this name
-	// from the moment at which the payment is claimed. The name is empty if there is only one
-	// facilitator.
+	// First names the facilitator that is asked first. When a payment is claimed, this name is
+	// written to its record. The name is empty if there is only one facilitator.
 	First() string
 	// Reserve returns how much of the time for a settlement is reserved for asking the chain,
 	// if the payment was sent before.
 	Reserve() time.Duration
-	// Settle settles the payment of an order within its budget, and reports how far it got. It
-	// sends the payment only with Order.Send.
+	// Settle settles the payment of an order within the order's budget, and reports how far
+	// the settlement got. It sends the payment only with Order.Send.
 	Settle(ctx context.Context, o *Order) Result
 	// Verify does what Facilitator.Verify does.
 	Verify(ctx context.Context, p Payload, r Requirements) Verification
@@ -35,8 +34,8 @@ const (
 	LeastEvidence  = time.Second / 2 // the chain is asked only if at least this much time is left
 )
 
-// One returns a Settler that asks one facilitator. If the reply does not decide, the Settler
-// then asks the chain.
+// One returns a Settler that asks one facilitator. If the facilitator's reply does not decide
+// whether the money has moved, the Settler then asks the chain.
 func One(f Facilitator) Settler { return one{f} }
 
 type one struct{ Facilitator }
@@ -51,16 +50,16 @@ func (s one) Settle(ctx context.Context, o *Order) Result {
 }
 
 // Order is a payment that a Gate wants settled. It holds the known facts about the payment,
-// and has methods for settling it. An Order is valid until Settle returns.
+// and has methods for settling it. An Order is valid until Settler.Settle returns.
 type Order struct {
-	Budget    time.Duration // time for the settlement, without the time for the chain
-	Recovered bool          // the signer was recovered from the signature
-	HasChain  bool          // there is a node that can be asked
+	Budget    time.Duration // time for the settlement, without the time for asking the chain
+	Recovered bool          // whether the signer was recovered from the signature
+	HasChain  bool          // whether there is a node that can be asked
 
 	// The following three fields describe earlier attempts. InDoubt means that an attempt may
 	// have moved money. Refused means that a facilitator refused the payment for a reason
-	// about the payer, and RefusedBy names that facilitator. RefusedBy is empty if the record
-	// does not name the facilitator.
+	// about the payer. RefusedBy names that facilitator, and is empty if the record does not
+	// name it.
 	InDoubt, Refused bool
 	RefusedBy        string
 
@@ -75,10 +74,11 @@ type Result struct {
 	// Finding is the last finding from the chain, from AskChain or Find.
 	Finding Finding
 	// SentElsewhere means that the payment was first sent to another facilitator, which turned
-	// it away. Settlement is then the reply of a later facilitator.
+	// it away. Settlement is then the reply of the facilitator that was asked afterwards.
 	SentElsewhere bool
 	// RefusedBy names the facilitator that refused the payment for a reason about the payer.
-	// RefusedBy is empty if no facilitator refused. The record keeps the first such name.
+	// It is empty if no facilitator refused. If several facilitators refuse, the record keeps
+	// the name of the first.
 	RefusedBy string
 	// Asked lists the reply of each facilitator, for the log.
 	Asked []Ask
@@ -123,16 +123,16 @@ func (o *Order) Executable() bool {
 // Spare returns the time that the request has left for the settlement and the chain.
 func (o *Order) Spare() time.Duration { return o.holder.spare() }
 
-// Pause waits for d, and reports whether it did. It returns false without waiting if the wait
-// would not end before the deadline. It returns false early if the request ends.
+// Pause waits for d, and reports whether the whole of d has passed. It returns false at once
+// if d would not end before the deadline, and returns false early if the request ends.
 func (o *Order) Pause(ctx context.Context, d time.Duration, deadline time.Time) bool {
 	return o.holder.pause(ctx, d, deadline)
 }
 
 // Send asks a facilitator to settle the payment within a budget. The class of the result comes
-// from the facilitator's reply. If nothing was sent, the class is NotResent or NotSent. A
-// refusal near the end of the window counts as Expired, because facilitators check the window
-// first.
+// from the facilitator's reply. If the payment was not sent to the facilitator, the class is
+// NotResent or NotSent. If a refusal comes when the window is almost over (leastWindow), the
+// refusal counts as Expired, because facilitators check the window first.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()
@@ -162,14 +162,15 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	return s
 }
 
-// notResent returns why a payment must not be sent again, or the empty string if it may be
-// sent. There can be a reason only in two cases: the request has joined a purchase that another
-// payment owns, or the request does not prove a right to the answer.
+// notResent returns why a payment must not be sent again, or the empty string if the payment
+// may be sent. There can be a reason only in two cases. In the first, the request has joined a
+// purchase that another payment owns. In the second, the request does not prove a right to the
+// answer.
 func (h *holder) notResent(r ledger.Payment) string {
 	now := h.gate.Now()
 	elsewhere := !r.SoldAt(h.job.Endpoint)
-	// At another endpoint, the job of this request is not the job that was paid for. The job
-	// that was paid for may have a check.
+	// If the payment was made at another endpoint, the job of this request is not the job that
+	// was paid for. The job that was paid for may have a check.
 	hasCheck := h.job.Check != nil || elsewhere
 	switch {
 	case h.opensNothing && h.gate.Evidence != nil && hasCheck:
@@ -187,7 +188,7 @@ func (h *holder) notResent(r ledger.Payment) string {
 }
 
 // AskChain asks the chain within a budget, if the facilitator's reply in r does not decide. It
-// adds the finding to r.
+// adds the chain's finding to r.
 func (o *Order) AskChain(ctx context.Context, r *Result, budget time.Duration) {
 	r.Finding = Finding{Fate: notAsked}
 	if !asksChain(classOf(r.Settlement), o.doubt) {

@@ -32,11 +32,11 @@ func ParseAddress(s string) (Address, error) {
 	return a, err
 }
 
-// CheckAddress returns an error that says what is wrong with an address that a person has
-// entered, or nil. If token is empty, s is the address of a token's contract. Otherwise s is
-// the address of an account that receives payments, and token is the contract of the token
-// that it receives. An address in mixed case must have the EIP-55 checksum. The error text
-// begins with a verb, such as "must".
+// CheckAddress checks an address that a person has entered. It returns nil, or an error that
+// says what is wrong. If token is empty, s is the address of a token's contract. Otherwise s
+// is the address of an account that receives payments, and token is the contract of the token
+// in which the account is paid. An address in mixed case must have the EIP-55 checksum. The
+// error text begins with a verb, such as "must".
 func CheckAddress(s, token string) error {
 	a, err := ParseAddress(s)
 	switch {
@@ -125,13 +125,13 @@ func (p *Payment) Digest(d Domain) [32]byte {
 	return [32]byte(keccak([]byte{0x19, 0x01}, d[:], message))
 }
 
-// errForeign says that a signature cannot be verified locally, because it comes from a
-// contract wallet or is garbage.
+// errForeign says that a signature cannot be verified locally. The signature comes from a
+// contract wallet, or is garbage.
 var errForeign = errors.New("signer cannot be recovered locally")
 
 // Check recovers the signer of digest, and returns nil if the signer is the payer. The error
-// is errForeign if only the chain can tell, as with a contract wallet. Any other error means
-// that the token contract is certain to refuse the signature.
+// is errForeign if only the chain can tell, for example because the payer may be a contract
+// wallet. Any other error means that the token contract is certain to refuse the signature.
 func (p *Payment) Check(digest [32]byte) error {
 	if len(p.Signature) != keySignature {
 		return errForeign
@@ -148,9 +148,9 @@ func (p *Payment) Check(digest [32]byte) error {
 		}
 		return errForeign
 	}
-	// A contract wallet may accept any 65 bytes as a signature, even if no key has made them.
-	// The token contract is certain to refuse a signature of this form only if the payer's key
-	// has made it.
+	// From here on, s is high or v is neither 27 nor 28. If the payer's key has made the
+	// signature, the token contract refuses it. Otherwise the payer may be a contract wallet,
+	// which may accept any 65 bytes, so only the chain can tell.
 	if !low {
 		s.Negate()
 	}
@@ -173,8 +173,8 @@ func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool
 
 // CheckOrigin returns nil if proof is payTo's signature of a bare origin such as
 // https://api.example.com. Otherwise it returns an error that says what is wrong. proof is 65
-// bytes (r, s, v) in hex over a personal message (EIP-191). Crawlers show the proof to tell
-// people who owns the service.
+// bytes (r, s, v) in hex, and signs the origin as a personal message (EIP-191). Crawlers show
+// the proof to tell people who owns the service.
 func CheckOrigin(origin, proof, payTo string) error {
 	payee, err := ParseAddress(payTo)
 	if err != nil {

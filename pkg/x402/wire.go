@@ -10,14 +10,14 @@ const (
 	Version     = 2
 	Scheme      = "exact"   // the only payment scheme offered
 	PaymentFlow = "upfront" // this server settles before it looks up
-	// MaxTimeoutSeconds is how long a client may use an offer. Clients compute validBefore
-	// from it.
+	// MaxTimeoutSeconds is how many seconds a client may use an offer. Clients compute
+	// validBefore from it.
 	MaxTimeoutSeconds = 300
 
-	// ExtensionIdentifier is the extension with which a payer names a payment.
+	// ExtensionIdentifier is the extension with which a payer can send a purchase key.
 	ExtensionIdentifier = "payment-identifier"
-	// ExtensionToken is the extension that carries the retry token of a challenge. Clients
-	// echo extensions, and a settlement does not publish them. The token therefore
+	// ExtensionToken is the extension that carries the retry token of a challenge. A client
+	// echoes the token, and a settlement does not publish it. Therefore the token
 	// distinguishes the payer's retry from a copy of the payment that somebody has read on the
 	// chain.
 	ExtensionToken = "retry-token"
@@ -38,7 +38,7 @@ const (
 	HeaderReplayed = "Idempotent-Replayed"
 	// HeaderAge is the age of a stored answer in seconds (RFC 9111 section 5.1).
 	HeaderAge = "Age"
-	// HeaderOwed names the parts of a bundle that are still owed.
+	// HeaderOwed lists the parts of a bundle that are still owed.
 	HeaderOwed = "Answer-Owed"
 )
 
@@ -110,8 +110,8 @@ type ExactPayload struct {
 	Authorization Authorization `json:"authorization"`
 }
 
-// Authorization is the message of EIP-3009's transferWithAuthorization. The
-// numbers are decimal strings on the wire.
+// Authorization is the message of EIP-3009's transferWithAuthorization. The numbers are
+// decimal strings on the wire.
 type Authorization struct {
 	From        string `json:"from" doc:"Payer"`
 	To          string `json:"to" doc:"accepted.payTo"`
