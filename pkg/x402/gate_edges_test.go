@@ -23,8 +23,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestStoreFailsBeforeTheClaim checks that nothing is sent if the store fails before or during
-// the claim, and that the answer does not say whether the payment was charged.
+// TestStoreFailsBeforeTheClaim plays a store that fails before or during the claim. The
+// payment must not be sent, and the answer must not say whether the payment was charged. When
+// the store works again, the payment must be answered.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	for op, payer := range map[ledgertest.Op]func(*x402test.Draft){ledgertest.Fetch: contractPayer, ledgertest.Create: nil} {
 		within(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
@@ -37,9 +38,9 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	}
 }
 
-// TestCorruptRecords checks that a payment is not sent again if its record is corrupt. If the
-// payment was never sent and only the terms in its record are corrupt, it is sent, but the
-// chain is not asked about it.
+// TestCorruptRecords plays payments whose records are corrupt. A payment that was sent before
+// must not be sent again. A payment that was never sent, and of which only the amount on
+// record is corrupt, must be sent. But the chain must not be asked about it.
 func TestCorruptRecords(t *testing.T) {
 	redeemed := func(r *ledger.Payment) {
 		r.State, r.Receipt, r.SettledAt, r.AnsweredAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now(), time.Now()
@@ -88,7 +89,7 @@ func TestCorruptRecords(t *testing.T) {
 // settlement.
 func TestNoTime(t *testing.T) {
 	for _, c := range []struct {
-		given, late   time.Duration // late is how long it takes to get a slot
+		given, late   time.Duration // given is the time of the request; late is how long it takes to get a slot
 		claimed, sent bool
 	}{
 		{12 * time.Second, 0, true, true},
@@ -169,8 +170,9 @@ func TestChainWithLittleTime(t *testing.T) {
 	}
 }
 
-// TestSlots checks that nothing is settled without a free slot. If no slot is free, the claim
-// is released, and no lookup is counted.
+// TestSlots checks that nothing is settled and nothing is looked up without a free slot. If no
+// slot is free, the claim is given back, and no lookup is counted. A replay needs no slot. A
+// slot that cannot be released does not change the answer.
 func TestSlots(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
@@ -201,9 +203,10 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestContractWallets checks that a signature which the Gate cannot check locally is sent to
-// the facilitator's /verify, once. A payment that is on record with the same signature is not
-// sent there.
+// TestContractWallets plays payments whose signatures the Gate cannot check locally. The Gate
+// must send each signature to the facilitator's /verify, and must claim the payment only if
+// the facilitator says that the signature is valid. A payment on record must not be verified
+// again.
 func TestContractWallets(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		for says, v := range map[string]x402.Verification{
@@ -225,8 +228,8 @@ func TestContractWallets(t *testing.T) {
 			t.Errorf("%d writes for payments that were not verified", n)
 		}
 	})
-	// If the request has the retry token, another signature by the same wallet is accepted in
-	// place of the first, without another call of /verify.
+	// A request with the retry token of the first claim may have another signature by the same
+	// wallet. The other signature is accepted without another call of /verify.
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
 		b.settle = settles(lost(), lost(), moved())
@@ -300,8 +303,8 @@ func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 }
 
 // disguised returns another header for the same authorization and signature. The header has
-// unknown members, other text, a client's name for the payment, hexadecimal digits in the
-// other letter case, and another order of members.
+// unknown members, another resource, a payment-identifier, hexadecimal digits in the other
+// letter case, and another order of members.
 func disguised(header string) string {
 	var p map[string]any
 	if err := json.Unmarshal(must(base64.StdEncoding.DecodeString(header)), &p); err != nil {
@@ -327,7 +330,7 @@ func disguised(header string) string {
 }
 
 // TestWhatTheFacilitatorIsSent checks that the facilitator gets the terms, the resource and
-// the listing of the offer, but never the payer's name for the payment.
+// the extensions of the offer, except the payment-identifier extension.
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.listed()

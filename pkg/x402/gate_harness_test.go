@@ -42,7 +42,7 @@ type harness struct {
 	check    func() error    // x402.Job.Check; nil means that the job has no Check
 	client   context.Context // context of the requests; nil means one that does not end
 
-	// These set optional fields of the Gate.
+	// These set fields of the Gate. two is its Settler; chain returns what its Evidence finds.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
@@ -50,18 +50,18 @@ type harness struct {
 	two      *fallback.Pair
 	chain    func() x402.Finding
 
-	// These decide how the facilitators reply.
+	// These decide how the facilitators reply. n is the number of the call of Settle, from 1.
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// Settle got the payments in sent and the terms in settles, and Verify the payments in shown.
+	// sent and settles have the arguments of all calls of Settle, and shown those of Verify.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
-	asked       string          // who was called, in order: "p" is the facilitator or primary, "f" the fallback, "c" the chain
+	asked       string          // who was called, one letter per call: "p" is the facilitator or primary, "f" the fallback, "c" the chain
 	timeLeft    []time.Duration // how much time each of these calls had
 
-	// These say what the work does, and count how often it ran.
+	// These say what the work does in its nth run, and count how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
 	reply func(n int32) (x402.Reply, error) // replaces work, for bundles
 	runs  atomic.Int32
@@ -144,7 +144,7 @@ func (b *harness) withFallback(node func() x402.Finding) {
 	b.restart()
 }
 
-// restart replaces the two facilitators, as a new process would. Their breakers are closed.
+// restart replaces both facilitators, as a new process does, which knows no earlier failures.
 func (b *harness) restart() {
 	b.two = &fallback.Pair{
 		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
@@ -258,10 +258,10 @@ type expected struct {
 	receipt   bool // whether there is a PAYMENT-RESPONSE of a successful settlement
 }
 
-// answered returns the outcome of a charged payment with an answer.
+// answered returns the expected outcome of a charged payment with an answer.
 func answered() expected { return expected{status: 200, charged: "true", receipt: true} }
 
-// uncertain returns the outcome while nobody knows whether the money has moved.
+// uncertain returns the expected outcome while nobody knows whether the money has moved.
 func uncertain() expected {
 	return expected{status: 503, code: fault.SettlementUncertain, charged: "null", retryable: true}
 }
@@ -293,8 +293,8 @@ func contractPayer(d *x402test.Draft) {
 }
 
 // another returns the same authorization with another signature and without the retry token.
-// Somebody who copied the authorization from the chain would send this, because the chain does
-// not show the token.
+// Somebody who copied the authorization from the chain cannot send the token, because the
+// chain does not show it.
 func another(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
@@ -309,14 +309,14 @@ func resigned(t *testing.T, d x402test.Draft) string {
 	return must(x402.EncodeHeader(d.Payload))
 }
 
-// settles answers the nth settlement with the nth result. When the results are used up, it
-// repeats the last one.
+// settles returns a function that answers the nth settlement with the nth result. When the
+// results are used up, it repeats the last one.
 func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// looksUp fails the nth lookup with the nth code; if this code is empty, the lookup gives an
-// answer. When the codes are used up, it repeats the last one.
+// looksUp returns work whose nth lookup fails with the nth code. If this code is empty, the
+// lookup gives an answer. When the codes are used up, the last code is repeated.
 func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
@@ -336,8 +336,8 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots counts how many slots are taken and released. A caller waits for the delay, and
-// then gets a slot or, if full is set, the error full.
+// countedSlots counts the slots taken and released. Acquire waits for the delay, and returns
+// full or, if full is nil, a slot. Release calls the function release, and returns broken.
 type countedSlots struct {
 	delay           time.Duration
 	full, broken    error
@@ -371,7 +371,7 @@ func recordKey(payer, nonce string) string {
 	return ledger.Key(terms().Network, strings.ToLower(terms().Asset), payer, nonce)
 }
 
-// rewrite changes a stored record directly, without the rules of the ledger.
+// rewrite changes a stored record directly, without applying the rules of the ledger.
 func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	b.t.Helper()
 	r := b.stored(header)

@@ -124,14 +124,16 @@ func arises(state, name string, w wayToRefuse) bool {
 	if strings.HasPrefix(name, "past the window") {
 		// No payment is in flight past its window, because its attempt has been abandoned by
 		// then. A payment that a facilitator refused is now refused because its window is
-		// over. Its parameters are not looked at, so it never gets the 400.
+		// over. The parameters of the request are then not looked at, so the answer is never a
+		// 400.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true
 }
 
-// refuseBy brings a payment to a standing, and sends a request that is refused. The request
-// has the same payment. If stranger is true, the request has another signature.
+// refuseBy brings a payment to a standing. It then sends a request that is refused, and checks
+// that nothing is sent or written. The request has the same payment. If stranger is true, the
+// request has another signature.
 func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.t.Helper()
 	b.verify = x402.Verification{Valid: true}
@@ -149,8 +151,8 @@ func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	}
 }
 
-// TestAssetRespelled checks that a deploy may write the token's address in another letter
-// case. Earlier payments are not affected.
+// TestAssetRespelled checks that a deployment may write the token's address in another letter
+// case. A payment from before the deployment is still answered.
 func TestAssetRespelled(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
@@ -228,10 +230,11 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 	}
 }
 
-// TestClaimedWhileVerified checks a contract wallet's payment that is claimed while the
-// facilitator verifies another copy of it. The answer to the copy comes from the record. The
-// payer learns the outcome of the payment. A sender with another signature learns that the
-// payment is used.
+// TestClaimedWhileVerified plays two requests with the same payment of a contract wallet.
+// While the facilitator verifies the first request, the second request claims the payment. The
+// first request must be answered from the record. If it comes from the payer, the answer is
+// the outcome of the payment. If it has another signature, the answer says that the payment is
+// used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

@@ -32,11 +32,11 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 	})
 }
 
-// TestUnrecorded checks requests whose writes fail, or whose lease another attempt takes. A
-// failed write is reported to the operator. If the money moved, the payer gets the outcome of
-// the lookup nevertheless. If the facilitator or the chain says that no money moved and this
-// is not on record, the payer is not told that nothing was charged. The record of the other
-// attempt is not overwritten.
+// TestUnrecorded plays requests whose writes fail, or whose lease another attempt takes. A
+// failed write must be reported to the operator. If the money moved, the payer must get the
+// outcome of the lookup nevertheless. If the facilitator or the chain says that no money moved
+// and this is not on record, the payer must not be told that nothing was charged. The record
+// of the attempt that took the lease must not be overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
@@ -94,7 +94,8 @@ func TestUnrecorded(t *testing.T) {
 	}
 }
 
-// fakeMeter is a Meter that records its calls.
+// fakeMeter is a Meter that notes its calls. Open also notes "late" if the ledger or the
+// facilitator was used before.
 type fakeMeter struct {
 	harness *harness
 	full    error
@@ -126,7 +127,8 @@ const (
 )
 
 // TestMeter checks what the meter counts for every kind of request. A request that fails an
-// earlier check does not reach the meter.
+// earlier check does not reach the meter. "late" is expected only in cases that send another
+// request first, without the meter.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
@@ -218,15 +220,15 @@ func TestMeter(t *testing.T) {
 	}
 }
 
-// unrecoverable returns a payment whose signature only a facilitator can check.
+// unrecoverable returns a payment whose signature only a facilitator can verify.
 func unrecoverable(b *harness) string {
 	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 	contractPayer(&d)
 	return another(b.t, d)
 }
 
-// TestMeterFull checks that a request which the meter refuses or cannot count is answered
-// before anything is read or written, and before anybody is asked.
+// TestMeterFull checks a request that the meter refuses or cannot count. The request must be
+// answered before the ledger is read or written, and before the facilitator is asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -242,8 +244,8 @@ func TestMeterFull(t *testing.T) {
 }
 
 // TestBesideTheAnswer checks that three things happen concurrently: the cost of a paid request
-// is written, the request's slot is given back, and the answer is written. In this test each
-// of the three waits until the others have begun.
+// is written, the request's slot is given back if there is a cap, and the answer is written.
+// In this test each of them waits until the others have begun.
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()

@@ -15,15 +15,16 @@ import (
 )
 
 // TestSettlements checks the answer, the record and PAYMENT-RESPONSE for every reply of the
-// facilitator, and for the findings of the chain if it is asked. Each case sends one or two
-// requests with the same signature. What follows from each class of reply is checked by
-// TestConclusions. This test checks how the replies are classified, when the chain is asked,
-// and which question the chain gets.
+// facilitator and, if the chain is asked, for every finding. Each case sends one or two
+// requests with the same signature. TestConclusions checks what follows from each class of
+// reply. This test checks how the replies are classified, when the chain is asked, and which
+// question the chain gets.
 //
 // A facilitator checks the window before the nonce, so its reply at the end of the window is
-// about the window. A failed PAYMENT-RESPONSE tells the payer to sign again. A third party may
-// have submitted the payment before the window ended. Therefore a refusal after the end of the
-// window has a failed PAYMENT-RESPONSE only if the chain proves that nothing was paid.
+// about the window. A PAYMENT-RESPONSE that reports a failure tells the payer to sign again.
+// But a third party may have submitted the payment before the window ended. Therefore a
+// refusal after the end of the window has such a PAYMENT-RESPONSE only if the chain proves
+// that nothing was paid.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")
@@ -101,8 +102,8 @@ func TestSettlements(t *testing.T) {
 	}
 }
 
-// settlementRow holds the facilitator's reply to each request with one payment, the finding of
-// the chain, and the expected outcome of the last request.
+// settlementRow holds the facilitator's reply to each request with one payment, the chain's
+// finding, and the expected outcome of the last request.
 type settlementRow struct {
 	said       []x402.Settlement
 	chain      *x402.Finding // nil means that there is no node
@@ -113,7 +114,7 @@ type settlementRow struct {
 	charged    string
 	state      ledger.State
 	asked      int
-	noResponse bool // a 402 without a failed PAYMENT-RESPONSE
+	noResponse bool // whether the 402 has no PAYMENT-RESPONSE that reports a failure
 }
 
 func (c settlementRow) first() x402.Settlement { return c.said[0] }
@@ -174,7 +175,7 @@ func (b *harness) checkResponse(c settlementRow, out x402.Outcome) {
 	}
 }
 
-// checkQuestions checks the questions that the chain was asked.
+// checkQuestions checks how often the chain was asked, and the questions that it was asked.
 func (b *harness) checkQuestions(c settlementRow, out x402.Outcome) {
 	b.t.Helper()
 	if len(b.questions) < c.asked || c.wait == 0 && len(b.questions) > c.asked {

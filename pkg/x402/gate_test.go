@@ -78,7 +78,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 		"extension_echo_mismatch": {change: func(d *x402test.Draft) {
 			d.Payload.Extensions = map[string]json.RawMessage{"bazaar": json.RawMessage(`{"info":{"city":"Rome"}}`)}
 		}, reads: 1},
-		"more than 24 hours": {change: func(d *x402test.Draft) { // without this limit, the row of the payment would be kept for ever
+		"more than 24 hours": {change: func(d *x402test.Draft) { // without this limit, the record of the payment would be kept for ever
 			d.Payload.Payload.Authorization.ValidBefore = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 		}, reads: 1},
 	} {
@@ -100,9 +100,9 @@ func TestRefusedAtTheDoor(t *testing.T) {
 }
 
 // TestOwed checks that an answer is owed until a lookup gives one. After errors, including our
-// own bugs, the lookup can be repeated any number of times, at growing intervals, and the
-// payer is charged once. If the seller limits the number of lookups, every reply after the
-// last lookup says that a refund is due, and does not ask the payer to try again.
+// own bugs, the lookup can be repeated at growing intervals, and the payer is charged once.
+// Without a limit on lookups, there is no last one. With a limit, every reply after the last
+// lookup says that a refund is due, and does not ask the payer to try again.
 func TestOwed(t *testing.T) {
 	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
 	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
@@ -160,7 +160,7 @@ func TestSilence(t *testing.T) {
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
-		answer  bool // the silence becomes the answer, with the code in the body
+		answer  bool // whether the silence becomes the answer, with the code in the body
 	}{
 		"five":              {[]*fault.Error{quiet, quiet, quiet, quiet, quiet}, true},
 		"five, and ours":    {[]*fault.Error{ours, quiet, quiet, ours, quiet, quiet, quiet}, true},
@@ -279,9 +279,10 @@ func TestLargeAnswers(t *testing.T) {
 	})
 }
 
-// TestRefusedIsSpaced checks how soon a refused payment is sent again: after 1 second, after
-// 10 more seconds, and then every 60 seconds. Between these times its payer gets the recorded
-// reason. A payment that was not sent for a reason on our side may be sent again at once.
+// TestRefusedIsSpaced checks how soon a refused payment is sent again: 1 second after the
+// first refusal, 10 seconds after the second, and 60 seconds after each later one. Between
+// these times its payer gets the recorded reason. A payment that was not sent for a reason on
+// our side may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
@@ -325,10 +326,10 @@ func TestRefusedIsSpaced(t *testing.T) {
 	})
 }
 
-// TestNoTimeToLookUp checks a lookup that has no time left because a settlement or a slot came
-// too late. The lookup does not begin, and the ledger takes it off the count of lookups. If that
-// write fails, the lookup stays counted: a failing write never gives the payer an extra lookup.
-// The result of the previous lookup is kept.
+// TestNoTimeToLookUp plays a lookup that has no time left because a settlement or a slot took
+// too long. The lookup must not begin, and a write must take it off the count of lookups. If
+// that write fails, the lookup stays counted: a failing write must not give the payer an extra
+// lookup. The result of the previous lookup must be kept.
 func TestNoTimeToLookUp(t *testing.T) {
 	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{
@@ -347,8 +348,8 @@ func TestNoTimeToLookUp(t *testing.T) {
 const mostTries = 5
 
 // lookUpTooLate sends a payment whose first lookups fail; failures is their number. The next
-// lookup has no time left, because the settlement or the slot takes as long as late says. A
-// write therefore takes the lookup off the count. writeFault is the fault of this write.
+// lookup has no time left, because the settlement or the slot takes the duration late. A write
+// therefore takes the lookup off the count. writeFault is the fault of this write.
 func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault ledgertest.Fault) {
 	t.Helper()
 	armed := failures == 0

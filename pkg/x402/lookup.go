@@ -215,8 +215,8 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 	return out
 }
 
-// signBudget is the maximum time for signing a receipt, because the key may have to be read
-// from a secret first. It is a part of afterwork. The rest of afterwork is for storing the
+// signBudget is the maximum time for signing a receipt, including the time to read the key if
+// the key is in a secret. It is a part of afterwork. The rest of afterwork is for storing the
 // answer.
 const signBudget = time.Second
 

@@ -10,14 +10,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// withoutToken removes the retry token from a payment, as a client does that echoes no
-// extensions. Once the payment is sent, everything in its header can be read from the chain.
+// withoutToken removes the retry token from a payment. A client that echoes no extensions
+// sends a payment without the token. Once it is sent, the chain may show everything in its
+// header.
 func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
 
-// TestCopyInDoubt checks a payment in doubt that came without a token. Anybody who has read
-// the payment from the chain may send it again. Such a copy resolves the doubt, and the reply
-// says whether the payment was charged. The reply has no answer, and is the same for the right
-// request and a wrong one. To get the answer, the payer signs again.
+// TestCopyInDoubt plays a payment in doubt that came without a retry token. Anybody who has
+// read the payment from the chain may send it again. The copy must resolve the doubt, and the
+// reply to the copy must say whether the payment was charged. This reply has no answer, and is
+// the same for the right request and a wrong one. To get the answer, the payer signs again.
 func TestCopyInDoubt(t *testing.T) {
 	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
 		t.Run(name, func(t *testing.T) {
@@ -50,8 +51,9 @@ func TestCopyInDoubt(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnother checks that a copy of one payment does not replace another payment as the
-// owner of its purchase, and does not get the answer of the owner.
+// TestCopyOfAnother plays a purchase whose owner was answered, and a copy of a second payment,
+// which is in doubt, for the same purchase. The second payment must not become the owner, and
+// the sender of the copy must not get the owner's answer.
 func TestCopyOfAnother(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -67,9 +69,9 @@ func TestCopyOfAnother(t *testing.T) {
 	})
 }
 
-// TestOwnPurchaseInDoubt checks a payment in doubt that has no retry token and is a separate
-// purchase. The payment is answered when it is repeated, because no other signature could get
-// its answer. After that it counts as used.
+// TestOwnPurchaseInDoubt plays a payment in doubt that has no retry token and is a separate
+// purchase. When the payment is repeated, it must be answered, because no other signature
+// could get its answer. After that it must count as used.
 func TestOwnPurchaseInDoubt(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.separate = true
@@ -82,10 +84,10 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 	})
 }
 
-// TestCopyIsNotSent sends a copy of a payment that is in doubt, without its retry token. The
-// Gate does not pass the copy on to the facilitator if the job has a check, or if the copy came
-// to another endpoint than the original: the copy may be for something else than what the payer
-// wanted. The Gate only asks the chain about it.
+// TestCopyIsNotSent plays a payment in doubt that came without a retry token, and a copy of
+// it. The Gate must not pass the copy on to the facilitator if the job has a check, or if the
+// copy came to another endpoint than the original: the copy may be for something else than
+// what the payer wanted. The Gate must only ask the chain about the payment.
 func TestCopyIsNotSent(t *testing.T) {
 	for name, comes := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },

@@ -28,13 +28,13 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
-// inDoubt changes a record as if the attempt to settle the payment had ended without a reply
-// from the facilitator.
+// inDoubt changes a record as if the payment was sent and the facilitator gave no reply.
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
-// TestOnePurchaseOneCharge checks that a payer who signs again for the same request is charged
-// once, until the duplicate window ends or, with a key, until a day has passed. Another
-// request, another payer or another key makes a separate purchase.
+// TestOnePurchaseOneCharge plays a payer who signs again for the same request. Without a key,
+// the payer must be charged once until the duplicate window ends. With the same key, the payer
+// must be charged once until a day has passed. Another request, another payer or another key
+// makes a separate purchase.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -212,9 +212,9 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	}
 }
 
-// TestPaymentIdentifier checks that a payer's payment-identifier is a purchase key: another
-// payment with the same identifier joins the purchase, and another request with it is a
-// conflict. An invalid identifier is refused.
+// TestPaymentIdentifier checks that a payer's payment-identifier is a purchase key. Another
+// payment with the same identifier joins the purchase. The same identifier with another
+// request is a conflict. An invalid identifier is refused.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = `"pay_7d5d747be160e280504c099d984bcfe0"`
 	within(t, nil, func(t *testing.T, b *harness) {
@@ -276,9 +276,9 @@ func TestInvalidKeys(t *testing.T) {
 	})
 }
 
-// TestRefusedSignatureHoldsThePurchase checks that an authorization which was refused for its
-// signature holds the purchase as long as the authorization can execute. The answer to a new
-// signature says that a new key buys at once, and a new key does.
+// TestRefusedSignatureHoldsThePurchase plays an authorization that was refused for its
+// signature. It blocks the purchase as long as it can be executed. The answer to a new
+// signature must say that a new key buys at once, and a new key must do so.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
@@ -301,9 +301,10 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	})
 }
 
-// TestWithoutExtensions checks what the payer is told about a payment that came without its
-// offer's extensions: once the payment is paid, the same signature cannot be repeated. If
-// other payments can join the purchase, the payer is told to sign again, which is not charged.
+// TestWithoutExtensions plays a payment that came without its offer's extensions. The answer
+// must tell the payer that the same signature cannot be repeated once the payment is paid. If
+// other payments can join the purchase, the answer must tell the payer to sign again, which is
+// not charged.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipts signs with one key, while the key is available.
+// receipts signs with one key. If err is set, the key is not available.
 type receipts struct {
 	*receipt.Signer
 	public ed25519.PublicKey
@@ -46,7 +46,7 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return "", nil
 }
 
-// holds checks the receipt of an answer, and returns this receipt.
+// holds checks that an answer has a valid receipt, and returns the receipt.
 func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
 	t.Helper()
 	jws := ""
@@ -70,7 +70,7 @@ func unsigned(t *testing.T, what string, out x402.Outcome) {
 
 // TestReceipts checks that each answer has one receipt, regardless of how often a client asks
 // and with which payment of the purchase. No other reply has a receipt. If the key is not
-// available, the answer is the same without a receipt.
+// available, the answer is the same, but has no receipt.
 func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
@@ -140,7 +140,8 @@ func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.expectReplay("without the key", out, d.ask(d.first, "GET /a"))
 }
 
-// withKey checks an answer that was signed, and later replies with this answer.
+// withKey checks an answer that was signed, and later replies with this answer. A day later
+// the answer is gone, and the reply has no receipt.
 func (d *receiptTrial) withKey(out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, "answered", out)
@@ -189,8 +190,8 @@ func TestSignedOffer(t *testing.T) {
 	}
 }
 
-// signOnce signs an offer, and returns the signed offer. It checks that an offer is not
-// changed without a key, or if it is already signed.
+// signOnce signs an offer, and returns the signed offer. It also checks that Signed does not
+// change an offer without a key, or an offer that is already signed.
 func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
 	t.Helper()
 	signs.err = errors.New("not in memory")

@@ -169,8 +169,8 @@ func (a *attempt) identify() error {
 
 // admission decides whether the payment of a request may be claimed. It compares the payment
 // with the terms of the current offer, and looks at the signer. If that does not decide, it
-// reads the record of the payment. Only if the record does not decide either, it asks the
-// facilitator or the chain.
+// reads the record of the payment. It asks the facilitator or the chain only if the record
+// does not decide either.
 type admission struct {
 	*attempt
 	mismatch error // how the payment differs from the terms of the current offer; nil if it does not differ
@@ -223,8 +223,8 @@ func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome 
 }
 
 // refuseAgain answers a payment that a facilitator refused and that does not fit the current
-// offer. A failed PAYMENT-RESPONSE would tell the client to sign again. But a third party may
-// have submitted the payment after the refusal. Therefore, if there is a node, a
+// offer. A PAYMENT-RESPONSE that reports a failure tells the client to sign again. But a third
+// party may have submitted the payment after the refusal. Therefore, if there is a node, this
 // PAYMENT-RESPONSE is sent only if the chain shows that the payment will never be made.
 func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse

@@ -63,12 +63,13 @@ func TestConclusions(t *testing.T) {
 			})
 		}
 	}
-	// An attempt can be given up before anything is sent, even if there is doubt about an
-	// earlier attempt.
+	// An attempt can end before anything is sent and before the chain is asked, even if there
+	// is doubt about an earlier attempt.
 	concludes(t, NotSent, inDoubt, notAsked, none)
 }
 
-// concluded is the event that a conclusion writes to the record, and its reply.
+// concluded is what a conclusion decides: the event that is written to the record, and the
+// kind of reply.
 type concluded struct {
 	event ledger.Event
 	reply reply
