@@ -138,12 +138,12 @@ type Request struct {
 	// Keys are the values of the Idempotency-Key header, or the purchase keys that another
 	// transport carries.
 	Keys []string
-	// Arrived is when the request came. Deadline is when the invocation must have ended.
+	// Arrived is when the request came. Deadline is when Serve must have returned.
 	Arrived, Deadline time.Time
-	// Prepare validates the parameters and returns the job. Its result must not depend on
-	// anything that changes; Job.Check decides whether something is left to sell. Prepare is
-	// called after the payment was admitted. If it returns an error, the request is answered
-	// with that error, and nothing is charged.
+	// Prepare validates the parameters and returns the job. Its result must be the same for
+	// every repeat of the request; Job.Check decides whether something is left to sell.
+	// Prepare is called after the payment was admitted. If it returns an error, the request is
+	// answered with that error, and nothing is charged.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte
@@ -198,9 +198,10 @@ type Sale struct {
 	// no run for another payment gets this value. The value has 64 hexadecimal digits. A run
 	// can send the value as the idempotency key of its calls.
 	Purchase string
-	// Repeat means that an earlier run for this payment was counted. The earlier run died with
+	// Repeat means that there was an earlier run for this payment. The earlier run died with
 	// its process, gave no answer, left parts of a bundle owed, or gave an answer that could
-	// not be stored. A run is not counted if its settlement was never recorded.
+	// not be stored. A run does not count as an earlier run if its settlement was never
+	// recorded.
 	Repeat bool
 }
 
@@ -238,7 +239,7 @@ type Outcome struct {
 	Fault    *fault.Error
 	Payment  PaymentStatus
 	Receipt  *SettleResponse // PAYMENT-RESPONSE; may be nil
-	Replayed bool            // the answer comes from the ledger
+	Replayed bool            // whether the answer comes from the ledger
 	Answered time.Time       // when a replayed answer was stored
 	Owed     []string        // parts of a bundle that are still owed (header Answer-Owed)
 	Trace    Trace
@@ -252,7 +253,7 @@ type Outcome struct {
 // PaymentStatus is what an answer says about its payment.
 type PaymentStatus struct {
 	Charged   *bool // whether money has moved for this authorization; nil means that this is not known
-	Retryable bool  // the same signature may be sent again without a new charge
+	Retryable bool  // whether the same signature may be sent again without a new charge
 }
 
 // Timings says how long each phase of a request took. It is 0 for a phase that did not happen.

@@ -34,7 +34,7 @@ type harness struct {
 	wallet *x402test.Wallet
 
 	given    time.Duration   // how much time a request has; 0 means 27 s
-	keys     []string        // Idempotency-Key
+	keys     []string        // values of the header Idempotency-Key
 	window   time.Duration   // x402.Request.Window
 	separate bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
 	most     int             // x402.Job.MostRuns

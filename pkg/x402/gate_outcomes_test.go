@@ -127,8 +127,8 @@ const (
 )
 
 // TestMeter checks what the meter counts for every kind of request. A request that fails an
-// earlier check does not reach the meter. "late" is expected only in cases that send another
-// request first, without the meter.
+// earlier check does not reach the meter. "late" is expected only in cases in which an earlier
+// request, without the meter, has used the ledger.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }

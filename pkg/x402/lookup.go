@@ -17,7 +17,8 @@ import (
 // lookup is one run of the job for a payment whose money has moved.
 type lookup struct {
 	*holder
-	paid  *SettleResponse
+	paid *SettleResponse
+	// began reports whether enough time was left, so that the job was run.
 	began bool
 	lost  bool // another attempt has taken the lease of the payment
 }

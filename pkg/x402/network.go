@@ -22,7 +22,7 @@ type KnownNetwork struct {
 	// Facilitator is the base URL of a public facilitator that needs no credentials, or empty
 	// if there is none. The x402 project's own clients use it by default.
 	Facilitator string
-	Test        bool   // the network is a test network, whose money is worth nothing
+	Test        bool   // whether this is a test network, whose money is worth nothing
 	Faucet      string // the URL of a site that gives test money to wallets; empty if Test is false
 }
 
@@ -78,8 +78,8 @@ func (t Terms) IsUSDC() bool {
 }
 
 // Completed returns the terms with known values in place of empty fields. The default network
-// is Base, and the default token is the USDC of the network. If the token is another one, its
-// asset, name and version must all be given. The error says what is wrong with these three
+// is Base, and the default token is the USDC of the network. For another token, the asset, its
+// name and its version must all be given. The error says what is wrong with these three
 // fields. The error text begins with a verb, such as "are all needed", because the caller puts
 // the names of the three fields before it.
 func (t Terms) Completed() (Terms, error) {

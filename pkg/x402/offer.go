@@ -220,10 +220,10 @@ func offerExtension(jws string) json.RawMessage {
 
 // Challenges returns the possible values of the PAYMENT-REQUIRED header with a retry token
 // (NewToken), the longest first. The first value has the given reason and, if the offer is
-// signed, the signature of the terms. The next value leaves out the signature. The last value
-// also has the default reason in place of the given reason. The response carries the first
-// value that fits into its header; the body of the response is always complete. An empty
-// reason selects the default reason of the offer.
+// signed, the signature of the terms. The next value has no signature. The last value has no
+// signature either, and has the default reason. Values that would be equal are returned once.
+// The response carries the first value that fits into its header; the body of the response is
+// always complete. An empty reason selects the default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	forms := []*Offer{o}
 	if o.unsigned != nil {

@@ -227,8 +227,8 @@ func digestOf(s string) string {
 // characters.
 const longestToken = 64
 
-// token returns the retry token that the payment echoes, or the empty string if the echo is
-// missing or malformed. Neither is an error, but without the token nothing proves that the
+// token returns the retry token that the payment echoes. If the echo is missing or malformed,
+// token returns the empty string. That is not an error, but then nothing proves that the
 // sender is the payer.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
@@ -238,8 +238,8 @@ func (p *Payment) token() string {
 	return token
 }
 
-// visible reports whether s is a text of 1 to limit characters, all of them ASCII and none of
-// them a space.
+// visible reports whether s consists of visible ASCII characters, without spaces, and has at
+// least one and at most limit of them.
 func visible(s string, limit int) bool {
 	return s != "" && len(s) <= limit && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }

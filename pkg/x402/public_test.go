@@ -11,8 +11,8 @@ import (
 )
 
 // withoutToken removes the retry token from a payment. A client that echoes no extensions
-// sends a payment without the token. Once it is sent, the chain may show everything in its
-// header.
+// sends a payment without the token. Once that payment is sent, everything in its header can
+// be read from the chain.
 func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token") }
 
 // TestCopyInDoubt plays a payment in doubt that came without a retry token. Anybody who has

@@ -304,7 +304,7 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 // TestWithoutExtensions plays a payment that came without its offer's extensions. The answer
 // must tell the payer that the same signature cannot be repeated once the payment is paid. If
 // other payments can join the purchase, the answer must tell the payer to sign again, which is
-// not charged.
+// not charged. A payment with the retry token gets no advice like that.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},

@@ -134,7 +134,7 @@ type answers struct {
 	now     time.Time
 	payer   Address
 	network string
-	joined  bool // the record is of another payment, which owns the purchase
+	joined  bool // whether the record is that of another payment, which owns the purchase
 }
 
 func (a *attempt) answers() answers {
@@ -146,7 +146,8 @@ func (a *attempt) answers() answers {
 	}
 }
 
-// inFlight answers a payment that another attempt holds.
+// inFlight answers a payment whose lease another attempt holds. wait is the time after which
+// the client should come back.
 func (a answers) inFlight(r ledger.Payment, wait time.Duration) *Outcome {
 	out := inProgress(&r)
 	out.Fault = a.repeatable(out.Fault.After(wait), r)
@@ -238,8 +239,8 @@ func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error
 	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
-// failureOf returns the fault of a lookup that is on record. Records of earlier releases have
-// no status, and their fault gets the status 504.
+// failureOf returns the failure of a lookup, which is on record, as a fault. Records of
+// earlier releases have no status, and their fault gets the status 504.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
 	return fault.Info{

@@ -126,7 +126,7 @@ type Fate int
 
 const (
 	// CannotTell means that the chain was not reachable, is behind, or contradicts itself. It
-	// is the zero value: if the code forgets to set a fate, nothing must be proved.
+	// is the zero value: if the code forgets to set a fate, the fate must prove nothing.
 	CannotTell Fate = iota
 	// Paid means that, according to the latest block, the authorization was used, and its
 	// transfer went to the payee with the right value.

@@ -86,7 +86,7 @@ type Result struct {
 
 // Ask is the reply of one of several facilitators.
 type Ask struct {
-	Facilitator string // its name
+	Facilitator string // name of the facilitator
 	Fallback    bool   // whether this facilitator is asked only after another one failed
 	Class       string // the text of Class.String
 	Reason      string // the Reason of the Settlement

@@ -9,7 +9,7 @@ import (
 const (
 	Version     = 2
 	Scheme      = "exact"   // the only payment scheme offered
-	PaymentFlow = "upfront" // this server settles before it looks up
+	PaymentFlow = "upfront" // this server settles the payment before it runs the job
 	// MaxTimeoutSeconds is how many seconds a client may use an offer. Clients compute
 	// validBefore from it.
 	MaxTimeoutSeconds = 300
