@@ -231,10 +231,10 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 }
 
 // TestClaimedWhileVerified plays two requests with the same payment of a contract wallet.
-// While the facilitator verifies the first request, the second request claims the payment. The
-// first request must be answered from the record. If it comes from the payer, the answer is
-// the outcome of the payment. If it has another signature, the answer says that the payment is
-// used.
+// While the facilitator verifies the first request, the second request claims the payment and
+// is answered. The first request must then continue with the record. If it comes from the
+// payer, the answer is the outcome of the payment, which is sent again if it was refused. If
+// it has another signature, the answer says that the payment is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement
