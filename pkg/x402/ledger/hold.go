@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// ErrLost means that another attempt took the lease before this attempt wrote its outcome. The
-// outcome was not written, except that a receipt is recorded even then.
+// ErrLost means that somebody else wrote the record before this attempt wrote its outcome. In
+// most cases, another attempt has taken the lease. The outcome was not written, with one
+// exception: a receipt is recorded even then.
 var ErrLost = errors.New("ledger: the lease was lost")
 
 // Hold is the result of a successful claim. It gives the right to write the outcome of one
@@ -15,22 +16,25 @@ var ErrLost = errors.New("ledger: the lease was lost")
 type Hold struct {
 	ledger    *Ledger
 	record    Payment
-	pending   *Payment  // the record of a write that may have succeeded; see confirm
-	lookupAt  time.Time // when the previous lookup ended or, if it never ended, began
-	refusedBy string    // see RefusedBy
+	pending   *Payment  // the record of a write whose result is unknown, or nil; see confirm
+	lookupAt  time.Time // when the lookup before this claim ended or, if that lookup never ended, began
+	refusedBy string    // the facilitator that refused the payment, or empty; see RefusedBy
 }
 
-// Record returns the record as this holder last wrote it. If somebody else has recorded the
-// proof of payment meanwhile, Record returns the record that they wrote, with this holder's
-// lookup counted in it. The count is stored with the next write.
+// Record returns the payment's record as this holder last wrote it. There is one exception.
+// Suppose that somebody else recorded the proof of payment while this attempt had the lease,
+// and that Settled then found this proof. Record then returns the record with that proof, and
+// counts this attempt's lookup in it. The count is stored with this holder's next write.
 func (h *Hold) Record() Payment { return h.record }
 
 // Released reports whether this holder's last write gave the lease back.
 func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
-// Settled records proof of payment. If begins is true, the lookup has begun, and the lease is
-// kept for it. If the lease was lost, Settled records the receipt nevertheless and returns
-// ErrLost.
+// Settled records proof of payment. If begins is true, the lookup begins now, and this attempt
+// keeps the lease for it; otherwise Settled gives the lease back. If this attempt has lost the
+// lease, Settled records the receipt nevertheless and returns ErrLost. If somebody else has
+// recorded proof of payment, begins is true, and this attempt still has the lease, then
+// Settled returns nil, and this attempt runs the lookup.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, begins: begins}
 	if begins {
@@ -44,9 +48,9 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 }
 
 // Ask records that this attempt is about to send the payment to a facilitator. The attempt may
-// do so only if Ask succeeds. Ask writes even if the facilitator's name is already recorded,
-// so that an attempt notices that it has lost its lease. Ask fails with ErrIllegal once the
-// lease has ended.
+// send the payment there only if Ask succeeds. Ask writes even if the facilitator's name is
+// already recorded, so that an attempt notices that it has lost its lease. Ask fails with
+// ErrIllegal once the lease has ended.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 	return h.write(ctx, EventAsk, Change{asks: facilitator})
 }
@@ -56,24 +60,25 @@ func (h *Hold) Ask(ctx context.Context, facilitator string) error {
 func (h *Hold) RefusedBy(facilitator string) { h.refusedBy = facilitator }
 
 // End records how an attempt to settle ended without proof of payment: EventRefused,
-// EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. A record
-// that is in doubt stays in doubt unless the event is EventDisproved, because a refusal proves
-// nothing about an earlier attempt. With EventUncertain, transaction is the hash of the
-// payment's transaction if it is known; otherwise it is empty.
+// EventBadSignature, EventTurnedAway, EventDisproved, EventNotSent or EventUncertain. If the
+// payment is in doubt, only EventDisproved ends the doubt, because a refusal proves nothing
+// about an earlier attempt. With EventUncertain, transaction is the hash of the payment's
+// transaction if it is known; otherwise it is empty.
 func (h *Hold) End(ctx context.Context, event Event, reason, transaction string) error {
 	return h.write(ctx, event, Change{Reason: reason, Transaction: transaction})
 }
 
-// Redeem stores the answer, and the payment is then used up. For a purchase without a key,
-// validFor is how long the answer is valid. If unused is true, the lookup does not count,
-// because the owed parts of a bundle were not tried.
+// Redeem stores the answer, and the payment is then used up. validFor is how long the answer
+// is valid for a purchase that the payer has not named with a key. If unused is true, this
+// claim's lookup does not count, because the owed parts of a bundle were not tried.
 func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unused bool) error {
 	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, unused: unused})
 }
 
 // Supersede ends an attempt that sent nothing, because another payment was charged for the
-// purchase; owner is the key of that other payment. A payment in doubt stays in doubt. But
-// from then on its record names the owner, so it is no longer sent for the purchase.
+// purchase. owner is the key of that other payment. If this attempt's payment is in doubt, it
+// stays in doubt. But from then on its record names the owner, so this payment is no longer
+// sent for the purchase.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
 		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})
@@ -108,9 +113,9 @@ func (h *Hold) GiveBack(ctx context.Context) error {
 	return h.write(ctx, EventRelease, Change{unused: true, lookupAt: h.lookupAt})
 }
 
-// write applies an event, and replaces the version that this holder wrote last with the
-// result. If the error is neither ErrLost nor ErrIllegal, the write may have succeeded; the
-// next write finds out.
+// write applies an event to the record that this holder wrote last, and stores the result in
+// place of that record. If the error is neither ErrLost nor ErrIllegal, the result may have
+// been stored; this holder's next write finds out.
 func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	if err := h.confirm(ctx); err != nil {
 		return err
@@ -119,8 +124,8 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote updates the Hold after the record next was written with the result err. It turns
-// ErrConflict into ErrLost.
+// wrote updates the Hold after a write of the record next that returned the error err. It
+// returns err, or ErrLost if err is ErrConflict.
 func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -135,9 +140,10 @@ func (h *Hold) wrote(next Payment, err error) error {
 	return err
 }
 
-// confirm repeats the last write if it may have failed. If that write took effect after all,
-// the store recognizes the repeated one and reports success. If the lease was lost meanwhile,
-// the receipt of that write is recorded as evidence.
+// confirm repeats this holder's last write if the result of that write is unknown. If the
+// write took effect after all, the store recognizes the repeated write and reports success. If
+// the lease was lost meanwhile, and the write was the first with a receipt, confirm records
+// the receipt as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
@@ -151,9 +157,10 @@ func (h *Hold) confirm(ctx context.Context) error {
 	return err
 }
 
-// evidence records a receipt, whatever another attempt has written meanwhile, unless the
-// record is already paid. It returns nil if this attempt may still look up the answer. If the
-// receipt is on record and this attempt does not hold the lease, it returns ErrLost.
+// evidence records a receipt, whatever another attempt has written meanwhile. If the payment
+// is already paid, evidence writes nothing. begins has the same meaning as in Settled.
+// evidence returns nil if this attempt may still look up the answer. If the receipt is on
+// record and this attempt must not look up the answer, evidence returns ErrLost.
 func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
 	r, written, err := h.ledger.RecordTransfer(ctx, Witness{
 		Key:     h.record.Key,
@@ -176,9 +183,10 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	return nil
 }
 
-// stillHolds reports whether this attempt may still look up the answer to its payment, given
-// the record r that somebody else has written. It may if the answer is owed, and if this
-// attempt still holds the lease, because nobody has claimed the payment since.
+// stillHolds reports whether this attempt may still look up the answer to its payment. r is
+// the record that somebody else has written. The attempt may do so if the answer is owed, and
+// if the attempt still has the lease: the lease has not ended, and nobody has claimed the
+// payment since.
 func (h *Hold) stillHolds(r Payment) bool {
 	now := h.ledger.now()
 	holdsLease := r.Attempt == h.record.Attempt && leaseLive(r, now)

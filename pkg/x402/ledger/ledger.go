@@ -9,7 +9,7 @@ import (
 )
 
 // Ledger applies the rules to the records of a store. It is safe for concurrent use. Any
-// number of processes may have a Ledger over the same store.
+// number of processes may each use a Ledger with the same store.
 type Ledger struct {
 	store Store
 	now   func() time.Time
@@ -17,8 +17,8 @@ type Ledger struct {
 	rules Rules
 }
 
-// New returns a Ledger over a store. newID must return a different random write id on every
-// call.
+// New returns a Ledger that keeps its records in a store. now returns the present time. newID
+// must return a different random write id on every call.
 func New(store Store, now func() time.Time, newID func() string) *Ledger {
 	return &Ledger{store: store, now: now, newID: newID, rules: NewRules()}
 }
@@ -48,8 +48,8 @@ func (l *Ledger) Under(r Rules) *Ledger {
 
 // Submission is a valid signed authorization together with the request that brought it.
 type Submission struct {
-	// The first claim copies these fields into the Payment that it creates; see Payment for
-	// their meaning.
+	// The first claim copies these fields, and Terms, Payload and ValidBefore, into the
+	// Payment that it creates. Payment explains each of them.
 	Key, AuthDigest, SigDigest, Request, Endpoint, Purchase, Token string
 
 	Terms, Payload json.RawMessage
@@ -67,9 +67,10 @@ type Submission struct {
 	Recovered bool
 }
 
-// Key returns the key of a payment. The nonce alone is not unique, because payers choose it. A
-// signature would not do either: a contract wallet can make many signatures for one
-// authorization. All four parts must be in lower case.
+// Key returns the key of a payment. The nonce alone cannot be the key: payers choose their
+// nonces, so two payers may choose the same one. A signature cannot be the key either: a
+// contract wallet can make many signatures for one authorization. All four parts must be in
+// lower case.
 func Key(network, asset, payer, nonce string) string {
 	return network + "|" + asset + "|" + payer + "|" + nonce
 }
@@ -86,21 +87,22 @@ const (
 	// Copied: anybody could have read the submission from the chain.
 	Copied Proof = iota
 	// SettlesOnly: the submission has the payer's signature, which a settlement publishes. The
-	// payment may be sent again to find out whether money moved, but this sender does not get
-	// the answer.
+	// payment may be sent again to find out whether money moved, but the sender of the
+	// submission does not get the answer.
 	SettlesOnly
 	// FromPayer: only the payer can have sent the submission.
 	FromPayer
 )
 
-// Proof returns how well p, another submission of the same authorization, proves that it comes
-// from the payer. A payer proves this with the retry token of the first claim, which no
-// settlement publishes. If the first claim had no token, anybody who has the payer's key or
-// the same signature can repeat the payment. Proof returns FromPayer for such a repeat as long
-// as the payment has certainly not been sent. Once it may have been sent, Proof returns
-// SettlesOnly and, when it is paid, Copied. If the payment names no purchase, the payer cannot
-// replace it with another signature, so Proof returns FromPayer for the repeat until the
-// payment is known to have moved money.
+// Proof returns how well p proves that it comes from the payer. p is a later submission of the
+// authorization in r. If the first claim had a retry token, the result is FromPayer for the
+// same token, which no settlement publishes, and otherwise Copied. If the first claim had no
+// token, p must have been signed with the payer's key or have the same signature as the first
+// claim; otherwise the result is Copied. For such a p, the result is FromPayer as long as the
+// payment has certainly not been sent. Once it may have been sent, the result is SettlesOnly,
+// and once it is known to be paid, Copied. A payment that names no purchase is special,
+// because the payer cannot replace it with another signature. For such a payment the result is
+// FromPayer, and not SettlesOnly, until it is known to be paid.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -114,8 +116,8 @@ func (r Payment) Proof(p Submission) Proof {
 	return SettlesOnly
 }
 
-// public reports whether the signature may be on the chain, or may be known to somebody who
-// watches for transactions.
+// public reports whether the payment's signature may be on the chain, or may be known to
+// somebody who watches for transactions.
 func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
 
 // ClaimResult is the result of a claim: Held if the caller may continue, and otherwise the
@@ -129,15 +131,17 @@ const (
 	InFlight              // another attempt holds the lease
 	Answered              // the answer is stored; replay it
 	Waiting               // the answer is owed, and it is too early for the next lookup
-	Exhausted             // the seller runs no more lookups; the result of the last one is final
+	Exhausted             // the seller runs no more lookups; the result of the last lookup is final
 	// SilenceAnswers: the lookups found the target silent, and that is now the answer. The
 	// caller must store it.
 	SilenceAnswers
 	GoesBack // the amount must be refunded, or a refund has begun; no lookup is run
 
-	OtherRequest       // the authorization was claimed for another request or endpoint
-	OtherPurchase      // the first claim had another purchase key, or none
-	OtherAuthorization // the payer signed another authorization with this nonce, or paid without a request
+	OtherRequest  // the authorization was claimed for another request or endpoint
+	OtherPurchase // the first claim and this one do not name the same purchase
+	// OtherAuthorization: the record under this key is not about this authorization. Either
+	// the payer signed another one with the same nonce, or money came without a request.
+	OtherAuthorization
 	// Over: there is nothing left to try, and the request is answered from the record. For
 	// example, evidence proved that the authorization moves no money for this record, the
 	// facilitator has just refused it, or the amount was sent back.
@@ -147,7 +151,7 @@ const (
 	UnknownSender
 )
 
-// Claim is the outcome of Ledger.Claim.
+// Claim is the outcome of Ledger.Claim or Ledger.Resume.
 type Claim struct {
 	Result ClaimResult
 	// Record is the record of the payment as this claim read or wrote it. There is one
@@ -156,7 +160,7 @@ type Claim struct {
 	Record Payment
 	Hold   *Hold // set if Result is Held
 	// SettlesOnly reports that the payment may be sent to find out whether money moved, but
-	// that this sender must not get the answer: see Proof.
+	// that the sender of this request must not get the answer: see Proof.
 	SettlesOnly bool
 	// Wait is how long the client should wait before it repeats the request. It is set with
 	// InFlight and Waiting, and with Over if a facilitator has just refused the payment.
@@ -201,9 +205,9 @@ func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l
 // its answer.
 func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
 
-// Claim takes the lease of a payment; the argument lease is the time at which it ends. If
-// Claim does not take the lease, the result says why. An error means that the store failed;
-// the caller must then not send the payment.
+// Claim takes the lease of the payment in a submission. lease is the time at which the lease
+// ends. If Claim does not take the lease, the result says why. An error means that the store
+// failed; the caller must then not send the payment.
 func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Claim, error) {
 	first := Payment{
 		Row:         Row{Key: p.Key},
@@ -252,9 +256,10 @@ type writable[T any] interface {
 	withRow(r Row) T
 }
 
-// create writes a new record under its key. It replaces an expired record, if there is one. It
-// returns the record as it was written and, with ErrConflict, the record that is stored under
-// the key.
+// create writes a new record under its key. If an expired record is stored there, create
+// replaces it. made is the record that create has written or tried to write. With ErrConflict,
+// other is the record that is stored under the key, or nil if that record has just been
+// deleted.
 func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *T, err error) {
 	row := l.newRow(r.Head().Key)
 	row.ExpiresAt = expiry(r, row.UpdatedAt)
@@ -282,11 +287,10 @@ func (l *Ledger) newRow(key string) Row {
 	}
 }
 
-// Apply applies an event to the record r, writes the result in place of the version that was
-// read, and returns the result. If the store fails, Apply returns the result as well as the
-// error, because the result may have been written. ErrConflict means that somebody else has
-// written the record since it was read. ErrIllegal means that the event cannot happen in this
-// state.
+// Apply applies an event to the record r and writes the result in place of r. It returns the
+// result. If the store fails, Apply returns both the result and the error, because the result
+// may have been written. ErrConflict means that somebody else has written the record since r
+// was read. ErrIllegal means that the event cannot happen in the state of r.
 func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (Payment, error) {
 	c.now = l.now()
 	next, err := l.rules.step(r, event, c)
@@ -300,8 +304,8 @@ func (l *Ledger) Apply(ctx context.Context, r Payment, event Event, c Change) (P
 	return next, err
 }
 
-// put writes a record. ErrConflict means that another version is stored, so the record was not
-// written. put then returns that other version, or nil if it has been deleted.
+// put writes a record. ErrConflict means that the record was not written, because another
+// version is stored or the record has been deleted. other is then that other version, or nil.
 func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	current, err := l.store.Put(ctx, r)
 	switch {
@@ -321,7 +325,7 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 // claimed returns the outcome of a claim. next is the record that the claim tried to write,
 // and err is the error of that write. lookupAt is the time of the lookup before this claim. If
 // err is ErrConflict, another attempt was faster. claimed does not read that attempt's record
-// to find the end of its lease, because the lease in next would have ended at about the same
+// to find the end of its lease. It takes the end of the lease in next, which is about the same
 // time.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
@@ -337,10 +341,10 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 	}, nil
 }
 
-// Resume takes the lease of a recorded payment or, like Claim, says why it does not. It does
-// not check who sent the request; its caller must do so. If a request brings a new payment for
-// a purchase that has an owner, the caller resumes the owner. asks is the same as
-// Submission.Asks.
+// Resume takes the lease of a recorded payment. If it does not, the result says why, as with
+// Claim. Resume does not check who sent the request; its caller must do so. If a request
+// brings a new payment for a purchase that already has an owner, the caller resumes the owner
+// instead. asks has the meaning of Submission.Asks. lease is the time at which the lease ends.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}
@@ -359,9 +363,9 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 	return c, nil
 }
 
-// inFlight returns a Claim that tells the client to come back when the lease of the other
-// attempt ends, but after 5 s at the latest, because most attempts end long before their
-// lease.
+// inFlight returns a Claim which says that another attempt holds the lease. r is a record with
+// that lease. Wait tells the client to come back when the lease ends, but after 1 s at the
+// earliest and 5 s at the latest, because most attempts end long before their lease.
 func (l *Ledger) inFlight(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{

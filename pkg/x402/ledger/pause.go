@@ -15,18 +15,20 @@ const (
 	// MostSilent is how many lookups must have ended with a silent target before that silence
 	// is the answer.
 	MostSilent = 5
-	// OwedFor is how long an answer may be owed before a refund is due. KeptFor is how long an
-	// answer is replayed after it was first given.
+	// OwedFor is how long an answer may be owed before a refund is due.
 	OwedFor = 24 * time.Hour
+	// KeptFor is how long an answer is replayed after it was stored. If the answer is too
+	// large to be stored, KeptFor is how long it can be looked up again after it was first
+	// given.
 	KeptFor = 24 * time.Hour
 )
 
-// longestPause is the longest pause between two lookups, unless a failed lookup sets the pause
-// itself (Failure.Pause).
+// longestPause is the longest pause between two lookups. A failed lookup may set a longer
+// pause (Failure.Pause).
 const longestPause = time.Hour
 
-// spacing returns the shortest time that must pass after the given number of lookups before
-// the next one begins.
+// spacing returns the pause that must follow the given number of lookups before the next
+// lookup begins.
 func spacing(lookups int) time.Duration {
 	first := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 	if lookups < len(first) {
@@ -39,14 +41,15 @@ func spacing(lookups int) time.Duration {
 	return min(pause, longestPause)
 }
 
-// tooSoon returns how long a payment that a facilitator has refused must wait before it may be
-// sent to that facilitator again. The pause is needed because a call costs the seller
-// something and the sender nothing.
+// tooSoon returns how much longer a refused payment must wait before it may be sent again to
+// the facilitator that has refused it, or 0. The wait is needed because a call costs the
+// seller something and the sender of the payment nothing.
 func tooSoon(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
 }
 
 // NextLookup returns the pause between the last lookup, which has failed, and the next lookup.
+// The failed lookup may have set this pause; otherwise the number of lookups decides.
 func NextLookup(r Payment) time.Duration {
 	if r.LastFault != nil && r.LastFault.Pause > 0 {
 		return r.LastFault.Pause
@@ -54,14 +57,15 @@ func NextLookup(r Payment) time.Duration {
 	return spacing(r.Lookups)
 }
 
-// lookupIn returns the time until the next lookup for a payment may begin.
+// lookupIn returns how long it is until the next lookup for a payment may begin. It returns 0
+// if that lookup may begin now.
 func lookupIn(r Payment, now time.Time) time.Duration {
 	return max(0, r.LookupAt.Add(NextLookup(r)).Sub(now))
 }
 
 // SilenceDecides reports whether silence becomes the answer if the current lookup also ends
-// with a silent target. Silence becomes the answer after MostSilent such lookups, or if the
-// answer has been owed for a day and all its lookups ended that way.
+// with a silent target. Silence becomes the answer after MostSilent such lookups. It also
+// becomes the answer if the answer has been owed for a day and every lookup ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
 	return r.State == Settled && silentEnough(r, now)
@@ -74,8 +78,8 @@ func silentEnough(r Payment, now time.Time) bool {
 
 // AnswerSilence stores the answer a, which says that the target was silent, and returns the
 // record as it was written. validFor has the same meaning as in Hold.Redeem. ErrIllegal means
-// that the payment is not StandingSilent, and ErrConflict that somebody else has written the
-// record.
+// that the payment's standing is not StandingSilent. ErrConflict means that somebody else has
+// written the record.
 func (l *Ledger) AnswerSilence(ctx context.Context, r Payment, a Answer, validFor time.Duration) (*Payment, error) {
 	if Stand(&r, View{Now: l.now()}) != StandingSilent {
 		return nil, fmt.Errorf("answer silence: %w", ErrIllegal)

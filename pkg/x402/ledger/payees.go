@@ -12,8 +12,8 @@ import (
 
 // Sold lists the accounts to which buyers pay, or have paid, in one token. It covers all
 // sellers that use this ledger. An account stays in the list as long as transfers to it have
-// to be checked, so transfers to a former payee are still found. A seller who changes the
-// payee has to set nothing else.
+// to be checked. So if a seller changes the payee, transfers to the former payee are still
+// found, and no other setting has to be changed.
 type Sold struct {
 	Row
 
@@ -23,7 +23,8 @@ type Sold struct {
 // Payee is an account that receives payments, or received them earlier.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is later than the last payment to this account, by at most NotedFor.
+	// Until is later than the last payment to this account, by at most NotedFor. Until then, a
+	// payment to this account needs no write if it is not cheaper than Cheapest.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`
@@ -40,7 +41,7 @@ func (s Sold) withRow(row Row) Sold {
 	return s
 }
 
-// maxPayees is how many payees a record can have. When there are more, the payee who was paid
+// maxPayees is how many payees a record can have. If one more is added, the payee who was paid
 // longest ago is dropped.
 const maxPayees = 1000
 
@@ -58,8 +59,8 @@ func (l *Ledger) Sold(ctx context.Context, key string) ([]Payee, error) {
 	return r.Payees, nil
 }
 
-// Forget removes a payee from the record, unless the payee's entry has changed since p was
-// read. ErrConflict means that somebody else has written the record.
+// Forget removes a payee from the record. If the payee's entry has changed since p was read,
+// Forget leaves it. ErrConflict means that somebody else has written the record meanwhile.
 func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	_, err := l.changeSold(ctx, key, func(all []Payee) []Payee {
 		return slices.DeleteFunc(all, func(q Payee) bool { return q == p })
@@ -67,8 +68,8 @@ func (l *Ledger) Forget(ctx context.Context, key string, p Payee) error {
 	return err
 }
 
-// changeSold applies the function change to the recorded payees, writes the result and returns
-// it.
+// changeSold applies the function change to the recorded payees, writes the result, and
+// returns it. If nothing has changed, it writes nothing.
 func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee) []Payee) ([]Payee, error) {
 	old, err := fetch[Sold](ctx, l, key)
 	if err != nil {
@@ -91,8 +92,8 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 	return next.Payees, err
 }
 
-// NotedFor is how far ahead an entry covers a payee's payments. The payments within that time
-// need no write.
+// NotedFor is how long a payee's entry covers further payments to that payee. A payment that
+// is covered needs no write.
 const NotedFor = time.Hour
 
 // Payees records to whom payments are made. It is safe for concurrent use.
@@ -100,14 +101,15 @@ type Payees struct {
 	ledger *Ledger
 
 	mu    sync.Mutex
-	noted map[string]Payee // payees known to be on record, by record key and address
+	noted map[string]Payee // the payees that this process has read or written, by record key and address
 }
 
 // NewPayees returns a Payees that has not recorded any payee yet.
 func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
 
-// Record makes sure that the record of payees covers a payment that is made now. The amount is
-// in atomic units. The network, the asset and the payee must be in lower case.
+// Record makes sure that the token's record of payees has an entry that covers a payment made
+// now. The amount is in atomic units. The network, the asset and the payee must be in lower
+// case.
 func (p *Payees) Record(ctx context.Context, network, asset, payee, amount string) error {
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
@@ -137,13 +139,16 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 	return nil
 }
 
-// covers reports whether the entry p already covers a payment of an amount that is made now.
+// covers reports whether the entry p needs no change for a payment of an amount at the time
+// now: p.Until is later than now, and p.Cheapest is at most the amount.
 func (p Payee) covers(amount string, now time.Time) bool {
 	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns a list of payees that covers a payment of an amount to an address at the time
-// now. It is the given list, changed if it does not cover the payment yet.
+// noted returns a list of payees with an entry that covers a payment of an amount to an
+// address at the time now. If the given list has such an entry, noted returns it unchanged.
+// Otherwise noted changes it, and drops the payee who was paid longest ago if the list is
+// full.
 func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {

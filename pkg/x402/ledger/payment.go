@@ -23,9 +23,10 @@ const (
 	// Settled: proof of payment is stored, money has moved, and the answer is still owed. An
 	// attempt that holds a valid lease is running the lookup.
 	Settled State = "settled"
-	// Refused: no money moved. A facilitator said so, or evidence proved it (then Disproved is
-	// set). Without proof, the authorization can still move money until it expires, for
-	// example once the payer's balance is high enough.
+	// Refused: no money has moved, as far as is known. A facilitator refused the payment, or
+	// did not process it, or never got it; or evidence proved that no money moved (then
+	// Disproved is set). Without such proof, the authorization can still move money until it
+	// expires, for example once the payer's balance is high enough.
 	Refused  State = "refused"
 	Redeemed State = "redeemed" // the answer is stored, or an operator says that it was given (EventAttest)
 	Refunded State = "refunded" // money moved, no answer was given, and the operator has sent it back
@@ -51,16 +52,16 @@ type Payment struct {
 	Request   string          `json:"request"` // fingerprint of the request that was paid for
 	Terms     json.RawMessage `json:"terms"`   // the payment requirements against which the payment was checked
 	// Payload is the authorization with its signature, as it is sent to a facilitator. It is
-	// stored so that every attempt sends the same bytes, until it is known whether money
-	// moved.
+	// stored so that every attempt sends the same bytes. It is deleted once it is known
+	// whether money moved, or once another payment is used for the purchase.
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Endpoint is the endpoint at which the payment was claimed. Other endpoints do not answer
-	// the payment. Records of earlier releases have no endpoint, and any endpoint answers
-	// them.
+	// the payment. It is empty in records of earlier releases, whose payments any endpoint may
+	// answer.
 	Endpoint string `json:"endpoint,omitempty"`
 	// Token is the hex SHA-256 of the retry token of the first claim. A repeat of the payment
-	// must bring that token to prove that it comes from the payer. Token is empty if the first
-	// claim had none.
+	// must bring that token to prove that it comes from the payer. If the first claim brought
+	// no token, Token is empty.
 	Token string `json:"token,omitempty"`
 	// Purchase is the key of the Purchase that the payment is for. It is empty if each payment
 	// is a separate purchase.
@@ -87,18 +88,19 @@ type Payment struct {
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
 	Reason      string   `json:"reason,omitempty"`  // why the payment was refused, is in doubt or was closed as answered
 	// Disproved says that the authorization has moved no money for this record and never will.
-	// Evidence shows it, and not only a facilitator's reply.
+	// Evidence has shown this; a facilitator's reply alone is not enough.
 	Disproved bool `json:"disproved,omitempty"`
 	// NoNode says that the seller had no node when the payment was first claimed, so a refusal
 	// could not be confirmed on the chain.
 	NoNode bool `json:"no_node,omitempty"`
-	// BadSignature says that the payment was last refused because of its signature.
+	// BadSignature says that the last refusal of the payment was because of its signature.
 	BadSignature bool `json:"bad_signature,omitempty"`
 	// Refusals is how often a facilitator refused the payment for a reason about the payer.
-	// RefusedAt is the time of the last refusal, and zero once another attempt has begun.
+	// RefusedAt is the time of the last such refusal; it is zero again once another attempt
+	// has begun.
 	Refusals  int       `json:"refusals,omitempty"`
 	RefusedAt time.Time `json:"refused_at,omitzero"`
-	Refund    string    `json:"refund,omitempty"` // transaction that sent the amount back
+	Refund    string    `json:"refund,omitempty"` // hash of the transaction that sent the amount back
 	// SendingBack is the refund that an operator has begun, or nil.
 	SendingBack *SendingBack `json:"sending_back,omitempty"`
 	// ClosedBy is the operator who closed the payment as refunded or as answered. It is empty
@@ -109,10 +111,10 @@ type Payment struct {
 	// refunded. It is empty if a lookup can answer the payment.
 	DueBack DueBack `json:"due_back,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // number of lookups begun since settlement
+	Lookups   int       `json:"lookups,omitempty"`    // number of lookups since settlement that count; see setValidity
 	Silent    int       `json:"silent,omitempty"`     // number of lookups that ended because the target was silent
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not ended, began
-	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed
+	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed; nil after an answer
 	// MostLookups is how many lookups the seller runs at most for the payment; 0 means no
 	// limit.
 	MostLookups int     `json:"most_lookups,omitempty"`
@@ -120,10 +122,12 @@ type Payment struct {
 
 	ValidBefore time.Time `json:"valid_before"` // when the authorization expires on chain
 	SettledAt   time.Time `json:"settled_at,omitzero"`
-	AnsweredAt  time.Time `json:"answered_at,omitzero"` // when the answer was stored
-	// AnswerValidUntil is when the answer stops being valid for a purchase without a key.
-	// Another payment of the same payer for that purchase gets the same answer if it arrives
-	// before then.
+	// AnsweredAt is when the answer was stored or, if it is too large to be stored, first
+	// given.
+	AnsweredAt time.Time `json:"answered_at,omitzero"`
+	// AnswerValidUntil is when the answer stops being valid for its purchase, if the payer has
+	// not named the purchase with a key. If another payment of the same payer for that
+	// purchase arrives before then, it gets the same answer.
 	AnswerValidUntil time.Time `json:"stands_until,omitzero"`
 }
 
@@ -150,7 +154,8 @@ func (r Payment) Owed() bool { return r.State == Settled }
 // Paid reports whether money is known to have moved for a payment.
 func (r Payment) Paid() bool { return r.State == Settled || r.State == Redeemed || r.State == Refunded }
 
-// Unasked reports whether the record is about money that came without a request.
+// Unasked reports whether the record is about money that came without a request and has not
+// been sent back.
 func (r Payment) Unasked() bool { return r.Owed() && r.DueBack == DueUnasked }
 
 // Attested reports whether EventAttest closed the record.
@@ -207,10 +212,10 @@ type DueBack string
 const (
 	DueUnasked DueBack = "unasked" // the money came without a request
 	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
-	// no reason, and a debt from such a release may get this one (see upgrade).
+	// no reason. A debt from such a release may therefore get this reason (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
 	// DueLate: the transfer was found after its payer had been told that the payment was
-	// finally refused, or the transfer is too old to be meant for the request.
+	// finally refused. The transfer may also be too old to be meant for the request.
 	DueLate DueBack = "late"
 )
 
@@ -228,15 +233,16 @@ type Answer struct {
 	Header map[string][]string `json:"header,omitempty"`
 	// Encoding is the encoding of Body: "gzip", or empty if it is not compressed.
 	Encoding string `json:"encoding,omitempty"`
-	// Stored is false when the body was larger than Ledger.MostKept; a repeat then runs the
-	// lookup again.
+	// Stored is false if the body was too large to be kept (see NewAnswer). A repeat of the
+	// request then runs the lookup again.
 	Stored bool `json:"stored"`
 	// Owed names the parts of a bundle's answer that failed for a reason on the seller's side.
 	// As long as there are such parts, a repeat of the request runs the lookup again.
 	Owed []string `json:"owed,omitempty"`
 	// Receipt is the signed receipt that was sent with the answer, if any.
 	Receipt string `json:"receipt,omitempty"`
-	// Body is stored beside the JSON form of the record.
+	// Body is the body of the answer in that Encoding. It is stored separately from the JSON
+	// form of the record.
 	Body []byte `json:"-"`
 }
 
@@ -248,11 +254,12 @@ const (
 	LeastKept   = 32 << 10
 )
 
-// maxAnswer is the longest answer that is read from the ledger, in bytes before compression.
+// maxAnswer is the length of the longest body that Plain returns, in bytes after
+// decompression.
 const maxAnswer = 8 << 20
 
-// compressors is a pool because a compressor takes 800 KB. A new compressor for each paid
-// request would be most of the memory that the request allocates.
+// compressors keeps compressors for reuse, because each of them takes 800 KB. A new compressor
+// for each paid request would be most of the memory that the request allocates.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // leastCompressed is the length of the shortest body that is compressed, in bytes. In a
@@ -264,9 +271,9 @@ const leastCompressed = 256
 // at most MostUnkept lookups in all.
 func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
 
-// NewAnswer prepares an answer for storing, and compresses the body unless it is short. The
-// answer has no body if the compressed body is larger than MostKept, or if the body is longer
-// than Plain can read.
+// NewAnswer prepares an answer for storing. It compresses the body, unless the body is short.
+// The answer is returned without a body if the compressed body is larger than MostKept, or if
+// the body is longer than Plain can return.
 func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil

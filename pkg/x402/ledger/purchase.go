@@ -43,7 +43,7 @@ func (l *Ledger) Purchase(ctx context.Context, key string) (*Purchase, error) {
 }
 
 // Owner returns the record of the payment that owns a purchase. It returns nil if that record
-// has been deleted.
+// has been deleted, or if the record under its key is now about another authorization.
 func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	r, err := l.Fetch(ctx, p.Owner)
 	if r == nil || r.AuthDigest != p.AuthDigest {
@@ -52,9 +52,11 @@ func (l *Ledger) Owner(ctx context.Context, p *Purchase) (*Payment, error) {
 	return r, nil
 }
 
-// OpenPurchase opens the purchase of a payment, which every attempt does before it sends the
-// payment. It returns the stored purchase, whose owner is this payment or another one.
-// ErrConflict means that somebody else is opening the purchase now.
+// OpenPurchase opens the purchase of a hold's payment. Every attempt calls it before it sends
+// the payment. If the purchase has no owner yet, the payment becomes the owner. If the payment
+// already is the owner, the purchase is written again, and so is kept longer. If another
+// payment is the owner, nothing is written. OpenPurchase returns the stored purchase.
+// ErrConflict means that somebody else is opening the purchase at the same time.
 func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	made, old, err := create(ctx, l, h.purchase())
 	switch {
@@ -68,11 +70,12 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	return l.swap(ctx, *old, h)
 }
 
-// ReplaceOwner gives a purchase whose owner is OwnerDead or OwnerOver to the payment of h.
-// owner is the record of the old owner, or nil if the old owner has no record. ReplaceOwner
-// first closes that record, so that no attempt on the old owner can begin or end any more, and
-// then writes the purchase. ErrConflict means that the record or the purchase has changed
-// since it was read. A closed record stays closed even if the purchase could not be written.
+// ReplaceOwner gives a purchase to the payment of h. The Ownership of the old owner must be
+// OwnerDead or OwnerOver. owner is the record of the old owner, or nil if the old owner has
+// none. ReplaceOwner first closes that record, so that no attempt on the old owner can begin
+// or end any more. Then it writes the purchase. ErrConflict means that the old owner's record
+// or the purchase has changed since it was read. A closed record stays closed even if the
+// purchase could not be written.
 func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {
@@ -83,9 +86,9 @@ func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, 
 }
 
 // close closes the record of an owner that loses its purchase to the payment with the given
-// key. It writes the record only if the owner could still be sent or a lookup for the owner
-// could be running. If the owner was paid, close only increases the version of the record, so
-// that the writes of a running attempt fail.
+// key. It writes the record only if the owner could still be sent, or if a lookup for the
+// owner could be running. If the owner is paid, close only increases the version of the
+// record, so that the writes of a running attempt fail.
 func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:
@@ -100,8 +103,8 @@ func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	return nil
 }
 
-// swap replaces the version of a purchase that was read with one whose owner is the payment of
-// h.
+// swap makes the payment of h the owner of a purchase. old is the purchase as it was read;
+// swap replaces that version.
 func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, error) {
 	next := h.purchase()
 	next.Row = l.newRow(old.Key)
@@ -124,8 +127,9 @@ func (h *Hold) purchase() Purchase {
 	}
 }
 
-// answered reports whether another payment has paid for the purchase of a superseded payment.
-// If so, money that the superseded payment moved must be refunded.
+// answered reports whether the owner of a purchase is known to be paid. r is a payment that
+// was replaced by another one for that purchase. If the owner is paid, money that r moved must
+// be refunded.
 func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
 	p, err := l.Purchase(ctx, r.Purchase)
 	if p == nil {

@@ -54,14 +54,15 @@ func (r Row) Head() Row { return r }
 func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 
 // Purchase is something that a payer wants to buy once. Its record names the owner, which is
-// the payment that is used for this purchase. An attempt sends a payment only after it has
-// opened the purchase and found that its payment is the owner. So a payer may sign several
-// payments for one purchase, but only the owner can be sent, until the owner is known to be
-// dead. The owner's record says whether the owner is decided.
+// the payment that is used for this purchase. Before an attempt sends a payment, it opens the
+// purchase, and sends the payment only if the payment is the owner. So a payer may sign
+// several payments for one purchase, but only the owner can be sent. Another payment can
+// become the owner only if Ownership is OwnerDead or OwnerOver. What became of the owner is
+// not in this record, but in the owner's.
 type Purchase struct {
 	Row
 
-	Owner      string `json:"owner"`       // key of the owner's record
+	Owner      string `json:"owner"`       // key of the record of the owner, which is a Payment
 	AuthDigest string `json:"auth_digest"` // digest of the owner's authorization
 }
 
@@ -77,8 +78,8 @@ func (p Purchase) withRow(row Row) Purchase {
 }
 
 // Cursor says how far the chain was read for transfers of one token to one payee. A transfer
-// without a record is a debt if it is in block DebtsFrom or a later one. An older transfer may
-// have been answered before the cursor was made.
+// that belongs to no record is a debt if it is in block DebtsFrom or a later one. An older
+// transfer may have been answered before the cursor was made.
 type Cursor struct {
 	Row
 
@@ -124,8 +125,8 @@ const (
 	statusSold      = "sold"
 )
 
-// The largest sizes that a store accepts, in bytes: of a key, of a record without the body of
-// its answer, and of that body.
+// These are the largest sizes that a store accepts, in bytes: of a key, of a record without
+// the body of its answer, and of that body.
 const (
 	maxKey      = 2048
 	maxDocument = 399<<10 - maxKey
@@ -195,16 +196,18 @@ type storedPayment struct {
 	Payment
 
 	Kind Kind `json:"kind"`
-	// CutOff is the number of lookups that ended with their process. Only earlier releases
-	// wrote it. When CutOff and Lookups had both reached their limits, the amount had to be
-	// refunded.
+	// CutOff is the number of lookups that ended because their process ended. Only earlier
+	// releases wrote it. In their records, an amount must be refunded if both CutOff and
+	// Lookups have reached their limits.
 	CutOff int `json:"cut_off,omitempty"`
 }
 
 // upgrade sets DueBack in a payment that was written by a release without Kind. Such a release
-// stored no reason for a refund: it set Lookups and CutOff to their limits. It did so mostly
-// because another payment had been charged for the purchase, so a payment with both counts at
-// their limits gets DueElsewhere, even if there was another reason.
+// stored no reason for a refund. For money that came without a request, it stored no
+// AuthDigest, so such a payment gets DueUnasked. For any other refund, it set Lookups and
+// CutOff to their limits, mostly because another payment had been charged for the purchase. So
+// a payment with both counts at their limits gets DueElsewhere, even if there was another
+// reason.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {
@@ -270,8 +273,8 @@ func Unmarshal(key string, doc, body []byte) (Record, error) {
 }
 
 func unmarshal(doc, body []byte) (Record, error) {
-	// Decode as a payment first: most records are payments, and the result has the kind of any
-	// record.
+	// Decode the record as a payment first: most records are payments, and the method kind of
+	// the result returns the kind of any record.
 	var p storedPayment
 	if err := json.Unmarshal(doc, &p); err != nil {
 		return nil, err

@@ -2,10 +2,10 @@ package ledger
 
 import "time"
 
-// Standing is the situation of a payment at one moment. Code that classifies a record always
+// Standing is the situation of a payment at one time. Code that classifies a record always
 // calls Stand, and then looks up the standing in the table Meaning. So the same rules decide
-// what becomes of a repeated payment or of another payment for the same purchase, what the
-// operator's lists say, and what the documents say.
+// what becomes of a repeated payment, what becomes of another payment for the same purchase,
+// what the operator's lists say, and what the documents say.
 type Standing int
 
 // The standings of a payment.
@@ -15,24 +15,24 @@ const (
 	// It is not known whether money has moved.
 
 	StandingInFlight      // an attempt holds the lease
-	StandingPerhapsUnsent // an attempt died, perhaps before it sent the payment
+	StandingPerhapsUnsent // an attempt died, perhaps before it sent the payment to the facilitator
 	StandingInDoubt       // the payment may have been sent, and no attempt holds the lease
 
 	// No money has moved, as far as is known.
 
 	StandingUnsent // the payment was never sent
-	// StandingJustRefused: a facilitator has just refused the payment. It is not sent there
-	// again yet, because a call costs the seller something and the sender nothing.
+	// StandingJustRefused: a facilitator has just refused the payment. The payment is not sent
+	// there again yet, because a call costs the seller something and the sender nothing.
 	StandingJustRefused
-	StandingRefused // a facilitator, or its operator, refused the payment, which can still move money
+	StandingRefused // a facilitator refused the payment or did not process it, and it can still move money
 	// StandingRefusalOver: a facilitator refused the payment, and its authorization expired
-	// some time ago (deadAfter). There is no node that could show whether it has moved money
-	// nevertheless.
+	// some time ago (deadAfter). The seller has no node that could show whether the payment
+	// has moved money nevertheless.
 	StandingRefusalOver
 	StandingDisproved  // evidence shows that the payment moves no money
-	StandingSuperseded // another payment is used for the purchase; this one was never sent
-	// StandingSupersededSent: another payment is used for the purchase. A facilitator had
-	// refused this one, but there is no proof that it moved no money.
+	StandingSuperseded // another payment is used for the purchase; this one was never sent, or is disproved
+	// StandingSupersededSent: another payment is used for the purchase. This payment was sent
+	// and refused, but there is no proof that it moved no money.
 	StandingSupersededSent
 
 	// Money has moved, and the answer is owed.
@@ -42,7 +42,7 @@ const (
 	StandingOwedLater    // it is too early for the next lookup
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
 	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
-	StandingSilent       // the target was silent; that is the answer, but it is not stored yet
+	StandingSilent       // the target was silent; that is the answer, but this answer is not stored yet
 	StandingExhausted    // the seller runs no more lookups
 	StandingDueBack      // the amount must be refunded: see DueBack
 	StandingSendingBack  // an operator has begun a refund
@@ -51,7 +51,7 @@ const (
 
 	StandingAnswered    // the whole answer is stored
 	StandingPartOwed    // a part of the answer is owed, and the next lookup may begin
-	StandingPartLater   // a part is owed, and it is too early for the next lookup, or a lookup is running
+	StandingPartLater   // a part of the answer is owed, and it is too early for the next lookup, or a lookup is running
 	StandingUnkept      // the answer was too large to be stored; the next lookup may begin
 	StandingUnkeptLater // the answer was too large to be stored, and it is too early for the next lookup
 	StandingUnkeptRuns  // the answer was too large to be stored, and a lookup is running
@@ -85,8 +85,8 @@ type View struct {
 	Endpoint string
 }
 
-// Stand returns the standing of a payment. r is the payment's record, or nil if it has none.
-// It does no I/O.
+// Stand returns the standing of a payment. r is the payment's record, or nil if the payment
+// has none. Stand does no I/O.
 func Stand(r *Payment, v View) Standing {
 	if r == nil {
 		return StandingMissing
@@ -117,7 +117,7 @@ func Stand(r *Payment, v View) Standing {
 	case Refunded:
 		return StandingRefunded
 	}
-	return StandingMissing // Unmarshal reads no other state
+	return StandingMissing // there is no other state: Unmarshal refuses it
 }
 
 func standRefused(r Payment, v View) Standing {
@@ -142,7 +142,9 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 	wait := lookupIn(r, now)
 	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
-	case r.SendingBack != nil: // whatever the refund's time is: the operator's clock may be wrong
+	// A refund counts as begun even if its time is in the future: the operator's clock may be
+	// wrong.
+	case r.SendingBack != nil:
 		return StandingSendingBack
 	case r.DueBack != "":
 		return StandingDueBack
@@ -206,18 +208,19 @@ type Ownership int
 
 const (
 	OwnerBusy  Ownership = iota + 1 // an attempt to settle or answer the owner is running
-	OwnerDoubt                      // the owner may have been sent, and is not known to be paid or dead
-	// OwnerDead: the owner was never sent, its amount is refunded, or it never moved money and
-	// never will. Another payment can be used for the purchase.
+	OwnerDoubt                      // the owner's payment may have been sent; it is not known whether it is paid or dead
+	// OwnerDead: another payment can be used for the purchase. The owner has no record, was
+	// never sent, or moves no money as far as the seller can find out. Or an operator has
+	// begun or finished the refund of its amount.
 	OwnerDead
 	OwnerAnswers // the owner is paid, and its answer is stored or owed
-	// OwnerOver: the owner is paid, but its answer is no longer valid for the purchase, or is
-	// given only at another endpoint.
+	// OwnerOver: the owner is paid, but its answer is no longer valid for the purchase, is
+	// given only at another endpoint, or is replaced by a refund that is due.
 	OwnerOver
 )
 
 // Ownership returns what the owner of a purchase means for another payment for that purchase.
-// r is the owner's record, or nil if it has none. Ownership does no I/O.
+// r is the owner's record, or nil if the owner has none. Ownership does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileValid {
@@ -232,9 +235,9 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	return o
 }
 
-// OwnerWhileValid stands for two values in the table Meaning: OwnerAnswers while the answer is
-// valid for the purchase, and OwnerOver after that. Ledger.Ownership never returns
-// OwnerWhileValid itself.
+// OwnerWhileValid takes the place of two values in the table Meaning: OwnerAnswers as long as
+// the answer is valid for the purchase, and OwnerOver after that. Ledger.Ownership returns one
+// of these two, and never OwnerWhileValid.
 const OwnerWhileValid Ownership = -1
 
 func (v View) arrived() time.Time {
@@ -256,11 +259,11 @@ func (r Payment) answerValidAt(at time.Time) bool {
 type Case string
 
 const (
-	CaseUnderWay   Case = "under_way" // an attempt holds the payment, or died so recently that nothing more is known
+	CaseUnderWay   Case = "under_way" // an attempt holds the lease, or died so recently that nothing more is known
 	CaseInDoubt    Case = "in_doubt"  // it is not known whether the payment moved money
 	CaseNotCharged Case = "not_charged"
 	CaseRefused    Case = "refused"     // a facilitator refused the payment, and nothing proves that no money moved
-	CaseSuperseded Case = "superseded"  // not paid: another payment is used for the purchase
+	CaseSuperseded Case = "superseded"  // not paid, and another payment is used for the purchase
 	CaseAnswerOwed Case = "answer_owed" // paid; the same signature gets the answer
 	CaseRefundDue  Case = "refund_due"  // paid, and the amount must be refunded
 	CaseAnswered   Case = "answered"
@@ -353,7 +356,7 @@ func (s Standing) Meaning() Meaning {
 
 	case StandingRefunded:
 		return Meaning{Over, OwnerDead, CaseRefunded, MovedYes}
-	case standings: // for the exhaustive linter
+	case standings: // not a standing, but the exhaustive linter wants every constant
 	}
 	return Meaning{}
 }

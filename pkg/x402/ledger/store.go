@@ -15,20 +15,20 @@ import (
 // seconds even if ctx has no deadline, because the outcome of a payment is written with such a
 // context. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Put writes a record if the version before it is stored or, for version 1, if there is no
-	// record under its key. It returns the record that is stored afterwards. If that record
-	// has the WriteID of r, the write has succeeded, even if a client library had to send it
-	// twice. Otherwise nothing was written, because another version is stored, or no record at
-	// all (nil).
+	// Put writes a record if the version before it is stored. It writes a record of version 1
+	// if there is no record under its key. Put returns the record that is stored afterwards.
+	// If that record has the WriteID of r, the write has succeeded, even if a client library
+	// had to send it twice. Otherwise nothing was written: another version is stored, or there
+	// is no record (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record, and sees every write that has succeeded. It returns nil and no
 	// error if there is no record.
 	Fetch(ctx context.Context, key string) (Record, error)
 
-	// MostKept returns how large the body of an answer may be for the Store to keep it, in
-	// bytes after compression. If MostKept has been lowered, a Store still accepts a body that
-	// it has kept before.
+	// MostKept returns the size of the largest body of an answer that the Store keeps, in
+	// bytes after compression. If MostKept has been lowered, the Store still accepts a larger
+	// body that it has kept before.
 	MostKept() int
 }
 
@@ -43,19 +43,19 @@ var ErrCorrupt = errors.New("ledger: stored record is corrupt")
 // for operators. An Index may lag some seconds behind its store, so callers fetch a record
 // before they act on it.
 type Index interface {
-	// List returns the next places of a list (see Record.Listed), in order, beginning with the
-	// one that follows the given place. Unless latest is zero, it leaves out places whose time
-	// is later than that. It returns at most limit places; if it returns fewer, there are no
-	// more. A record that is written while a list is read moves towards the end of the list,
-	// and so may be returned twice.
+	// List returns places of a list (see Record.Listed), in the order of Place.Compare. It
+	// begins with the first place that follows the given one. If latest is not zero, List
+	// leaves out the places whose time is later than latest. It returns at most limit places;
+	// if it returns fewer, there are no more. A record that is written while a list is read
+	// moves towards the end of the list, and so may be returned twice.
 	List(ctx context.Context, list string, latest time.Time, after Place, limit int) ([]Place, error)
 }
 
 // These are the names of the lists of an Index.
 const (
-	// ListOpen has the records that an attempt holds, or held when it died. A payment that its
-	// first attempt answers is never in another list, so a store updates its index only twice
-	// for such a payment, and not four times.
+	// ListOpen has the payments that are in doubt, and the paid payments whose lookup was
+	// running at the last write. A payment that its first attempt answers is never in another
+	// list, so a store updates its index only twice for such a payment, and not four times.
 	ListOpen = "open"
 	// ListOwed has all other payments that are paid but not answered.
 	ListOwed = "owed"
@@ -67,8 +67,8 @@ const (
 // Lists returns every list.
 func Lists() []string { return []string{ListOpen, ListOwed, ListUnproven} }
 
-// Place is the position of a record in a list of an Index. The records that have not changed
-// for the longest time come first. The zero Place is before all records.
+// Place is the position of a record in a list of an Index. A list is sorted by time, and by
+// key if the times are equal. The zero Place is before all records.
 type Place struct {
 	At  time.Time // the time from Record.Listed; an index may round it up to milliseconds
 	Key string
@@ -79,8 +79,8 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces sorts places, and returns at most limit of them: the first ones that follow the
-// given place. It modifies the given slice.
+// FirstPlaces sorts places, and returns the first ones that follow the given place, but at
+// most limit of them. It modifies the given slice.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)

@@ -25,7 +25,7 @@ const (
 	// signature.
 	EventBadSignature Event = "bad_signature"
 	EventRedeem       Event = "redeem"    // the answer is stored
-	EventRelease      Event = "release"   // the lookup failed on the seller's side; the answer stays owed
+	EventRelease      Event = "release"   // an attempt gives the lease back, and stores no answer
 	EventRefund       Event = "refund"    // the operator has sent the amount back
 	EventSupersede    Event = "supersede" // another payment is used for the purchase
 	EventAsk          Event = "ask"       // one more facilitator is about to be asked
@@ -61,7 +61,7 @@ type Change struct {
 	receipt   *Receipt
 	owner     string
 	asks      string  // Claim, Ask: the facilitator that the attempt asks next
-	refusedBy string  // end of an attempt: the facilitator that refused for a reason about the payer
+	refusedBy string  // events that end an attempt: the facilitator that refused for a reason about the payer
 	begins    bool    // Settled: the lookup begins at once
 	dueBack   DueBack // Settled: why the amount must be refunded
 	answer    *Answer
@@ -71,9 +71,9 @@ type Change struct {
 	lookupAt  time.Time // Release with unused: the time from which the next pause is counted
 }
 
-// edges returns the rows of the state machine. The first row that matches the state, the event
-// and the condition applies. If none matches, the event is illegal. No row stands for the
-// claim that creates a record.
+// edges returns the rows of the transition table. The first row that matches the state, the
+// event and the condition applies. If no row matches, the event is illegal. The claim that
+// creates a record has no row.
 func edges() []Edge {
 	endedWithoutProof := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []Edge{
@@ -95,8 +95,8 @@ func edges() []Edge {
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
-		// A refund can begin whenever no lookup is running. Once it has begun, the payment is
-		// not answered.
+		// A refund can begin whenever no lookup is running. Once a refund has begun, the
+		// payment is not answered, unless an operator withdraws the refund.
 		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
 		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
@@ -128,14 +128,15 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long a decided payment is kept after its authorization has expired or after it
-// was last written, whichever is later. It covers a month's bookkeeping.
+// keep is how long the record of a decided payment is kept after the authorization has expired
+// or after the record was last written, whichever is later. It covers a month's bookkeeping.
 const keep = 35 * 24 * time.Hour
 
 // purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
 // not expire before its owner is decided, even if the chain cannot be read for weeks. A
-// purchase is kept twice as long as a decided payment. So if a payment of the last 35 days has
-// no purchase, that is evidence about the payment (see Sending).
+// purchase is kept twice as long as a decided payment. If a payment's record is younger than
+// purchaseKept, its purchase cannot have expired. So if that purchase is missing, this is
+// evidence about the payment (see Sending).
 const purchaseKept = 2 * keep
 
 // expiry returns when a record that was just written may be deleted. The zero time means
@@ -170,14 +171,14 @@ func mayStillMove(r Payment, _ time.Time) bool { return !r.Disproved }
 
 func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
 
-// mayBeAnswered reports whether a paid payment may be answered, because its amount does not
-// have to be refunded.
+// mayBeAnswered reports whether a paid payment may be answered: its amount does not have to be
+// refunded, and no refund has begun.
 func mayBeAnswered(r Payment, _ time.Time) bool { return r.SendingBack == nil && r.DueBack == "" }
 
 func mayLookUp(r Payment, now time.Time) bool { return leasePast(r, now) && mayBeAnswered(r, now) }
 
-// incomplete reports whether the answer of a redeemed record was too large to keep or has owed
-// parts. A repeat of the request then runs the lookup again, under a lease.
+// incomplete reports whether a record has an answer that was too large to keep or that has
+// owed parts. A repeat of the request then runs the lookup again, under a lease.
 func incomplete(r Payment, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
@@ -191,8 +192,8 @@ func takeLease(r *Payment, c Change) {
 	}
 }
 
-// ask adds a facilitator to the list of those that may have received the payment, before the
-// payment is sent there.
+// ask adds a facilitator to the list of those that may have received the payment. This happens
+// before the payment is sent there.
 func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
@@ -224,8 +225,8 @@ func keepReceipt(r *Payment, c Change) {
 	}
 }
 
-// end records that an attempt to settle ended without proof of payment. The fields that it
-// does not change are still correct.
+// end records that an attempt to settle ended without proof of payment. Fields that end does
+// not set keep their values, which are still correct.
 func end(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
@@ -264,8 +265,8 @@ func refund(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// attest records that the payer has got an answer of which no body is stored here. AnsweredAt stays
-// zero, because this answer cannot be replayed.
+// attest records that the payer has got an answer, although its body is not stored here.
+// AnsweredAt stays zero, because this answer cannot be replayed.
 func attest(r *Payment, c Change) {
 	r.Answer = &Answer{Stored: true}
 	r.Reason = c.Reason
@@ -273,8 +274,8 @@ func attest(r *Payment, c Change) {
 	r.ClosedBy = c.Operator
 }
 
-// sendBack records who began the refund and when. If the refund was begun before, the first
-// operator stays on record.
+// sendBack records which operator began the refund, and when. If the refund was begun before,
+// the first operator stays on record.
 func sendBack(r *Payment, c Change) {
 	if r.SendingBack == nil {
 		r.SendingBack = &SendingBack{At: c.now, By: c.Operator}
@@ -301,11 +302,11 @@ func keepAnswer(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 }
 
-// setValidity records when the answer was given, and how long it is valid. If parts of the
-// answer are owed, it is valid for its purchase for a day from the first answer, so that the
-// payer can get those parts without another charge. If the answer is not stored, it can be
-// looked up again for a day from the first time that it was given. Lookups then starts again
-// at 1, which counts the lookup that gave the answer.
+// setValidity records when the answer was given, and until when it is valid for its purchase.
+// A whole answer is valid for c.validFor. An answer with owed parts is valid for a day from
+// the first answer, so that the payer can get those parts without another charge. An answer
+// that is not stored can be looked up again for a day from the first time that it was given.
+// Lookups then starts again at 1, which counts the lookup that gave the answer.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now
@@ -320,8 +321,8 @@ func setValidity(r *Payment, c Change) {
 	}
 }
 
-// release gives the lease back after a lookup that gave no answer. An unused lookup does not
-// count.
+// release gives the lease back after a lookup that gave no better answer, or without a lookup.
+// A lookup that is unused does not count.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

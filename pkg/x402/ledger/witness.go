@@ -8,8 +8,8 @@ import (
 )
 
 // Reclaim takes the lease of a payment whose outcome is unknown. The reconciler calls Reclaim
-// instead of Claim, because it does not have the payer's request. Reclaim returns nil if the
-// payment is decided or an attempt holds its lease.
+// instead of Claim, because the reconciler does not have the payer's request. Reclaim returns
+// nil if the payment is decided or if an attempt holds its lease.
 func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold, error) {
 	if !l.Sleeping(r) {
 		return nil, nil
@@ -19,26 +19,28 @@ func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold
 	return c.Hold, err
 }
 
-// Sending says whether an undecided payment was sent, as far as the ledger knows without
-// evidence from the chain. No attempt holds that payment.
+// Sending says whether an undecided payment that no attempt holds was sent, as far as the
+// ledger can tell without evidence from the chain.
 type Sending int
 
 const (
-	MayBeSent Sending = iota + 1 // only evidence can decide
-	TooEarly                     // an attempt died, and it is too early to tell
-	// NoPurchase: an attempt died, the payment's authorization has expired, and its purchase
-	// is missing. Until the record is older, only evidence can decide.
+	MayBeSent Sending = iota + 1 // only evidence can decide whether the payment was sent
+	TooEarly                     // an attempt died, and it is too early to tell whether it sent the payment
+	// NoPurchase: an attempt died, the payment's authorization has expired, and the purchase
+	// has no record. Only evidence can decide until the payment's record is 35 days old.
 	NoPurchase
 	NeverSent // the payment was not sent, and can no longer be sent
 )
 
-// Sending returns what the ledger knows about whether a payment was sent. A payment is sent
-// only if its purchase names that payment as the owner. An attempt that was frozen may open
-// the purchase and send the payment at any time, but once the payment's authorization has
-// expired, a facilitator or the chain refuses the payment. So Sending first checks that the
-// authorization expired more than ClockSlack ago, and only then reads the purchase. A missing
-// purchase proves nothing if it may have named the payment and expired since. A payment that
-// is for no purchase may have been sent by any attempt.
+// Sending returns whether a payment was sent, as far as the ledger can tell. If the payment is
+// for no purchase, any attempt may have sent it. Otherwise an attempt sends it only after the
+// purchase names it as the owner. An attempt that was frozen may open the purchase and send
+// the payment at any later time. But once the payment's authorization has expired, a
+// facilitator or the chain refuses the payment. So Sending first checks that the authorization
+// expired more than ClockSlack ago, and only then reads the purchase. If the purchase is
+// missing, it may have named the payment and expired since. Sending therefore concludes
+// nothing from a missing purchase if the payment's record is at least as old as the time for
+// which a purchase is kept.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -60,9 +62,9 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	return NeverSent, nil
 }
 
-// ClockSlack is how far a process's clock may be ahead of the chain's. If a transfer is older
-// than the first claim of its payment by more than ClockSlack, the transfer was made for
-// something else.
+// ClockSlack is how far the clock of a process may be ahead of the chain's clock. If a
+// transfer is older than the first claim of its payment by more than ClockSlack, the transfer
+// was made for something else.
 const ClockSlack = 10 * time.Minute
 
 // Witness is proof of a transfer to a payee.
@@ -71,20 +73,20 @@ type Witness struct {
 	Receipt Receipt
 	At      time.Time       // when the chain says that the transfer took place; zero if a facilitator has just reported it
 	Terms   json.RawMessage // asset, payee and amount of the transfer
-	// Of reports whether the transfer belongs to a record; nil means that it belongs to the
-	// record under Key.
+	// Of reports whether the transfer belongs to a given record. If Of is nil, the transfer
+	// belongs to the record under Key.
 	Of func(Payment) bool
 }
 
 // RecordTransfer records proof that money moved, whatever other writers have written
-// meanwhile. It returns the stored record, and reports whether this call wrote it. It writes
-// nothing if the payment is already known to be paid. Otherwise an answer is owed from then
-// on, or the amount must be refunded (DueBack). The amount must be refunded if there was no
-// record before, if the payer had been told that the payment was finally refused, if the
-// transfer is older than the request, or if another payment has paid for the purchase.
-// RecordTransfer may be called again for the same transfer.
+// meanwhile. It returns the stored record, and reports whether this call wrote it. If the
+// payment is already known to be paid, RecordTransfer writes nothing. Otherwise an answer is
+// owed from then on, or the amount must be refunded (DueBack). The amount must be refunded if
+// no record of the authorization existed, if the payer had been told that the payment was
+// finally refused, if the transfer is older than the request, or if another payment has paid
+// for the purchase. RecordTransfer may be called again for the same transfer.
 func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
-	const tries = 3 // a conflict means that somebody else has decided the payment, which happens only a few times
+	const tries = 3 // a conflict means that somebody else has written the record, which happens only a few times
 	for range tries {
 		switch r, err = l.Fetch(ctx, w.Key); {
 		case err != nil:
@@ -110,8 +112,8 @@ func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, wri
 	return nil, false, ErrConflict
 }
 
-// prove records that a payment is paid, in place of the version r that was read. A live
-// attempt keeps its lease.
+// prove records that a payment is paid, in place of the version r that was read. If an attempt
+// still holds the lease, the attempt keeps it.
 func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt}
 	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {
@@ -133,7 +135,8 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, err
 	return &next, err
 }
 
-// orphan creates a record for a transfer that belongs to no record.
+// orphan creates a record for a transfer that belongs to no record. The amount of such a
+// transfer must be refunded.
 func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
 	r, _, err := create(ctx, l, Payment{
