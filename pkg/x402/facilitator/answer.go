@@ -23,7 +23,8 @@ const (
 	maxDepth = 32
 )
 
-// decodeMembers decodes members of an object into bool and string variables.
+// decodeMembers decodes members of an object into bool and string variables, by name. It
+// returns an error if a member does not have the type of its variable.
 func decodeMembers(o untrusted.Members, into map[string]any) error {
 	var err error
 	for name, variable := range into {
@@ -42,21 +43,21 @@ func decodeMembers(o untrusted.Members, into map[string]any) error {
 }
 
 // decodeBool decodes a member that must be present and must be true or false. It reports
-// whether this was possible.
+// whether the member was valid.
 func decodeBool(raw json.RawMessage, into *bool) bool {
 	*into = string(raw) == "true"
 	return *into || string(raw) == "false"
 }
 
-// decodeText decodes a string member that may be missing or null, and reports whether this was
-// possible. Some implementations write null instead of leaving a member out.
+// decodeText decodes a string member that may be missing or null. It reports whether the
+// member was valid. Some implementations write null instead of leaving a member out.
 func decodeText(raw json.RawMessage, into *string) bool {
 	return raw == nil || json.Unmarshal(raw, into) == nil
 }
 
-// platformWord returns the errorType of a reply in the form {"errorType":"…"}, or an empty
-// string. This form does not come from x402. A platform in front of a facilitator uses it if
-// it answers before the facilitator sees the request.
+// platformWord returns the errorType of a reply whose body is {"errorType":"…"}, or an empty
+// string for any other reply. This form does not come from x402. A platform in front of a
+// facilitator uses it for an error that it returns before the facilitator sees the request.
 func (re reply) platformWord() string {
 	members, _ := untrusted.Split(re.body, maxDepth)
 	word := ""
@@ -80,10 +81,10 @@ type answer struct {
 // counts as an x402 answer. Therefore a broken answer cannot pass as a plain 401 from a
 // gateway.
 func parseAnswer(body []byte) (*answer, error) {
-	members, err := untrusted.Split(body, maxDepth) // a lenient parser might read a different answer from the same bytes
+	members, err := untrusted.Split(body, maxDepth) // strict: a lenient parser might read a different answer from the same bytes
 	if err != nil && beginsAsObject(body) {
-		// Such a body may have been meant as an answer. Other bodies, such as an error page or
-		// no bytes at all, were not.
+		// This body may have been meant as an answer. Other bodies that are not valid, such as
+		// an error page or no bytes at all, were not.
 		return nil, err
 	}
 	if members["success"] == nil && members["errorReason"] == nil && members["transaction"] == nil {
@@ -136,8 +137,8 @@ func classify(re reply, network, payer string) (s x402.Settlement, resend bool) 
 	return s, resend
 }
 
-// withoutAnswer classifies a request that brought no x402 answer. It uses the error, the
-// status, or the errorType of a platform.
+// withoutAnswer classifies a request that brought no x402 answer. The error of the request
+// decides, or the status, or the errorType in a platform's error.
 func withoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
 		return unanswered(re)
@@ -161,7 +162,7 @@ func withoutAnswer(re reply) x402.Settlement {
 	return s
 }
 
-// unanswered classifies a request that brought no complete answer.
+// unanswered classifies a request that failed before a complete answer came.
 func unanswered(re reply) x402.Settlement {
 	switch {
 	case re.sent && re.expired:
@@ -243,7 +244,7 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	s.AboutPayer = aboutPayer(a.errorReason)
 	if a.transaction != "" {
 		// The answer names a transaction, so the facilitator gave this reason after a
-		// broadcast. The outcome remains unknown.
+		// broadcast. The outcome is unknown.
 		return s, false
 	}
 	switch r.meaning {
@@ -270,9 +271,9 @@ func unknown(reason string, cause error) x402.Settlement {
 // classifyVerification returns the outcome of one request to /verify. A "no" counts only if
 // the table of reasons says that its reason is about the payer. Facilitators send a "no" with
 // 200 and with 400, so any status is accepted except a status about the operator. A "yes"
-// counts only as the boolean true with a 2xx status, because it comes with nothing that could
-// be checked. Anything else decides nothing. For example, a facilitator that could not check
-// says "no" as well.
+// counts only as the boolean true with a 2xx status, because nothing in a "yes" can be
+// checked. Any other answer decides nothing. Even a "no" may decide nothing: a facilitator
+// that could not check the signature says "no" as well.
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {
@@ -295,10 +296,10 @@ func classifyVerification(re reply, from string) x402.Verification {
 		valid, foreign(word, maxReason), foreign(payer, maxReason))
 	r := re.interpret(word)
 	switch {
-	case payer != "" && !strings.EqualFold(payer, from): // about another payer
+	case payer != "" && !strings.EqualFold(payer, from): // an answer about another payer decides nothing
 	case valid && word == "" && re.ok():
 		return x402.Verification{Valid: true}
-	case valid: // a "yes" with a reason, or with a status other than 2xx
+	case valid: // a "yes" with a reason, or with a status other than 2xx, decides nothing
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
 		return x402.Verification{
 			Reason:       word,
@@ -356,13 +357,13 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 }
 
 // maxDigits is the maximum length of a run of hexadecimal digits or base64 that is logged. It
-// is the length of an address.
+// is the length of an address without 0x.
 const maxDigits = 40
 
 // foreign returns a facilitator's text in a form that may be logged and stored. The result is
 // clipped to limit and printable. A run of hexadecimal digits or base64 that is longer than an
-// address is cut off, because some facilitators quote the call that they made, including the
-// signature.
+// address is cut to its first eight characters. The reason is that some facilitators quote the
+// call that they made, including the signature.
 func foreign(s string, limit int) string {
 	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {

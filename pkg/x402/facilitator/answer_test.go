@@ -30,9 +30,9 @@ func answered(status int, body string) reply {
 
 func credentialed(r reply) reply { r.authorized = true; return r }
 
-// settlesAs returns the outcome and reason of a reply as text. It adds "about the payer" if
-// the reply says so, which means that no second facilitator is asked. It adds "no verdict" if
-// the reply brought no decision.
+// settlesAs returns the outcome and reason of a reply to /settle as text. It adds "about the
+// payer" if the reply gives a reason about the payer, so that no second facilitator is asked.
+// It adds "no verdict" if the reply brought no decision.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()
 	outcome, s := settles(re)
@@ -113,7 +113,8 @@ func TestClassifyByStatus(t *testing.T) {
 }
 
 // checkStatus checks, for each of the three calls, the meaning of a reply whose body says
-// nothing about the payment.
+// nothing about the payment. settle is the expected outcome of /settle. verify is the expected
+// outcome of both /verify and /supported.
 func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	t.Helper()
 	want := fmt.Sprintf("%s http_%d", settle, status)
@@ -159,7 +160,7 @@ func TestClassify(t *testing.T) {
 		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
 	}
 	for body, want := range map[string]string{
-		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // both count although they name no payer
+		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // both verdicts count although they name no payer
 	} {
 		if got, v := verifies(answered(200, body)); got != want {
 			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)
@@ -169,8 +170,10 @@ func TestClassify(t *testing.T) {
 	equal(t, "cause", "out of gas", fmt.Sprint(s.Cause))
 }
 
-// TestSignatureIsNotKept checks that no fragment of a signature is logged or kept. Some
-// facilitators quote the call that they made.
+// TestSignatureIsNotKept plays answers that quote a signature, as some facilitators do when
+// they quote the call that they made. No fragment of the signature that is longer than an
+// address must be logged or kept. The test also checks that foreign clips a text, makes it
+// printable, and leaves an address as it is.
 func TestSignatureIsNotKept(t *testing.T) {
 	t.Parallel()
 	signature := strings.Repeat("0123456789abcdef", 8) + "1c"

@@ -50,8 +50,8 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// TestNothingIsSent checks that nothing is sent if a request is invalid or cannot be made, and
-// that the result says whose fault this is.
+// TestNothingIsSent checks that nothing is sent if a request is invalid or cannot be made. The
+// code and the reason of the result must say why.
 func TestNothingIsSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("access denied")
@@ -98,8 +98,10 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// TestRequestsOnTheWire checks the bytes of each request. The second request of a settlement
-// has the same bytes as the first, except for its token: each request has a new one.
+// TestRequestsOnTheWire plays a settlement that is pending at first, a /verify and a
+// /supported. It checks the bytes of each request. The two requests of the settlement must
+// have the same bytes, except for the token: each request must have a new one. The test also
+// checks the results and the client's name.
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel() // the pause before the second request is real
 	const agent = "Hostfacts/1 (+https://example.com)"
@@ -154,9 +156,11 @@ func TestRequestsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestResend checks that a pending settlement is asked about once more, a second later, if the
-// caller's time allows it. Only a success clears the doubt that the first answer left. The
-// clock is fake.
+// TestResend plays the answers to the first and the second request of a settlement. The second
+// request must come only if the first answer says that the settlement is pending, and if the
+// caller's time allows it. It must come one second after the first request. Only a success
+// must clear the doubt that the first answer left. The last case checks that a call without a
+// deadline ends after the time ceiling. The clock is fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
@@ -195,9 +199,11 @@ func TestResend(t *testing.T) {
 // resend holds the facilitator's answers to the first and the second request of a settlement.
 type resend struct {
 	first, second string
-	budget        time.Duration // 0 means that the caller sets no deadline; negative means that the caller gives up before the second request
-	at            string        // when each request was sent, measured from the beginning
-	want          string        // expected class and transaction
+	// budget is the time until the caller's deadline. 0 means that the caller sets no
+	// deadline. A negative budget means that the caller gives up before the second request.
+	budget time.Duration
+	at     string // when each request was sent, measured from the beginning of the call
+	want   string // expected class and transaction of the result
 }
 
 func (c resend) check(t *testing.T) {

@@ -26,9 +26,9 @@ const (
 
 	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
-	// tokenBackdate is subtracted from iat and nbf, so that a token is already valid if our
-	// clock is a little ahead. It is small, because it makes tokens end earlier as well, and
-	// our clock may be behind after a thaw.
+	// tokenBackdate is how far iat and nbf are before the present time. A token is then
+	// already valid if our clock is a little ahead. tokenBackdate is small, because it makes
+	// tokens end earlier as well, and our clock may be behind after a thaw.
 	tokenBackdate = 5 * time.Second
 )
 
@@ -59,9 +59,9 @@ func Bearer(token string) (Credentials, error) {
 }
 
 // CDP returns credentials for an API key of the Coinbase Developer Platform. For each request,
-// they sign a token that names the request's method, host and path. keySecret is the base64 of
-// a 64-byte Ed25519 key, or a P-256 private key in PEM. In the PEM text, a literal \n may
-// stand for a line break. Errors contain neither the id nor the secret.
+// these credentials sign a token that names the request's method, host and path. keySecret is
+// the base64 of a 64-byte Ed25519 key, or a P-256 private key in PEM. In the PEM text, a
+// literal \n may stand for a line break. Errors contain neither the id nor the secret.
 func CDP(keyID, keySecret string) (Credentials, error) {
 	if keyID == "" || keySecret == "" || max(len(keyID), len(keySecret)) > maxSecret || !untrusted.ASCII(keyID) {
 		return Credentials{}, fmt.Errorf("facilitator key needs both an id of printable ASCII and a secret, of at most %d bytes", maxSecret)
@@ -155,9 +155,10 @@ func ParseCredentials(doc []byte, otherMembers ...string) (Credentials, error) {
 // facilitator_misconfigured, because the deployment is not at fault.
 var ErrUnreachable = errors.New("the credentials cannot be reached")
 
-// Lazy returns credentials that call load for each request. rejected is called when the
-// facilitator has answered 401; it may be nil. The error of load must not contain the secret.
-// It should wrap ErrUnreachable if the place of the credentials could not be reached.
+// Lazy returns credentials that call load for each request. If the facilitator answers 401,
+// rejected is called, unless it is nil. The error of load must not contain the secret. If load
+// could not reach the place where the credentials are kept, its error should wrap
+// ErrUnreachable.
 func Lazy(load func(ctx context.Context, now time.Time) (Credentials, error), rejected func()) Credentials {
 	return Credentials{func(r *http.Request, now time.Time) (string, error) {
 		creds, err := load(r.Context(), now)

@@ -24,7 +24,7 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 )
 
-// seed is the seed of a key that only this test uses.
+// seed is the seed of an Ed25519 key that only the tests of this package use.
 var seed = []byte("thirty-two bytes of test seed...")
 
 func edSecret() string { return base64.StdEncoding.EncodeToString(ed25519.NewKeyFromSeed(seed)) }

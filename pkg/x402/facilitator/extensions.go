@@ -20,18 +20,18 @@ const (
 	// listed for discovery.
 	headerExtensionResponses = "EXTENSION-RESPONSES"
 
-	maxExtensionHeader = 8 << 10 // in bytes, encoded
+	maxExtensionHeader = 8 << 10 // maximum length of the header's value, in bytes of base64
 	maxExtensions      = 8
 	maxExtensionName   = 64
 )
 
-// extensionFields returns the members of an extension's response that may be logged. Other
-// members may hold anything.
+// extensionFields returns the names of those members of an extension's response that may be
+// logged. Other members may contain anything.
 func extensionFields() []string { return []string{"status", "rejectedReason", "reason", "code"} }
 
-// extensionResponses returns a map from "extension.field" to a value. The values are clipped
-// and printable. extensionResponses ignores everything that it cannot decode, because the
-// header must never change the outcome of a payment.
+// extensionResponses returns the responses in a header as a map from "extension.field" to a
+// value. The values are clipped and printable. extensionResponses ignores everything that it
+// cannot decode, because the header must never change the outcome of a payment.
 func extensionResponses(h http.Header) map[string]string {
 	values := h.Values(headerExtensionResponses)
 	if len(values) != 1 || len(values[0]) > maxExtensionHeader {
@@ -62,7 +62,8 @@ func extensionResponses(h http.Header) map[string]string {
 	return out
 }
 
-// isExtension reports whether a name looks like the name of an extension.
+// isExtension reports whether a name may be logged as the name of an extension: it has only
+// letters, digits and a few signs, and is short.
 func isExtension(name string) bool {
 	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
 }

@@ -1,13 +1,13 @@
-// Package facilitator is the client for an x402 facilitator: /settle, /verify
-// and /supported (x402 specification v2 §7).
+// Package facilitator is the client for an x402 facilitator: /settle, /verify and /supported
+// (x402 specification v2 §7).
 //
-// Settle sends one request. If the answer is settlement_pending, Settle sends one more
+// Settle sends one request. If the answer says settlement_pending, Settle sends one more
 // request, which has the same bytes. Every request ends in exactly one class: settled,
-// refused, turned away, not sent or unknown. An outcome is "not sent" only if that is proved.
-// It is "refused" or "turned away" only for the exact reasons and statuses that facilitators
-// are known to give before a broadcast. Every other outcome is unknown, and leaves the payment
-// in doubt until the chain decides. The list of reasons is closed, because a payer who has
-// paid would be turned away if a reason were wrongly taken for a refusal.
+// refused, turned away, not sent or unknown. A request is "not sent" only if it is proved that
+// nothing was sent. It is "refused" or "turned away" only for the exact reasons and statuses
+// that facilitators are known to give before a broadcast. Every other request is unknown, and
+// leaves the payment in doubt until the chain decides. The list of reasons is closed. If a
+// reason were wrongly taken for a refusal, a payer who has paid would be turned away.
 //
 // Package x402 decides what a class means for a payment, and asks the chain.
 package facilitator
@@ -39,22 +39,25 @@ const (
 	// settlement. A short pause is enough, because Base makes a block every two seconds, and
 	// the facilitator itself waits for the receipt.
 	resendWait = time.Second
-	// minResend is the minimum time for a second request, which needs a connection, a TLS
-	// handshake and a receipt lookup at the facilitator.
+	// minResend is the time that the caller must have left for a second request after the
+	// pause. That request needs a connection, a TLS handshake and a receipt lookup at the
+	// facilitator.
 	minResend = time.Second
-	// ceiling bounds a call whose caller set no deadline. It is longer than every time budget
-	// of the Gate (settle: 15 s), and shorter than the gateway's 30 s.
+	// ceiling is the longest time for one request, even if the caller set no deadline. It is
+	// longer than every time budget of the Gate (settle: 15 s), and shorter than the gateway's
+	// time limit of 30 s.
 	ceiling = 25 * time.Second
 	// connectTimeout bounds the dial and, separately, the TLS handshake after the dial.
 	connectTimeout = 5 * time.Second
 
-	// maxBody limits the body of an answer: a settlement is below 1 KiB, and the longest
-	// answer of /supported seen so far is a few KiB. maxHeader limits the header of an answer,
-	// including EXTENSION-RESPONSES.
+	// maxBody limits the body of an answer. An answer to /settle is below 1 KiB, and the
+	// longest answer to /supported seen so far is a few KiB. maxHeader limits the header of an
+	// answer, including EXTENSION-RESPONSES.
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
-	// maxURL is so low that the percent-encoded request line fits into net/http's write
-	// buffer. Therefore no byte of a request leaves before httptrace has reported the write.
+	// maxURL is the maximum length of the facilitator's URL. It is so low that the
+	// percent-encoded request line fits into net/http's write buffer. Therefore no byte of a
+	// request leaves before httptrace has reported the write.
 	maxURL           = 1024
 	defaultUserAgent = "hostfacts"
 )
@@ -118,8 +121,8 @@ func (c *Client) Name() string {
 	return strings.ToLower(c.base.Host) + c.base.Path
 }
 
-// parseBase parses the base URL. Its errors do not quote the URL, because the URL may be
-// refused for containing a password.
+// parseBase parses the base URL. Its errors do not quote the URL: a URL with a password is
+// refused, and the password must not be in the error.
 func parseBase(raw string) (*url.URL, error) {
 	if raw == "" {
 		return nil, nil
@@ -160,9 +163,9 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 //
 // After a pending settlement, the second request has the same bytes. Therefore the facilitator
 // looks up the transaction of the first request, and does not broadcast another one. The first
-// request left doubt, and only a success clears this doubt. A refusal of the second request,
-// even "nonce already used", says nothing about the transaction that is already on its way.
-// Nor does it matter if the second request could not be sent.
+// request left doubt, and only a success of the second request clears this doubt. A refusal of
+// the second request, even "nonce already used", says nothing about the transaction that is
+// already on its way. If the second request could not be sent, the doubt also remains.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
 	body, err := encode(p, r)
 	if err != nil {
@@ -230,9 +233,9 @@ var (
 
 // reply is the result of one request to the facilitator.
 type reply struct {
-	err        error // why there is no complete answer
+	err        error // why there is no complete answer; nil if there is one
 	sent       bool  // a byte of the request may have left; false proves that none did
-	expired    bool  // the time of the call was up when err occurred
+	expired    bool  // there is an error, and the time of the call was up
 	authorized bool  // the request carried credentials
 	status     int   // HTTP status; 0 if no header of an answer came
 	header     http.Header
@@ -251,8 +254,9 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
-		// If the context has ended by now, it is certain that nothing was sent. If only the
-		// transport noticed that the context has ended, this might not be provable.
+		// If the context has already ended here, it is certain that nothing was sent. If the
+		// request went on to the transport, and the transport failed because the context
+		// ended, this might not be provable.
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -261,8 +265,8 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	out.authorized = req.Header.Get("Authorization") != ""
 	// The hooks may run on goroutines of the transport. The request counts as sent once the
 	// transport reports its first header field, although that field may still be in a buffer.
-	// No byte leaves before that report. If there is an error, net/http ends its writing
-	// goroutine before RoundTrip returns, so no report comes late.
+	// No byte of the request leaves before that report. If RoundTrip returns an error,
+	// net/http has already ended its writing goroutine, so no report comes later.
 	var reported, written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { reported.Store(true) },
@@ -270,7 +274,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	})
 	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
-		// A transport that does not report to httptrace proves nothing.
+		// A transport that reports nothing to httptrace gives no proof that nothing was sent.
 		out.err = err
 		out.sent = written.Load() || !reported.Load()
 		return out
@@ -291,10 +295,10 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	return out
 }
 
-// newRequest builds one request. net/http must never send it a second time, because a settle
-// must be sent once. Therefore GetBody is nil: net/http needs GetBody to send a request again
-// on another connection. For the same reason there is no Idempotency-Key header, which would
-// let net/http repeat a request.
+// newRequest builds one request. net/http must never send the request a second time, because a
+// settle must be sent once. Therefore GetBody is nil: net/http needs GetBody to send a request
+// again on another connection. For the same reason there is no Idempotency-Key header, which
+// would let net/http repeat a request.
 func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*http.Request, error) {
 	target := *c.base
 	target.Path += path
@@ -308,8 +312,8 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 		Header: http.Header{
 			"Accept":     {"application/json"},
 			"User-Agent": {c.config.UserAgent},
-			// This is set explicitly, so that no transport decompresses the body. maxBody then
-			// bounds the memory.
+			// This header is set so that no transport asks for a compressed body and
+			// decompresses it. maxBody then bounds the memory.
 			"Accept-Encoding": {"identity"},
 		},
 	}).WithContext(ctx)
@@ -331,9 +335,10 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 
 // newTransport returns the transport for one call. It uses HTTP/1.1, because net/http then
 // sends a request at most once, without further conditions. It uses no proxy from the
-// environment, and only one connection, which ends with the call. net/http detaches dials and
-// handshakes from the request that needs them. Here they end with the call, because otherwise
-// they would still be there when a frozen Lambda environment thaws.
+// environment, and only one connection, which ends with the call. By default, net/http lets a
+// dial or a handshake continue after the request that needed it has ended. Here dials and
+// handshakes end with the call, because otherwise they would still be there when a frozen
+// Lambda environment thaws.
 //
 // Keeping connections open could save two round trips per settle. These are a few milliseconds
 // of a call that waits two seconds for a block. But an open connection could leave a payment

@@ -16,10 +16,11 @@ const (
 	doubt meaning = iota
 	// refusal: the reason is about the payer, and is given before any broadcast.
 	refusal
-	// expired: the reason is a refusal, because the authorization's window is over.
+	// expired: the facilitator refuses the payment because the authorization's window is over.
 	// Facilitators check the window before the nonce.
 	expired
-	// nonceUsed: the authorization was used or cancelled on chain, by anybody.
+	// nonceUsed: the authorization was used or cancelled on chain, by the payer or by somebody
+	// else.
 	nonceUsed
 	// pending: a transaction was broadcast, and the facilitator awaits its receipt.
 	pending
@@ -32,7 +33,7 @@ const (
 // state a reason that has this meaning.
 type reason struct {
 	meaning meaning
-	// signature says that the refusal is about a wrong signature.
+	// signature says that the refusal is about the payment's signature.
 	signature bool
 	// answer is the code of the fault that the seller returns if the request was turned away.
 	// facilitator_unauthorized becomes facilitator_misconfigured if no credentials are
@@ -48,11 +49,12 @@ type reason struct {
 //
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
-// into the request. The payment was checked against the same terms before it was sent. If a
-// facilitator nevertheless says that the terms differ, either this service sent something
-// other than what the payer signed, or the facilitator reads the terms differently. The last
-// row has known reasons that prove nothing. They mean doubt, as an unknown reason does. But
-// unlike an unknown reason, they mean doubt even with a status that turns a request away.
+// into the request. They include reasons which say that the payment differs from the terms.
+// This service checked the payment against the same terms before it sent the payment. So
+// either it sent something other than what the payer signed, or the facilitator reads the
+// terms differently. The last row has known reasons that prove nothing. They mean doubt, as a
+// reason that is not in the table does. But they mean doubt even with a status that turns a
+// request away; a reason that is not in the table then means what the status means.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -127,7 +129,8 @@ func reasons() []reason {
 	}
 }
 
-// lookup returns the row that lists a word, and reports whether there is such a row.
+// lookup returns the row of the table that has a word, and reports whether there is such a
+// row.
 func lookup(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
@@ -139,7 +142,8 @@ func lookup(word string) (reason, bool) {
 	return reason{}, false
 }
 
-// covers reports whether an entry of a row covers a word.
+// covers reports whether an entry of a row covers a word. An entry that ends with * covers
+// every word that begins with the rest of the entry.
 func covers(entry, word string) bool {
 	prefix, many := strings.CutSuffix(entry, "*")
 	if many {
@@ -148,7 +152,8 @@ func covers(entry, word string) bool {
 	return entry == word
 }
 
-// aboutPayer reports whether a word is a reason about the payer, regardless of the status.
+// aboutPayer reports whether the table lists a word as a refusal about the payer. The status
+// does not matter. A used nonce is not such a refusal.
 func aboutPayer(word string) bool {
 	r, _ := lookup(word)
 	return r.meaning == refusal || r.meaning == expired
@@ -156,16 +161,15 @@ func aboutPayer(word string) bool {
 
 // interpret returns the meaning of a word in an answer with this status.
 //
-// The table says what the word means. In three cases the status changes this meaning. All
-// three concern a status that turns a request away:
+// The table says what the word means. In three cases the status changes this meaning:
 //
-//   - 401, 403 and 429 are about the operator's credentials and quota, so a refusal about
-//     the payer that comes with one of them is not a reason to tell the payer that the
-//     payment is bad: the request was turned away.
-//   - A used nonce that comes with one of them leaves doubt, because something has
+//   - 401, 403 and 429 are about the operator's credentials and quota. If a refusal about the
+//     payer comes with one of them, the request was turned away. It is not a reason to tell
+//     the payer that the payment is bad.
+//   - If a used nonce comes with 401, 403 or 429, it leaves doubt, because something has
 //     happened to the authorization.
-//   - A word that is not in the table, with any of these statuses or with 404 or 405, comes
-//     from a gateway or a router, and means the same as the status.
+//   - If a word that is not in the table comes with 401, 403, 404, 405 or 429, it comes from
+//     a gateway or a router, and means the same as the status.
 //
 // A word that the table lists as doubt means doubt with any status.
 func (re reply) interpret(word string) reason {
@@ -185,8 +189,8 @@ func (re reply) interpret(word string) reason {
 	return r
 }
 
-// turnsAway returns the code of the fault for a status with which a request is turned away
-// before it is processed. For any other status, the code is empty. operators reports whether
+// turnsAway returns the code of the fault if the status says that the request was turned away
+// before it was processed. For any other status, the code is empty. operators reports whether
 // the status is about the operator's credentials or quota. 404 and 405 mean that the URL is
 // wrong.
 func (re reply) turnsAway() (code fault.Code, operators bool) {

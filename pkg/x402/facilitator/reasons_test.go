@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documented returns the reasons in reasons.md, grouped by their meanings.
+// documented returns the reasons that the file reasons.md lists, grouped by their meanings.
 func documented(t testing.TB) map[string][]string {
 	t.Helper()
 	doc := must(os.ReadFile("reasons.md"))
@@ -36,13 +36,13 @@ const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFIC
 	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
 	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
 
-// outcomes holds the expected outcomes of /settle and /verify for a reason. Each outcome is
-// given for four kinds of status: a status without a meaning, 401 or 403, 404 or 405, and 429.
-// The request carries credentials.
+// outcomes has the expected outcomes of /settle and /verify for a reason, if the request
+// carries credentials. Each outcome is given for four kinds of status: a status without a
+// meaning, 401 or 403, 404 or 405, and 429.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer ends the expected text if /verify decides nothing although its reason is about the
-// payer.
+// ofPayer is added to the expected outcome of /verify if /verify decides nothing, although its
+// reason is about the payer.
 const ofPayer = ", about the payer"
 
 func column(status int) int {
@@ -106,9 +106,10 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 	return "invalid", v
 }
 
-// TestEveryReasonAtEveryStatus checks each reason in all its forms: as a refusal by the
-// facilitator, with a transaction, by /verify, and as an error of a platform in front of the
-// facilitator. The last form counts only if the operator has to deal with the reason.
+// TestEveryReasonAtEveryStatus checks each reason at each status in four forms: as a refusal
+// by /settle, as a refusal by /settle with a transaction, as a "no" by /verify, and as an
+// error of a platform in front of the facilitator. The last form counts only if the operator
+// has to deal with the reason.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -163,8 +164,10 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 	}
 }
 
-// TestTableOfReasons checks that each reason is exactly once in the table and in the document.
-// Only the entries that mean doubt may end with a * that covers other words.
+// TestTableOfReasons compares the table with the document reasons.md. No entry must be in the
+// table twice. The document must describe every entry, and the table must have every reason in
+// the document. Only the entries that mean doubt may end with a * that covers other words. The
+// closed list of refusals must have 18 words.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -249,7 +252,7 @@ func FuzzAnswer(f *testing.F) {
 	})
 }
 
-// isNote checks the form of an extension value that is stored.
+// isNote checks the key k and the value v of an entry that extensionResponses has returned.
 func isNote(t *testing.T, k, v string) {
 	t.Helper()
 	dot := strings.LastIndexByte(k, '.')
@@ -296,9 +299,9 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	}
 }
 
-// verification checks the result of /verify for any bytes. A signature is valid only with the
-// boolean true, a 2xx status, and neither another payer nor a reason. It is invalid only with
-// the boolean false, a reason, and no other payer.
+// verification checks the result of /verify for any bytes. A signature must be valid only if
+// the answer has the boolean true, a 2xx status, no other payer and no reason. It must be
+// invalid only if the answer has the boolean false, a reason and no other payer.
 func verification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
 	v := classifyVerification(re, payer)

@@ -28,8 +28,9 @@ func http200(body string) string {
 	return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 }
 
-// TestSettleAgainstBadPeers runs the real transport against servers that misbehave after they
-// have received the request.
+// TestSettleAgainstBadPeers runs the real transport against servers whose answer is bad or
+// unusual. Each answer must lead to the expected class and reason, and the request must be
+// sent only once.
 func TestSettleAgainstBadPeers(t *testing.T) {
 	t.Parallel()
 	var zipped strings.Builder
@@ -41,7 +42,7 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	for _, row := range []struct {
 		name, text, endless string // endless is written again and again until the client has closed the connection
 		class               x402.Class
-		reason              string // for "timeout", the server writes nothing after text until the client's time is over
+		reason              string // for "timeout", the client's time ends after the server has written text
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},
@@ -121,8 +122,9 @@ func TestFailuresBeforeWriting(t *testing.T) {
 	}
 }
 
-// TestOwnTransportKeepsNoConnection checks that the client closes each connection. Otherwise a
-// server could close a kept connection while the next settle uses that connection.
+// TestOwnTransportKeepsNoConnection checks that the client closes the connection after each
+// call. Otherwise a server could close a kept connection while the next settle uses that
+// connection. The transport must use no proxy, and must resume TLS sessions.
 func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	t.Parallel()
 	gone, calls := make(chan bool, 3), 0
@@ -136,14 +138,14 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 			t.Fatalf("call %d of %d: %+v", n, calls, s)
 		}
 	}
-	// A new connection costs less if it resumes a TLS session.
+	// Resumed TLS sessions make new connections cheaper.
 	if tr := f.newTransport(t.Context()); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache != f.sessions || f.sessions == nil {
 		t.Errorf("the transport is %+v", tr)
 	}
 }
 
-// TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake ends with the call.
-// Otherwise net/http would let the handshake continue until its time-out.
+// TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake which hangs ends with the
+// call. Otherwise net/http would let the handshake continue until its time-out.
 func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -156,7 +158,7 @@ func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 		if err == nil {
 			defer c.Close()
 			_ = c.SetDeadline(time.Now().Add(patience))
-			_, _ = c.Read(make([]byte, 1)) // the handshake has begun
+			_, _ = c.Read(make([]byte, 1)) // returns once the handshake has begun
 			end()
 			_, err = io.Copy(io.Discard, c)
 		}
@@ -216,15 +218,15 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// over returns a client that sends its requests with transport.
+// over returns a client that gives each request to the function transport.
 func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
 }
 
-// settle calls Settle, which must return long before the deadline. Only a failing test waits
-// until the deadline, which is the constant patience away.
+// settle calls Settle with a deadline after the time patience. Settle must return long before
+// that deadline; only a failing test waits for it.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -243,8 +245,8 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw returns a handler that writes text as the raw answer, calls f, and closes the
-// connection.
+// raw returns a handler that reads the request, writes text as the raw answer, calls f with
+// the connection, and closes the connection.
 func raw(text string, f func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -272,7 +274,8 @@ func respond(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// hooks calls the httptrace hooks as a real transport would.
+// hooks calls the httptrace hooks as a real transport would. wrote says whether the transport
+// has written a header field.
 func hooks(r *http.Request, wrote bool) {
 	t := httptrace.ContextClientTrace(r.Context())
 	t.GetConn("peer:443")
