@@ -25,7 +25,8 @@ func ExampleLedger_OpenPurchase() {
 	// charged for the second: false
 }
 
-// buyTwice claims two payments for one purchase, and prints what becomes of each.
+// buyTwice claims two payments for one purchase. It prints which payment may be sent, the
+// answer, and whether the second payment is charged.
 func buyTwice(ctx context.Context) error {
 	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text)
 	lease := time.Now().Add(30 * time.Second)
@@ -84,7 +85,7 @@ func buyTwice(ctx context.Context) error {
 	if err := second.Hold.Supersede(ctx, owner.Key); err != nil {
 		return err
 	}
-	repeat, err := book.Resume(ctx, *owner, "", lease) // as if the first payment came again
+	repeat, err := book.Resume(ctx, *owner, "", lease) // this is what a repeat of the first payment gets
 	if err != nil {
 		return err
 	}

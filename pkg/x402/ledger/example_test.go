@@ -12,11 +12,11 @@ import (
 )
 
 // In this example, a signed authorization is claimed, settled and answered. When the payer
-// sends the authorization again, its record has the answer. Package x402http does all of this
-// for a handler; a seller only needs to open a store.
+// sends the authorization again, the ledger returns the stored answer. Package x402http does
+// all of this for a handler; a seller only needs to open a store.
 func Example() {
 	ctx := context.Background()
-	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // file.Open or dynamo.Open in a shop
+	book := ledger.New(new(ledgertest.Memory), time.Now, rand.Text) // a real seller uses file.Open or dynamo.Open in place of Memory
 	payment := ledger.Submission{
 		Key:         ledger.Key("eip155:8453", "0xtoken", "0xpayer", "0xnonce"),
 		AuthDigest:  "digest of what was signed",
@@ -57,7 +57,7 @@ func Example() {
 		return
 	}
 
-	third, err := book.Claim(ctx, payment, lease) // the payer did not get the first answer
+	third, err := book.Claim(ctx, payment, lease) // the payer did not get the answer and sends the payment again
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -14,9 +14,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestVerdicts checks each event that the holder of a lease can write. It checks the state
-// after the event, both for a first attempt and for a payment in doubt, and the result of the
-// next claim. TestEveryStateAndEvent checks the other fields of the record.
+// TestVerdicts plays each way in which an attempt to settle can end. It checks the state after
+// the end, both for a first attempt and for an attempt on a payment that was in doubt. After a
+// first attempt, it also checks the result of the next claim. TestEveryStateAndEvent checks
+// the other fields of the record.
 func TestVerdicts(t *testing.T) {
 	const owner = "eip155:8453|0xa|0xb|0xd"
 	ctx := t.Context()
@@ -24,8 +25,8 @@ func TestVerdicts(t *testing.T) {
 	for name, c := range map[string]struct {
 		write   func(h *ledger.Hold) error
 		state   ledger.State
-		doubted ledger.State       // the resulting state of a payment that was in doubt
-		claim   ledger.ClaimResult // the result of a claim a moment later
+		doubted ledger.State       // the resulting state if the payment was in doubt before the attempt
+		claim   ledger.ClaimResult // the result of a claim that follows at once
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
@@ -58,9 +59,10 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// TestKept checks that a decided record is kept for 35 days after its authorization ends or
-// after its last write, whichever is later. A payment in doubt is kept until it is decided. An
-// expired record counts as absent, even if the store has not yet deleted it.
+// TestKept checks how long a record is kept. A decided record must be kept for 35 days after
+// its authorization ends or after its last write, whichever is later. The record of a payment
+// in doubt must be kept until the payment is decided. An expired record must count as absent,
+// even if the store has not yet deleted it.
 func TestKept(t *testing.T) {
 	d := newTestLedger(t)
 	must(t, d.settled(t).Release(t.Context(), timedOut()))
@@ -86,11 +88,12 @@ func TestKept(t *testing.T) {
 	d.state(t)
 }
 
-// TestEvidenceBeatsTheLease checks that a receipt which arrives after the end of the lease is
-// still recorded, whatever the next attempt has written. The next attempt continues as long as
-// its lease is valid: its lookup counts, and no other lookup runs at the same time. Once the
-// lease of an attempt has ended, the attempt does not continue from another attempt's
-// evidence, because the next claim may have begun.
+// TestEvidenceBeatsTheLease plays a receipt that arrives late. First, an attempt loses its
+// lease, and the next attempt takes the lease. Then the first attempt learns of its receipt.
+// The receipt must be recorded, whatever the next attempt has written. The next attempt must
+// continue as long as its lease is valid: its lookup counts, and no other lookup runs at the
+// same time. Once its lease has ended, the next attempt must not continue from the receipt,
+// because a third attempt may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	ctx := t.Context()
 	type does = func(*ledger.Hold) error
@@ -108,7 +111,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		then    does
 		want    error              // the error that the next attempt gets after the receipt has arrived
 		claim   ledger.ClaimResult // the result of the claim of a third attempt
-		answers bool               // the next attempt continues to the answer
+		answers bool               // whether the next attempt continues and stores the answer
 	}{
 		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
 		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
@@ -144,8 +147,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			}
 		})
 	}
-	// The receipt is recorded even if the first write of it failed, and the holder tries again
-	// after it has lost its lease.
+	// The receipt must be recorded even if its first write failed, and the holder repeats that
+	// write after it has lost its lease.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -156,8 +159,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
-	// An attempt does not continue from evidence if a third attempt has already continued from
-	// it.
+	// The second attempt must not continue from the first attempt's receipt if a third attempt
+	// has already done so.
 	d = newTestLedger(t)
 	first, second := d.overtaken(t)
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
@@ -165,7 +168,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	third := d.hold(t)
 	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise the lookups of both attempts would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
-	// A receipt that arrives after the answer changes nothing.
+	// A receipt that arrives after the answer must change nothing.
 	before, late := d.state(t), receipt()
 	late.Transaction = "0x02"
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), late, true))
@@ -175,11 +178,12 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 }
 
 // TestLookups checks the result of each claim of a paid payment, and how many lookups are then
-// counted. Lookups are repeated, with pauses, until one gives an answer. A lookup that never
-// began is not counted and does not change the pauses; a lookup whose process ended is
-// counted. An answer that is too large to keep is looked up again, five times in all. A bundle
-// with owed parts is looked up again for a day. During a pause its stored answer is replayed,
-// and a lookup that finds nothing better does not change that answer.
+// counted. Lookups must be repeated, with pauses, until one gives an answer. A lookup that
+// never began must not be counted and must not change the pauses; a lookup whose process ended
+// must be counted. An answer that is too large to keep must be looked up again, five times in
+// all. A bundle with owed parts must be looked up again for a day. During a pause, the
+// bundle's stored answer must be replayed. A lookup that finds nothing better must not change
+// that answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
 	type does = func(*ledger.Hold) error
@@ -264,11 +268,12 @@ type lookUpStep struct {
 	after   time.Duration
 	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
 	lookups int
-	then    func(*ledger.Hold) error // called with the hold of the last attempt that held the lease
+	then    func(*ledger.Hold) error // called with the hold of the last attempt that got the lease
 }
 
-// lookUpStep takes a step. h is the hold of the last attempt that held the lease; the result
-// is that hold after the step.
+// lookUpStep runs one step. h is the hold of the last attempt that got the lease before the
+// step. The result is the hold of the last attempt that got the lease before the end of the
+// step.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
 	d.pass(s.after)
@@ -290,8 +295,8 @@ func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledg
 	return h
 }
 
-// TestReturn checks that a settlement whose lookup did not begin keeps no lease and counts no
-// lookup, and that a lease is given back only once.
+// TestReturn checks a settlement whose lookup did not begin: it must keep no lease and count
+// no lookup. A GiveBack after that must write nothing.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
 	h := d.hold(t)

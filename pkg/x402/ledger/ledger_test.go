@@ -29,7 +29,7 @@ func newTestLedger(t *testing.T) *testLedger {
 
 func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
 
-// fails makes the next n calls of an operation fail.
+// fails makes the next n calls of a kind fail with the given fault.
 func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
 	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if o != op || n == 0 {
@@ -85,7 +85,8 @@ func (d *testLedger) settled(t *testing.T) *ledger.Hold {
 	return h
 }
 
-// overtaken returns a hold whose lease ran out, and the hold of the next claim.
+// overtaken returns two holds of one payment: the hold of an attempt whose lease has ended,
+// and the hold of the next attempt.
 func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	t.Helper()
 	old = d.hold(t)
@@ -138,20 +139,21 @@ func answer(t *testing.T, body string) ledger.Answer {
 	return a
 }
 
-// TestWritesThatFail checks writes that fail without effect, and writes that take effect but
-// report a failure. The next write of the hold finds out whether the failed one took effect. A
-// claim whose write fails returns an error, so nothing is sent. If its write took effect all
-// the same, the next claim, after the end of the lease, finds the payment in doubt, because it
-// cannot know that nothing was sent. Reclaim, the reconciler's claim, returns an error and no
-// hold if its write fails.
+// TestWritesThatFail plays writes that fail without effect, and writes that take effect but
+// report a failure. If a write of a hold fails, the hold's next write must find out whether
+// the failed one took effect. If the write of a claim fails, the claim must return an error,
+// so nothing is sent. If the claim's write took effect all the same, the next claim after the
+// end of the lease must find the payment in doubt, because that claim cannot know that nothing
+// was sent. If the write of Reclaim, the reconciler's claim, fails, Reclaim must return an
+// error and no hold.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the second fault; the error is not ErrLost
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // first repeats the write of Settled
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the second of the two faults; the error is not ErrLost
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // Redeem first repeats the write of Settled
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
@@ -174,7 +176,7 @@ func TestWritesThatFail(t *testing.T) {
 			t.Errorf("%v, %v", h, err)
 		}
 	}
-	// Once the lease is lost, repeating a failed write fails with ErrLost.
+	// Once the lease is lost, a hold that repeats a failed write must get ErrLost.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
@@ -182,8 +184,8 @@ func TestWritesThatFail(t *testing.T) {
 	d.pass(lease)
 	d.hold(t)
 	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
-	// An event that the record's state does not allow never reaches the store, so the next write
-	// does not have to find out whether the store has it.
+	// An event that the record's state does not allow must never reach the store. So the next
+	// write does not have to find out whether the store has it.
 	d = newTestLedger(t)
 	h := d.hold(t)
 	d.pass(lease)
@@ -191,8 +193,8 @@ func TestWritesThatFail(t *testing.T) {
 	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }
 
-// TestReclaim checks that Reclaim takes the lease of a payment that is not decided and whose
-// lease nobody holds, and of no other payment.
+// TestReclaim checks that Reclaim takes the lease of a payment only if the payment is
+// undecided, no attempt holds its lease, and its record has not changed since it was read.
 func TestReclaim(t *testing.T) {
 	d := newTestLedger(t)
 	d.hold(t)

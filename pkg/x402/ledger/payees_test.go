@@ -13,7 +13,7 @@ import (
 
 const soldKey = "payees|eip155:8453|0xa"
 
-// notes records a payee.
+// notes records a payment of an amount to a payee.
 func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
 	t.Helper()
 	must(t, p.Record(t.Context(), "eip155:8453", "0xa", payee, amount))
@@ -30,8 +30,9 @@ func (d *testLedger) on(t *testing.T) (all []string) {
 	return all
 }
 
-// TestPayees checks that a payee is written once an hour by all processes together, and again
-// if the price is lower. The payees that were paid longest ago come first.
+// TestPayees records payments with two Payees, which stand for two processes. The two together
+// must write a payee once an hour, and once more if the price is lower. The payees that were
+// paid longest ago must come first.
 func TestPayees(t *testing.T) {
 	d := newTestLedger(t)
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
@@ -65,7 +66,7 @@ func TestPayees(t *testing.T) {
 }
 
 // TestForget checks that Forget deletes a payee only if the payee's entry has not changed
-// since it was read. A payee who was paid since then stays.
+// since the test read it. A payee who was paid since then must stay.
 func TestForget(t *testing.T) {
 	d := newTestLedger(t)
 	p := ledger.NewPayees(d.Ledger)
@@ -83,8 +84,7 @@ func TestForget(t *testing.T) {
 	}
 }
 
-// TestManyPayees checks that, if there are too many payees, those that were paid longest ago
-// are dropped.
+// TestManyPayees checks that a full record drops the payees that were paid longest ago.
 func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)
 	full := ledger.Sold{Row: ledger.Row{Key: soldKey, Version: 1, WriteID: "w"}}
@@ -101,9 +101,9 @@ func TestManyPayees(t *testing.T) {
 	}
 }
 
-// TestPayeesAtOnce checks that no payee is lost when several processes record payees at the
-// same time. If the store fails, Payees.Record returns an error, and the next payment records
-// the missing payee.
+// TestPayeesAtOnce checks that no payee is lost if two processes record payees at the same
+// time. If the store fails, Payees.Record must return an error, and the next payment must
+// record the missing payee.
 func TestPayeesAtOnce(t *testing.T) {
 	d := newTestLedger(t)
 	meets := true

@@ -26,7 +26,8 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	return d.claims(t, d.offer(name), ledger.Held).Hold
 }
 
-// opens opens the purchase for a payment, and checks that the owner is the expected one.
+// opens opens the purchase for the payment of h, and checks that the owner is the payment of
+// the hold owner.
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
@@ -66,17 +67,17 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 	return first, second
 }
 
-// TestTakeOver checks how a purchase gets another owner. The old owner's record is closed
-// first, and only if it has not changed since it was read. If a process ends between closing
-// the record and writing the purchase, the next process finishes the change. The purchase can
-// also change hands if the old owner has no record any more.
+// TestTakeOver checks how a purchase gets another owner. The old owner's record must be closed
+// first, and only if it has not changed since it was read. If a process ends after it has
+// closed that record and before it has written the purchase, the next process must finish the
+// change. The purchase must also get another owner if the old owner has no record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	p := d.opens(t, second, first)
 	dead := d.owner(t, p)
-	first = d.pay(t, "first") // another attempt changes the owner's record, so the purchase cannot be taken over
+	first = d.pay(t, "first") // another attempt changes the owner's record after it was read, so the purchase cannot be taken over
 	d.takesOver(t, p, dead, second, ledger.ErrConflict)
 	d.opens(t, first, first)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
@@ -101,13 +102,13 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // the purchase is now kept longer, because it was opened again
-	d.pass(15*day + time.Hour) // the owner's record expires before the purchase does
+	d.opens(t, third, third)   // the purchase is written again, and so is kept longer than the owner's record
+	d.pass(15*day + time.Hour) // now the owner's record has expired, and the purchase has not
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
-	// The same nonce in another authorization is a different payment.
+	// A payment with the same nonce and another authorization is not the owner.
 	another := d.offer("third")
 	another.AuthDigest = "another"
 	h := d.claims(t, another, ledger.Held).Hold
@@ -117,13 +118,13 @@ func TestTakeOver(t *testing.T) {
 	d.takesOver(t, p, nil, second, nil)
 }
 
-// TestTakeOverOfPaid checks that a running attempt on a paid owner loses its lease when the
-// owner loses the purchase, even if the attempt repeats a failed write. A complete answer does
-// not change.
+// TestTakeOverOfPaid checks what happens to a paid owner that loses its purchase. A running
+// attempt on this owner must lose its lease, even if the attempt repeats a failed write. If
+// the owner has a complete answer, its record must not change.
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer *ledger.Answer
-		then   error // the error of the attempt's next write
+		then   error // the error of the owner's next write
 	}{
 		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
 		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
@@ -151,9 +152,9 @@ func TestTakeOverOfPaid(t *testing.T) {
 	}
 }
 
-// TestSending checks what Sending says about an undecided payment. The payment's record
-// decides first, and the clock decides next. The purchase is read only when the payment's
-// authorization has expired more than ClockSlack ago, and decides the rest.
+// TestSending checks what Sending says about an undecided payment. The payment's record must
+// decide first, and the clock next. The purchase must be read only if the payment's
+// authorization expired more than ClockSlack ago; it then decides the rest.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
@@ -204,9 +205,9 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// Sending must read the clock first, and then the record of the purchase. Here a frozen
-	// attempt opens the purchase while the clock is being read. If Sending read the record first,
-	// it would not find it.
+	// Sending must read the clock first, and then the purchase. Here a frozen attempt opens
+	// the purchase while Sending reads the clock. If Sending read the purchase first, it would
+	// not find the purchase.
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
 	l := ledger.New(d.store, func() time.Time {
@@ -221,11 +222,12 @@ func TestSending(t *testing.T) {
 	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
-// TestProof checks which senders count as the payer of a record. A sender with the retry token
-// of the first claim does. If the first claim had no token, anybody who has the payer's key or
-// the same signature may repeat the payment until it has moved money. Such a sender gets the
-// answer only as long as the payment has certainly not been sent or, for a payment without a
-// purchase, has not moved money.
+// TestProof checks which senders of a repeated payment count as its payer. If the first claim
+// had a retry token, only a sender with that token must count. If the first claim had no
+// token, a sender who has the payer's key or the same signature may repeat the payment until
+// it is paid. Such a sender must get the answer only as long as the payment has certainly not
+// been sent. If the payment has no purchase, the sender must get the answer as long as the
+// payment is not paid.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
@@ -269,15 +271,15 @@ func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Pro
 }
 
 // TestOpenPurchase checks that the payment which opens a purchase first owns it, and can open
-// it again before every later attempt. Other payments learn who the owner is.
+// it again before every later attempt. Any other payment must learn who the owner is.
 func TestOpenPurchase(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)
 	p := d.opens(t, second, first)
 	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase since p was read
+	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase again since p was read
 	d.opens(t, second, first)
-	// A purchase that was not opened again before it expired counts as absent.
+	// A purchase that expired before it was opened again must count as absent.
 	d.pass(70*day + time.Minute)
 	d.opens(t, second, second)
 }

@@ -6,7 +6,7 @@ import (
 )
 
 // TestStandings checks the standing of a record in each situation, at different times, with
-// and without a node. Each standing occurs, and each has a meaning.
+// and without a node. Each standing must occur, and each must have a meaning.
 func TestStandings(t *testing.T) {
 	live, past := epoch.Add(time.Minute), epoch.Add(-time.Minute)
 	timedOut := func(silent bool) *Failure { return &Failure{Code: "ssl_timeout", Silence: silent} }
@@ -100,9 +100,9 @@ func TestStandings(t *testing.T) {
 	}
 }
 
-// TestOwnershipOfAnAnswer checks how long an answer is valid for its purchase: until its
-// recorded time or, if the payer has named the purchase, for a day. What counts is when the
-// request arrived, and not when the record is read.
+// TestOwnershipOfAnAnswer checks how long an answer is valid for its purchase. It must be
+// valid until its recorded time or, if the payer has named the purchase, for a day. The
+// arrival time of the request must decide, and not the time at which the record is read.
 func TestOwnershipOfAnAnswer(t *testing.T) {
 	l := New(nil, nil, nil)
 	validUntil := epoch.Add(45 * time.Second)
@@ -122,8 +122,9 @@ func TestOwnershipOfAnAnswer(t *testing.T) {
 	}
 }
 
-// TestRefundBegun checks that the beginning of a refund ends the right to an answer until the
-// refund is withdrawn. The first operator who began it stays on record.
+// TestRefundBegun checks that the payer has no right to an answer from the beginning of a
+// refund until the refund is withdrawn. If two operators begin a refund, the first must stay
+// on record.
 func TestRefundBegun(t *testing.T) {
 	rules := NewRules()
 	r := Payment{State: Settled, SettledAt: epoch, Lookups: 1, LastFault: &Failure{}, LookupAt: epoch}
@@ -147,5 +148,5 @@ func TestRefundBegun(t *testing.T) {
 	}
 	apply(EventWithdraw, "", true)
 	apply(EventClaim, "", true)
-	apply(EventSendBack, "third", false) // a lookup is running
+	apply(EventSendBack, "third", false) // a refund cannot begin while a lookup is running
 }

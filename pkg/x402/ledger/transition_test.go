@@ -9,7 +9,7 @@ import (
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// moves maps each event that may happen to the state that it leads to.
+// moves maps each event that may happen in a situation to the state that follows.
 type moves = map[Event]State
 
 func and(m moves, event Event, to State) moves {
@@ -18,8 +18,8 @@ func and(m moves, event Event, to State) moves {
 	return m
 }
 
-// situation is a state, everything else on which an edge can depend, and the events that may
-// happen. All other events are illegal.
+// situation is a record with everything on which an edge can depend. legal has the events that
+// may happen to it; all other events are illegal.
 type situation struct {
 	name string
 	Payment
@@ -101,7 +101,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 	}
 }
 
-// checkRecord checks that the methods of a record agree with its situation.
+// checkRecord checks that Unasked and Listed are right for a record in a situation.
 func checkRecord(t *testing.T, r situation) {
 	t.Helper()
 	owed := r.State == Settled

@@ -17,10 +17,10 @@ func witness(key string) ledger.Witness {
 	}
 }
 
-// These are the results that recordTransfer returns.
+// These are the results of recordTransfer.
 const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
 
-// recordTransfer calls RecordTransfer with a witness, and returns the result.
+// recordTransfer calls RecordTransfer with a witness, and returns one of these results.
 func (d *testLedger) recordTransfer(t *testing.T, w ledger.Witness) (string, error) {
 	r, written, err := d.RecordTransfer(t.Context(), w)
 	switch {
@@ -43,7 +43,7 @@ func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
 
 // TestRecordTransfer checks that money which is seen on the chain becomes an owed answer or a
 // refund, whatever the payment's record said before. If the store fails at any call, nothing
-// is lost: the next RecordTransfer records the money.
+// must be lost: the next RecordTransfer must record the money.
 func TestRecordTransfer(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
@@ -85,7 +85,7 @@ func TestRecordTransfer(t *testing.T) {
 			}
 		}
 	}
-	// The amount of a transfer that is older than the claim must be refunded.
+	// If a transfer is older than the claim, its amount must be refunded.
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
@@ -93,8 +93,8 @@ func TestRecordTransfer(t *testing.T) {
 	d.testifies(t, w, refundDue)
 	d.pass(2 * lease)
 	d.claim(t, ledger.GoesBack)
-	// If a transfer has the nonce of a record but does not belong to that record, it gets a
-	// separate record.
+	// If a transfer has the nonce of a record but does not belong to that record, the transfer
+	// must get a separate record.
 	d = newTestLedger(t)
 	d.hold(t)
 	w = witness(d.payment().Key)
@@ -107,9 +107,10 @@ func TestRecordTransfer(t *testing.T) {
 	}
 }
 
-// TestRecordTransferReplaced checks money from a payment that has lost its purchase to another
-// payment. If the other payment is known to be paid, the money must be refunded. Otherwise an
-// answer is owed, unless the payer had been told for certain that no money moves.
+// TestRecordTransferReplaced plays money from a payment that was replaced by another payment
+// for its purchase. If the other payment is known to be paid, the money must be refunded. If
+// it is not, an answer must be owed. There is one exception: if the payer had been told for
+// certain that no money moves, the money must be refunded.
 func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		end  ledger.Event // the event with which the attempt to settle ends
@@ -144,9 +145,9 @@ func TestRecordTransferReplaced(t *testing.T) {
 	}
 }
 
-// TestRecordTransferMeetsOthers checks what happens if others write the record between the
-// read and the write of RecordTransfer. RecordTransfer then reads the record again, but not
-// for ever.
+// TestRecordTransferMeetsOthers plays others who write or delete the record between the read
+// and the write of RecordTransfer. RecordTransfer must then read the record again. After the
+// third conflict it must fail with ErrConflict.
 func TestRecordTransferMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
@@ -155,7 +156,7 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // the call of RecordTransfer just before which somebody else writes
+		op     ledgertest.Op // the kind of call of RecordTransfer just before which somebody else writes
 		times  int
 		want   string
 	}{
@@ -187,9 +188,9 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 	}
 }
 
-// TestRefund checks that a refund closes a debt, and only once. A refund is possible whenever
-// no lookup runs, and only for a debt. An operator's statement that the payer got the answer
-// closes a debt in the same way, and a refund is then impossible.
+// TestRefund checks that a refund closes a debt, and only once. A refund must be possible only
+// for a debt, and only while no lookup runs. If an operator states that the payer got the
+// answer, the debt must be closed in the same way, and a refund must then be impossible.
 func TestRefund(t *testing.T) {
 	for event, want := range map[ledger.Event]ledger.State{
 		ledger.EventRefund: ledger.Refunded, ledger.EventAttest: ledger.Redeemed, ledger.EventSendBack: ledger.Settled,
@@ -218,7 +219,7 @@ func TestRefund(t *testing.T) {
 		closes(ledger.EventAttest, ledger.ErrIllegal)
 		d.claim(t, ledger.Over)
 	}
-	// One transfer closes only one debt.
+	// One transfer must close only one debt.
 	d := newTestLedger(t)
 	for i, debt := range []string{"one", "one", "another"} {
 		if mine, err := d.Reserve(t.Context(), "transfer", debt); mine != (i < 2) || err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Planter is a store with its index and its rows. In addition, a test can plant data in it
-// that the store itself would never write.
+// Planter is a store that Exercise can test: it also has an index and rows. In addition, a
+// test can plant data in it that the store itself would never write.
 type Planter interface {
 	ledger.Store
 	ledger.Index
@@ -31,7 +31,7 @@ type Planter interface {
 
 // Exercise tests that a store keeps the contracts of ledger.Store, ledger.Index and
 // ledger.Rows. open is called once for every case, and must return an empty store. The index
-// of that store must be up to date when a write returns. The cases run in parallel.
+// of that store must be up to date as soon as a write returns. The cases run in parallel.
 func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
@@ -53,7 +53,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	}
 }
 
-// roundTrip checks that records come back as they were written.
+// roundTrip checks that the store returns records as they were written.
 func roundTrip(t *testing.T, s Planter) {
 	for name, change := range map[string]func(*ledger.Payment){
 		"full":  func(*ledger.Payment) {},
@@ -78,8 +78,8 @@ func roundTrip(t *testing.T, s Planter) {
 	}
 }
 
-// atTheBound checks that the store returns an answer whose compressed body is as large as
-// MostKept. If the body is a byte larger, the store returns the record without it.
+// atTheBound checks that the store keeps an answer whose compressed body is as large as
+// MostKept. If the body is one byte larger, the store must keep the record without the body.
 func atTheBound(t *testing.T, s Planter) {
 	l := ledger.New(s, time.Now, rand.Text)
 	if n := l.MostKept(); n < ledger.LeastKept || n > ledger.LargestKept || n != s.MostKept() {
@@ -108,7 +108,7 @@ func atTheBound(t *testing.T, s Planter) {
 func compressesTo(t *testing.T, size int) []byte {
 	t.Helper()
 	body := make([]byte, size)
-	_, _ = mathrand.NewChaCha8([32]byte{}).Read(body) // never fails
+	_, _ = mathrand.NewChaCha8([32]byte{}).Read(body) // Read never fails
 	length := size
 	for range 100 {
 		var b bytes.Buffer
@@ -124,9 +124,9 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that a record of each kind comes back as it was written. Fetch returns the
-// record, and so does a Put of another record under the same key. everyKind also checks that
-// only payments are listed.
+// everyKind checks that the store returns a record of each kind as it was written, except
+// payments. Both Fetch and a Put of another record under the same key must return the record.
+// Pages must have these records, and no list must have them.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
@@ -163,8 +163,8 @@ func noAliasing(t *testing.T, s Planter) {
 	}
 }
 
-// refused checks that the store does not write a record which it could not store or read back.
-// The error of Put must not be ErrCorrupt.
+// refused checks that Put returns an error for a record that the store could not keep or read
+// back, and writes nothing. The error must not be ErrCorrupt.
 func refused(t *testing.T, s Planter) {
 	for name, spoil := range map[string]func(*ledger.Payment){
 		"no key":          func(r *ledger.Payment) { r.Key = "" },
@@ -213,8 +213,9 @@ func endedContext(t *testing.T, s Planter) {
 	Holds(t, s, r)
 }
 
-// corrupt checks a record that cannot be read. Every read of it is an error, it is in no list,
-// its page names it, and it does not hide other records.
+// corrupt checks records that cannot be read. Every Fetch of such a record, and every Put
+// under its key, must fail with ErrCorrupt. The record must be in no list, a page must name
+// its key, and it must not hide other records.
 func corrupt(t *testing.T, s Planter) {
 	sound := First("exercise|corrupt")
 	other := First("exercise|another key")
@@ -256,8 +257,9 @@ func corrupt(t *testing.T, s Planter) {
 	}
 }
 
-// indexBefore checks that a lease is not listed as ended before its end, even if less than a
-// millisecond is left.
+// indexBefore checks that List leaves out a record whose lease ends later than the argument
+// latest, even if the lease ends less than a millisecond later. If the record was written
+// after its lease ended, the time of that write counts instead.
 func indexBefore(t *testing.T, s Planter) {
 	at := noon()
 	for key, c := range map[string]struct{ lease, updated time.Time }{
@@ -283,8 +285,8 @@ func indexBefore(t *testing.T, s Planter) {
 	}
 }
 
-// indexTies checks that a list orders records that have the same time by their keys, for any
-// page size.
+// indexTies checks that a list sorts records with the same time by their keys. The order must
+// be the same for any page size.
 func indexTies(t *testing.T, s Planter) {
 	model := &Memory{}
 	for i := range 90 { // enough for a few records in each partition of a store
@@ -300,9 +302,9 @@ func indexTies(t *testing.T, s Planter) {
 	}
 }
 
-// race checks concurrent writers. If several create a record at once, one of them succeeds,
-// and the others get that record. If each of them reads a count, adds one, and tries again
-// after a conflict, no addition is lost.
+// race checks concurrent writers. First, many writers create the same record at once: one of
+// them must succeed, and the others must get its record. Then each writer reads a count, adds
+// one, and tries again after a conflict: no addition must be lost.
 func race(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Payment
@@ -329,8 +331,8 @@ func race(t *testing.T, s Planter) {
 	}
 }
 
-// addOften adds one to the count in a record the given number of times, and tries again after
-// a conflict.
+// addOften adds one to the count in a record the given number of times. After a conflict it
+// tries again.
 func addOften(ctx context.Context, s Planter, key string, times int) error {
 	for tries := 0; times > 0; tries++ {
 		r, err := s.Fetch(ctx, key)

@@ -16,7 +16,7 @@ type Op string
 
 const (
 	Create  Op = "create"  // Put of version 1
-	Replace Op = "replace" // Put of any other version
+	Replace Op = "replace" // Put of a version other than 1
 	Fetch   Op = "fetch"
 )
 
@@ -34,12 +34,12 @@ const (
 // ErrInjected is the error of a call with the fault FailBefore or FailAfter.
 var ErrInjected = errors.New("ledgertest: injected fault")
 
-// Decide returns the fault of the nth call of a kind, counted from 1. For a Fetch, r has only
-// the key. Decide runs on the goroutine of the call. If the test makes concurrent calls,
-// Decide must be safe for concurrent use.
+// Decide returns the fault of a call. n is the number of the call among the calls of its kind,
+// counted from 1. For a Fetch, r has only the key. Decide runs on the goroutine of the call.
+// If the test makes concurrent calls, Decide must be safe for concurrent use.
 type Decide func(op Op, n int, r ledger.Record) Fault
 
-// Failing returns a Decide that makes some calls of one kind fail. calls has the numbers of
+// Failing returns a Decide that makes some calls of one kind fail. calls lists the numbers of
 // these calls, counted from 1.
 func Failing(op Op, how Fault, calls ...int) Decide {
 	return func(o Op, n int, _ ledger.Record) Fault {
@@ -50,9 +50,9 @@ func Failing(op Op, how Fault, calls ...int) Decide {
 	}
 }
 
-// Faulty is a ledger.Store that fails on demand and counts its calls. It fails the test if a
-// caller replaces a version that nobody has read or written, or uses one write id for two
-// different writes.
+// Faulty is a ledger.Store that passes each call to another store, counts the call, and fails
+// as Decide says. It fails the test if a caller replaces a version that no call has returned,
+// or uses one write id for two different writes.
 type Faulty struct {
 	// Decide may be changed between two calls. If it is nil, no call fails.
 	Decide Decide
@@ -62,7 +62,7 @@ type Faulty struct {
 
 	mu     sync.Mutex
 	calls  map[Op]int
-	known  map[slot]bool     // versions that a caller has read or written
+	known  map[slot]bool     // versions that a call has returned without an error
 	writes map[string]string // the stored form of every record that was written, by write id
 }
 
@@ -71,7 +71,7 @@ type slot struct {
 	version int64
 }
 
-// NewFaulty returns a Faulty over another store.
+// NewFaulty returns a Faulty that passes its calls to store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	return &Faulty{
 		Decide: decide,
@@ -101,8 +101,8 @@ func (f *Faulty) Put(ctx context.Context, r ledger.Record) (ledger.Record, error
 	return f.call(op, r, func() (ledger.Record, error) { return f.store.Put(ctx, r) })
 }
 
-// check fails the test if a write replaces a version that no caller has read or written, or
-// uses the write id of a different write. The same write may be sent again.
+// check fails the test if a write replaces a version that no call has returned, or uses the
+// write id of a different write. The same write may be repeated.
 func (f *Faulty) check(r ledger.Record) {
 	f.t.Helper()
 	f.mu.Lock()
@@ -131,8 +131,9 @@ func (f *Faulty) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 // MostKept implements ledger.Store.
 func (f *Faulty) MostKept() int { return f.store.MostKept() }
 
-// call counts a call and makes it, unless its fault is FailBefore. If the caller gets no
-// error, the returned version counts as known.
+// call counts a call, and passes it to the store unless Decide chose the fault FailBefore for
+// it. If call returns a record without an error, it notes the record's version as one that the
+// caller has seen.
 func (f *Faulty) call(op Op, r ledger.Record, do func() (ledger.Record, error)) (ledger.Record, error) {
 	f.t.Helper()
 	f.mu.Lock()

@@ -15,8 +15,8 @@ func TestMemory(t *testing.T) {
 	Exercise(t, func(*testing.T) Planter { return new(Memory) })
 }
 
-// TestFullIsFull checks that Full leaves no field empty. An empty field would not be tested by
-// the round trip of a record.
+// TestFullIsFull checks that Full leaves no field empty. The round trip of a record would not
+// test an empty field.
 func TestFullIsFull(t *testing.T) {
 	t.Parallel()
 	var walk func(name string, v reflect.Value)
@@ -36,7 +36,7 @@ func TestFullIsFull(t *testing.T) {
 	walk("Record", reflect.ValueOf(Full("k")))
 }
 
-// recorder is a testing.TB that records errors instead of failing the test.
+// recorder is a testing.TB that keeps the errors in a list instead of failing the test.
 type recorder struct {
 	testing.TB
 	got []string
@@ -54,9 +54,9 @@ func TestFaultyComplains(t *testing.T) {
 	other.WriteID, other.Answer.Body = r.WriteID, []byte("other")
 	again.Version++
 	for name, c := range map[string]struct {
-		want   string // part of the expected error; "" means none
+		want   string // part of the only error that Faulty must report; "" means that it must report none
 		decide Decide
-		writes []ledger.Payment // written to a store that holds r; a record without a version is only read
+		writes []ledger.Payment // written in this order to a store that already has r; one without a version is only read
 	}{
 		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
 		"what was read":                      {"", nil, []ledger.Payment{{Row: ledger.Row{Key: "k"}}, second}},

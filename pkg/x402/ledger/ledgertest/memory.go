@@ -14,8 +14,8 @@ import (
 )
 
 // Memory is a ledger.Store for fast tests. It keeps the stored form of each record, so a test
-// gets the same records back as from a real store. The records that it returns share no memory
-// with those that it was given. The zero value is an empty store.
+// gets the same records back as from a real store. The records that Memory returns share no
+// memory with the records that were written to it. The zero value is an empty store.
 type Memory struct {
 	// Keep is the result of MostKept; 0 means ledger.LargestKept.
 	Keep int
@@ -63,7 +63,7 @@ func (m *Memory) MostKept() int { return cmp.Or(m.Keep, ledger.LargestKept) }
 // Len returns the number of records.
 func (m *Memory) Len() int { return len(m.Keys()) }
 
-// Delete removes a record, as stores remove an expired one.
+// Delete removes a record, as other stores remove an expired record.
 func (m *Memory) Delete(key string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

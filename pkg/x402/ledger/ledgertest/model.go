@@ -14,7 +14,7 @@ import (
 )
 
 // agree compares every list and all pages of a store with those of the model. The model is a
-// Memory with the same records. The stores share no code with Memory.
+// Memory with the same readable records. It shares no code with the other stores.
 func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
@@ -34,8 +34,8 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	agreeOf(t, model, s, "", limit)
 }
 
-// agreeOf compares the records whose keys have a prefix, read page by page, with those of the
-// model.
+// agreeOf compares the records of a store whose keys have a prefix with those of the model. It
+// reads them page by page.
 func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
@@ -54,7 +54,8 @@ func keysOf(places []ledger.Place) (keys []string) {
 }
 
 // rows returns the records of all pages, and the keys of the records that cannot be read. It
-// fails the test if a record is in two pages or has the body of its answer.
+// fails the test if a page is too large, if a record is in two pages, or if a record has the
+// body of its answer.
 func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string]ledger.Record, corrupt []string) {
 	t.Helper()
 	all = map[string]ledger.Record{}
@@ -81,9 +82,9 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys returns keys that a store must treat as plain bytes, as it must treat their
-// prefixes. No two keys are equal, although other programs would treat some of them as equal,
-// or as patterns.
+// oddKeys returns keys that a store must treat as plain bytes. It must also treat prefixes of
+// these keys as plain bytes. No two of the keys are equal, although other programs would treat
+// some of them as equal, or as patterns.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
@@ -94,9 +95,9 @@ func oddKeys() []string {
 	}
 }
 
-// walk makes random calls to a store and to the model, and compares the replies, the records
-// and the lists of the two. Some calls repeat a much older write. No two new records have the
-// same time: indexTies tests equal times.
+// walk writes random records to a store and to the model, and compares the replies, the
+// records and the lists of the two. Some writes repeat one of the last ten. No two new records
+// have the same time, because indexTies tests equal times.
 func walk(seed uint64) func(*testing.T, Planter) {
 	return func(t *testing.T, s Planter) {
 		w := &walker{
@@ -130,7 +131,7 @@ type walker struct {
 	model  *Memory
 	random *rand.Rand
 	keys   []string
-	times  []int // for each step, the time of its record, in seconds
+	times  []int // for each step, the time of its record, in seconds after noon
 	sent   []ledger.Payment
 }
 
@@ -142,8 +143,8 @@ func (w *walker) compareLists(n, limit int) {
 	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
-// next returns the record to write in a step: a new record, of any version, or one that the
-// walk has already sent.
+// next returns the record to write in a step. It is a new record, of any version, or one that
+// the walk has already written.
 func (w *walker) next(step int) ledger.Payment {
 	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
 	held, _ := w.model.Fetch(w.Context(), r.Key)
@@ -197,15 +198,15 @@ func (w *walker) compareAll() {
 	}
 }
 
-// anyRecord returns a record of version 1 in a random state. It has no lease, a lease that
-// ended before the last write, or a lease that ends after the last write.
+// anyRecord returns a record of version 1 in a random state. The record has no lease, a lease
+// that ended before the last write, or a lease that ends after the last write.
 func anyRecord(random *rand.Rand, key string, updated time.Time) ledger.Payment {
 	r := First(key)
 	if random.IntN(2) == 0 {
 		r = Full(key)
 	}
 	r.State = ledger.States()[random.IntN(len(ledger.States()))]
-	if random.IntN(2) == 0 { // half the time a state that can be listed
+	if random.IntN(2) == 0 { // half of the records have a state that can be listed
 		r.State = []ledger.State{ledger.Settling, ledger.Uncertain, ledger.Settled, ledger.Refused, ledger.Superseded}[random.IntN(5)]
 		r.NoNode = true
 		r.Sent = true

@@ -112,7 +112,8 @@ func Full(key string) ledger.Payment {
 	return r
 }
 
-// Others returns a record of version 1 of each kind but payments, with a value in every field.
+// Others returns one record of each kind except payments. Each has version 1 and a value in
+// every field.
 func Others(key string) []ledger.Record {
 	at := noon().Add(123456789)
 	row := func(kind string) ledger.Row {
@@ -155,7 +156,8 @@ func WithRow(r ledger.Record, row ledger.Row) ledger.Record {
 	panic("ledgertest: an unknown kind of record")
 }
 
-// MustPut writes a record in place of the version before it, and fails the test if it cannot.
+// MustPut writes a record in place of the version before it. If the write does not succeed,
+// MustPut fails the test.
 func MustPut(t testing.TB, s ledger.Store, r ledger.Record) {
 	t.Helper()
 	head := r.Head()
