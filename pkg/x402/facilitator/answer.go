@@ -114,8 +114,8 @@ func beginsAsObject(text []byte) bool {
 // classify returns the outcome of one request to /settle. payer is the payer's address. resend
 // says that the request should be sent once more. These rules apply, in this order:
 //
-//  1. If there is no complete answer, the outcome is "not sent" if that is proved, and
-//     otherwise unknown.
+//  1. If there is no complete answer, the outcome is "not sent" if it is proved that nothing
+//     was sent. Otherwise the outcome is unknown.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
 //     and refusals with 400. success:true is a settlement whatever the status is, because
 //     it names a transaction that anyone can check, which a status line does not.

@@ -103,7 +103,7 @@ func TestNothingIsSent(t *testing.T) {
 // have the same bytes, except for the token: each request must have a new one. The test also
 // checks the results and the client's name.
 func TestRequestsOnTheWire(t *testing.T) {
-	t.Parallel() // the pause before the second request is real
+	t.Parallel() // this test takes a second, because it really waits before the second request
 	const agent = "Hostfacts/1 (+https://example.com)"
 	script := []string{pendingA, settled, `{"isValid":true,"payer":"` + strings.ToLower(payer) + `"}`, `{"kinds":[]}`}
 	var requests []string
@@ -158,9 +158,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 
 // TestResend plays the answers to the first and the second request of a settlement. The second
 // request must come only if the first answer says that the settlement is pending, and if the
-// caller's time allows it. It must come one second after the first request. Only a success
-// must clear the doubt that the first answer left. The last case checks that a call without a
-// deadline ends after the time ceiling. The clock is fake.
+// caller's time allows it. It must come one second after the first request. Only a success in
+// the second answer must clear the doubt that the first answer left. The last case checks that
+// a request without a deadline ends after the time ceiling. The clock is fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
@@ -196,7 +196,8 @@ func TestResend(t *testing.T) {
 	})
 }
 
-// resend holds the facilitator's answers to the first and the second request of a settlement.
+// resend holds the facilitator's answers to the first and the second request of a settlement,
+// and what Settle must make of them.
 type resend struct {
 	first, second string
 	// budget is the time until the caller's deadline. 0 means that the caller sets no
@@ -217,7 +218,7 @@ func (c resend) check(t *testing.T) {
 	}
 	s := over(t, func(r *http.Request) (*http.Response, error) {
 		at = append(at, time.Since(start))
-		body := "" // empty for a third request, which must never come
+		body := "" // the body stays empty for a third request, which must never come
 		switch len(at) {
 		case 1:
 			body = c.first

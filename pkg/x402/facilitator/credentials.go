@@ -41,8 +41,8 @@ type Credentials struct {
 }
 
 // Authorization returns the value of a request's Authorization header. If the value is empty,
-// the request gets no such header. An error means that the credentials cannot be read, and
-// that the request must not be sent.
+// the request gets no such header. An error means that the credentials cannot be read or used,
+// and that the request must not be sent.
 func (c Credentials) Authorization(r *http.Request, now time.Time) (string, error) {
 	if c.authorize == nil {
 		return "", nil
@@ -114,8 +114,9 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
 // or {"token":…} for a bearer token. otherMembers names members that the document may have for
 // other programs. If the document has only such members, the result is the zero Credentials.
-// If it has no credentials and a member that otherMembers does not name, such as a misspelt
-// one, the result is an error. Errors contain no part of the document.
+// If the document has no credentials, but has a member that otherMembers does not name, the
+// result is an error. For example, a member for the credentials may be misspelt. Errors
+// contain no part of the document.
 func ParseCredentials(doc []byte, otherMembers ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)

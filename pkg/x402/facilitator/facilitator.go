@@ -55,7 +55,7 @@ const (
 	// answer, including EXTENSION-RESPONSES.
 	maxBody   = 64 << 10
 	maxHeader = 32 << 10
-	// maxURL is the maximum length of the facilitator's URL. It is so low that the
+	// maxURL is the maximum length of the facilitator's URL. It is low enough that the
 	// percent-encoded request line fits into net/http's write buffer. Therefore no byte of a
 	// request leaves before httptrace has reported the write.
 	maxURL           = 1024
@@ -208,7 +208,7 @@ func pause(ctx context.Context) bool {
 	}
 }
 
-// Verify asks about a signature that cannot be verified locally. See
+// Verify asks the facilitator about a signature that cannot be verified locally. See
 // x402.Facilitator.
 func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
 	body, err := encode(p, r)
@@ -263,10 +263,11 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 		return reply{err: err}
 	}
 	out.authorized = req.Header.Get("Authorization") != ""
-	// The hooks may run on goroutines of the transport. The request counts as sent once the
-	// transport reports its first header field, although that field may still be in a buffer.
-	// No byte of the request leaves before that report. If RoundTrip returns an error,
-	// net/http has already ended its writing goroutine, so no report comes later.
+	// The hooks may run on goroutines of the transport, so these variables are atomic. The
+	// request counts as sent once the transport reports its first header field, although that
+	// field may still be in a buffer. No byte of the request leaves before that report. If
+	// RoundTrip returns an error, net/http has already ended its writing goroutine, so no
+	// report comes later.
 	var reported, written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { reported.Store(true) },

@@ -49,12 +49,13 @@ type reason struct {
 //
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
-// into the request. They include reasons which say that the payment differs from the terms.
-// This service checked the payment against the same terms before it sent the payment. So
-// either it sent something other than what the payer signed, or the facilitator reads the
-// terms differently. The last row has known reasons that prove nothing. They mean doubt, as a
-// reason that is not in the table does. But they mean doubt even with a status that turns a
-// request away; a reason that is not in the table then means what the status means.
+// into the request. Some of their reasons say that the payment differs from the terms. But
+// this service checked the payment against the same terms before it sent the payment. So
+// either this service sent something other than what the payer signed, or the facilitator
+// reads the terms differently. The last row has known reasons that prove nothing. They mean
+// doubt, as a reason that is not in the table does. There is one difference: with a status
+// that turns a request away, the reasons of the last row still mean doubt, and a reason that
+// is not in the table means what the status means.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{

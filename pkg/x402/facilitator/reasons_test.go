@@ -79,7 +79,8 @@ func expected() map[string]outcomes {
 	}
 }
 
-// settles returns the outcome of an answer to /settle as text, and the settlement itself.
+// settles classifies an answer to /settle. It returns the outcome as text, and the settlement
+// itself.
 func settles(re reply) (outcome string, s x402.Settlement) {
 	s, pending := classify(re, network, payer)
 	flag := func(is bool, name string) string { return strings.Repeat(name, map[bool]int{true: 1}[is]) }

@@ -42,7 +42,7 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 	for _, row := range []struct {
 		name, text, endless string // endless is written again and again until the client has closed the connection
 		class               x402.Class
-		reason              string // for "timeout", the client's time ends after the server has written text
+		reason              string // for "timeout", the client's time ends after the server has written the given text
 	}{
 		{name: "close after reading", class: x402.Unknown, reason: "connection_lost"},
 		{name: "short of its length", text: ok + "Content-Length: 4000\r\n\r\n" + settled, class: x402.Unknown, reason: "connection_lost"},

@@ -25,8 +25,8 @@ func (l *Ledger) Begin(ctx context.Context, key string, next, debtsFrom uint64) 
 	return &c, err
 }
 
-// Advance moves a cursor forward: next becomes the first block that was not read. If next is a
-// block before the cursor, Advance returns an error. ErrConflict means that somebody else has
+// Advance moves a cursor forward: next becomes the first block that was not read. If next is
+// lower than c.Next, Advance returns an error. ErrConflict means that somebody else has
 // already moved the cursor, and will read on from there.
 func (l *Ledger) Advance(ctx context.Context, c Cursor, next uint64) (*Cursor, error) {
 	if next < c.Next {

@@ -141,9 +141,9 @@ func (h *Hold) wrote(next Payment, err error) error {
 }
 
 // confirm repeats this holder's last write if the result of that write is unknown. If the
-// write took effect after all, the store recognizes the repeated write and reports success. If
-// the lease was lost meanwhile, and the write was the first with a receipt, confirm records
-// the receipt as evidence.
+// write took effect after all, the store recognizes the repeated write and reports success.
+// The lease may have been lost meanwhile. If the write was to store a receipt for the first
+// time, confirm then records that receipt as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
@@ -173,9 +173,9 @@ func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error
 	if written || !begins || !h.stillHolds(*r) {
 		return ErrLost
 	}
-	// Somebody else recorded the proof of payment while this attempt held the lease. This
-	// attempt's lookup is counted only in memory, because the next write of this attempt
-	// stores the count.
+	// Somebody else recorded the proof of payment while this attempt held the lease. Count
+	// this attempt's lookup only in memory here: the next write of this attempt stores the
+	// count.
 	r.Lookups++
 	r.LookupAt = h.ledger.now()
 	h.record = *r

@@ -79,12 +79,13 @@ func Key(network, asset, payer, nonce string) string {
 // parts must be in lower case.
 func PayerPrefix(network, asset, payer string) string { return Key(network, asset, payer, "") }
 
-// Proof says how well a Submission proves that it comes from the payer of the recorded
+// Proof says how well a Submission proves that its sender is the payer of the recorded
 // authorization.
 type Proof int
 
 const (
-	// Copied: anybody could have read the submission from the chain.
+	// Copied: the sender may be anybody, because the submission could have been read from the
+	// chain.
 	Copied Proof = iota
 	// SettlesOnly: the submission has the payer's signature, which a settlement publishes. The
 	// payment may be sent again to find out whether money moved, but the sender of the
@@ -126,14 +127,14 @@ type ClaimResult int
 
 const (
 	// Held: the caller holds the lease and continues. If the record is Settling, the caller
-	// settles first; otherwise it runs the lookup at once.
+	// first sends the payment; otherwise the caller runs the lookup at once.
 	Held      ClaimResult = iota + 1
 	InFlight              // another attempt holds the lease
-	Answered              // the answer is stored; replay it
+	Answered              // the answer is stored, and the caller replays it
 	Waiting               // the answer is owed, and it is too early for the next lookup
 	Exhausted             // the seller runs no more lookups; the result of the last lookup is final
-	// SilenceAnswers: the lookups found the target silent, and that is now the answer. The
-	// caller must store it.
+	// SilenceAnswers: the lookups found the target silent, and this silence is now the answer.
+	// The caller must store that answer.
 	SilenceAnswers
 	GoesBack // the amount must be refunded, or a refund has begun; no lookup is run
 

@@ -20,8 +20,8 @@ type State string
 const (
 	Settling  State = "settling"  // an attempt holds the lease and may have sent the payment to the facilitator
 	Uncertain State = "uncertain" // an attempt ended and does not know whether money moved
-	// Settled: proof of payment is stored, money has moved, and the answer is still owed. An
-	// attempt that holds a valid lease is running the lookup.
+	// Settled: proof of payment is stored, money has moved, and the answer or a refund is
+	// still owed. If an attempt holds a valid lease, that attempt is running the lookup.
 	Settled State = "settled"
 	// Refused: no money has moved, as far as is known. A facilitator refused the payment, or
 	// did not process it, or never got it; or evidence proved that no money moved (then
@@ -214,8 +214,8 @@ const (
 	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
 	// no reason. A debt from such a release may therefore get this reason (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
-	// DueLate: the transfer was found after its payer had been told that the payment was
-	// finally refused. The transfer may also be too old to be meant for the request.
+	// DueLate: either the transfer was found after its payer had been told that the payment
+	// was finally refused, or the transfer is too old to be meant for the request.
 	DueLate DueBack = "late"
 )
 
@@ -258,8 +258,8 @@ const (
 // decompression.
 const maxAnswer = 8 << 20
 
-// compressors keeps compressors for reuse, because each of them takes 800 KB. A new compressor
-// for each paid request would be most of the memory that the request allocates.
+// compressors keeps gzip writers for reuse, because each of them takes 800 KB. A new gzip
+// writer for each paid request would be most of the memory that the request allocates.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
 // leastCompressed is the length of the shortest body that is compressed, in bytes. In a

@@ -43,7 +43,7 @@ const (
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
 	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
 	StandingSilent       // the target was silent; that is the answer, but this answer is not stored yet
-	StandingExhausted    // the seller runs no more lookups
+	StandingExhausted    // the seller runs no more lookups, and there is no answer
 	StandingDueBack      // the amount must be refunded: see DueBack
 	StandingSendingBack  // an operator has begun a refund
 
@@ -134,8 +134,8 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter is how long the authorization of a refused payment must have been expired before
-// the payment counts as dead, if the chain cannot be asked.
+// deadAfter applies if the chain cannot be asked. A refused payment then counts as dead once
+// its authorization has been expired for that long.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
@@ -203,7 +203,8 @@ func PartsOwed(r Payment, now time.Time) []string {
 	}
 }
 
-// Ownership says whether another payment can take over a purchase that already has an owner.
+// Ownership says whether another payment can become the owner of a purchase that already has
+// an owner.
 type Ownership int
 
 const (
@@ -230,7 +231,7 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 		}
 	}
 	if o == OwnerAnswers && !r.SoldAt(v.Endpoint) {
-		return OwnerOver // the owner's answer stays owed
+		return OwnerOver // the owner's answer can still be got at the owner's endpoint
 	}
 	return o
 }

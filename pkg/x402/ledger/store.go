@@ -9,11 +9,11 @@ import (
 )
 
 // Store keeps records. A write succeeds only if it replaces the version just before its own. A
-// Store has no rules about payments: those are all in Ledger.
+// Store has no rules about payments: all of these rules are in Ledger.
 //
 // A call that returns an error may or may not have taken effect. Every call ends within some
-// seconds even if ctx has no deadline, because the outcome of a payment is written with such a
-// context. Every Store passes ledgertest.Exercise.
+// seconds even if ctx has no deadline, because the outcome of a payment is written with a
+// context that has none. Every Store passes ledgertest.Exercise.
 type Store interface {
 	// Put writes a record if the version before it is stored. It writes a record of version 1
 	// if there is no record under its key. Put returns the record that is stored afterwards.
@@ -87,7 +87,7 @@ func FirstPlaces(all []Place, after Place, limit int) []Place {
 	return all[:max(min(limit, len(all)), 0)]
 }
 
-// Sweeper is a store whose expired records stay until Sweep deletes them. A DynamoDB table
+// Sweeper is a store that keeps expired records until Sweep deletes them. A DynamoDB table
 // needs no Sweep.
 type Sweeper interface {
 	// Sweep deletes expired records and returns how many it has deleted. One call does a

@@ -192,8 +192,8 @@ func takeLease(r *Payment, c Change) {
 	}
 }
 
-// ask adds a facilitator to the list of those that may have received the payment. This happens
-// before the payment is sent there.
+// ask adds a facilitator to the list of the facilitators that may have received the payment.
+// The attempt writes this list before it sends the payment there.
 func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)

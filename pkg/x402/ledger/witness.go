@@ -32,15 +32,15 @@ const (
 	NeverSent // the payment was not sent, and can no longer be sent
 )
 
-// Sending returns whether a payment was sent, as far as the ledger can tell. If the payment is
-// for no purchase, any attempt may have sent it. Otherwise an attempt sends it only after the
-// purchase names it as the owner. An attempt that was frozen may open the purchase and send
-// the payment at any later time. But once the payment's authorization has expired, a
-// facilitator or the chain refuses the payment. So Sending first checks that the authorization
-// expired more than ClockSlack ago, and only then reads the purchase. If the purchase is
-// missing, it may have named the payment and expired since. Sending therefore concludes
-// nothing from a missing purchase if the payment's record is at least as old as the time for
-// which a purchase is kept.
+// Sending returns whether a payment was sent, as far as the ledger can tell. If the record
+// says that the payment may have been sent, or if the payment is for no purchase, the result
+// is MayBeSent. Otherwise, an attempt sends the payment only after the purchase names it as
+// the owner. A frozen attempt may open the purchase and send the payment at any later time.
+// But once the payment's authorization has expired, a facilitator or the chain refuses the
+// payment. So Sending first checks that the authorization expired more than ClockSlack ago,
+// and only then reads the purchase. A purchase expires after a time (purchaseKept). If the
+// payment's record is at least that old, an earlier version of the purchase may have named the
+// payment, so the result is MayBeSent.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil
@@ -81,10 +81,10 @@ type Witness struct {
 // RecordTransfer records proof that money moved, whatever other writers have written
 // meanwhile. It returns the stored record, and reports whether this call wrote it. If the
 // payment is already known to be paid, RecordTransfer writes nothing. Otherwise an answer is
-// owed from then on, or the amount must be refunded (DueBack). The amount must be refunded if
-// no record of the authorization existed, if the payer had been told that the payment was
-// finally refused, if the transfer is older than the request, or if another payment has paid
-// for the purchase. RecordTransfer may be called again for the same transfer.
+// owed from then on, or the amount must be refunded (DueBack). The amount must be refunded in
+// four cases. No record of the authorization existed; the payer had been told that the payment
+// was finally refused; the transfer is older than the request; or another payment has paid for
+// the purchase. RecordTransfer may be called again for the same transfer.
 func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, written bool, err error) {
 	const tries = 3 // a conflict means that somebody else has written the record, which happens only a few times
 	for range tries {
