@@ -22,12 +22,14 @@ import (
 )
 
 const (
-	// DefaultAttemptTimeout bounds one attempt. It is so short that a second attempt fits into
-	// DefaultTimeout: a connection that died silently must not use up the whole call.
+	// DefaultAttemptTimeout bounds one attempt to send a request and read its reply. On a
+	// connection that has died without a sign, no reply comes. The time is so short that a
+	// second attempt still fits into DefaultTimeout.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 
-	// idleTimeout is short because a connection that was idle while the process was frozen
-	// between two invocations is dead.
+	// idleTimeout is how long an idle connection is kept. It is short because Lambda freezes
+	// the process between two invocations, and a connection that was idle during the freeze is
+	// dead.
 	idleTimeout = 5 * time.Second
 	// maxReply bounds a reply, in bytes. It is far above the JSON form of the largest possible
 	// item, which has 400 KB.
@@ -41,8 +43,8 @@ const (
 // them. Open creates nothing. The only option is Keep.
 //
 // Open needs the permissions dynamodb:DescribeTable and DescribeTimeToLive; the Table needs
-// GetItem, PutItem and UpdateItem. The operator's lists also need Query on the index, and
-// Scan.
+// GetItem, PutItem and UpdateItem. Lists of records need two more permissions: List needs
+// Query on the index, and Page needs Scan.
 func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*Table, error) {
 	if c.Region == "" {
 		return nil, errors.New("dynamo: no AWS region is configured; AWS_REGION names one")
@@ -56,7 +58,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
 	}
-	c.HTTPClient = nil // so that NewClient sets one with time-outs: the one that found the credentials has none
+	c.HTTPClient = nil // so that NewClient sets an HTTP client with time-outs: the one that found the credentials has no time-outs
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err
@@ -73,16 +75,18 @@ type settings struct {
 	keep int
 }
 
-// Keep sets how large an answer may be for the table to keep it, in bytes of its compressed
-// body. The default is DefaultKept. Open refuses more than LargestKept.
+// Keep sets the size of the largest answer that the table keeps, in bytes of the answer's
+// compressed body. The default is DefaultKept. Open refuses more than LargestKept.
 func Keep(bytes int) Option {
 	return func(s *settings) { s.keep = bytes }
 }
 
-// NewClient returns a client with the time-outs that a Table needs, unless c has an HTTP
-// client already. The client uses no proxy from the environment, and sends a request at most
-// twice. If the reply to a write was lost, the second attempt fails because the first has
-// succeeded; the Table recognizes the stored write by its id.
+// NewClient returns a client of DynamoDB that sends a request at most twice. If c has no HTTP
+// client, the client gets one that has the time-outs of a Table and uses no proxy from the
+// environment.
+//
+// If the reply to a write was lost, the second attempt fails because the first has succeeded.
+// The Table then recognizes the stored write by its id.
 func NewClient(c aws.Config) *dynamodb.Client {
 	if c.HTTPClient == nil {
 		c.HTTPClient = HTTPClient(DefaultAttemptTimeout, maxReply, idleTimeout)
@@ -103,8 +107,8 @@ func newRetryer() aws.Retryer {
 	})
 }
 
-// backoff returns a random pause, so that many clients do not repeat their requests at the
-// same time.
+// backoff returns a random pause before the second attempt, so that many clients do not repeat
+// their requests at the same time.
 func backoff(int, error) (time.Duration, error) {
 	return 25*time.Millisecond + rand.N(50*time.Millisecond), nil
 }
@@ -147,8 +151,8 @@ func hasIndex(table *types.TableDescription) bool {
 	return false
 }
 
-// deletesOldItems reports whether a table's TTL is on. It reports true if the server does not
-// support TTL.
+// deletesOldItems reports whether a table's TTL is on, for the attribute AttrExpiresAt. It
+// reports true if the server does not support TTL.
 func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string) (bool, error) {
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	switch {
@@ -165,10 +169,10 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 	return status == types.TimeToLiveStatusEnabled || status == types.TimeToLiveStatusEnabling, nil
 }
 
-// Create creates the table with its index unless a table of that name exists. It turns on the
-// table's TTL if that is off, and returns once the table is active. Open accepts such a table.
-// In production a program never creates the table: the deployment creates it, with its backups
-// and its protection.
+// Create creates a table with the given name and its index, unless a table of that name
+// exists. Create then waits until the table is active, and turns on its TTL if that is off.
+// Open accepts a table that Create has created. In production a program never creates the
+// table: the deployment creates it, with its backups and its protection.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,
@@ -212,7 +216,7 @@ func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	return nil
 }
 
-// isUnknown reports whether the error says that the server does not support the operation.
+// isUnknown reports whether an error says that the server does not support the operation.
 func isUnknown(err error) bool {
 	apiError, ok := errors.AsType[smithy.APIError](err)
 	return ok && apiError.ErrorCode() == "UnknownOperationException"
@@ -232,15 +236,16 @@ func keys(partition string, sort ...string) []types.KeySchemaElement {
 	return schema
 }
 
-// HTTPClient returns an HTTP client for a client of the AWS SDK. It limits the duration of an
-// attempt, including the time to connect, and it limits a reply to maxReply bytes. It closes a
-// connection that has been idle for the time idle; if idle is 0, it keeps no connection. It
-// measures the idle time by the wall clock, which runs on while Lambda freezes the process.
-// The client uses no proxy from the environment and follows no redirect.
+// HTTPClient returns an HTTP client for a client of the AWS SDK. The HTTP client ends an
+// attempt after the given time, which includes the time to connect. It accepts replies of at
+// most maxReply bytes. It closes a connection that has been idle for the time idle; if idle is
+// 0, it keeps no connection. The idle time is measured by the wall clock, which runs on while
+// Lambda freezes the process. The HTTP client uses no proxy from the environment and follows
+// no redirect.
 func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http.Client {
 	dialer := &net.Dialer{
 		Timeout:   attempt,
-		KeepAlive: -1, // connections are not idle long enough to need keep-alives
+		KeepAlive: -1, // no TCP keep-alives: no connection is idle long enough to need them
 	}
 	transport := &http.Transport{
 		DialContext:         dialer.DialContext,
@@ -269,8 +274,8 @@ func HTTPClient(attempt time.Duration, maxReply int64, idle time.Duration) *http
 
 // attempts limits the time of each attempt. It reads the whole reply, so that an incomplete
 // reply counts as a failed attempt, which the SDK repeats. After a failed attempt it closes
-// all idle connections: they may all have died during a freeze, and the last attempt must not
-// wait for a dead one.
+// all idle connections: they may all have died during a freeze, and the second attempt must
+// not wait on a dead connection.
 type attempts struct {
 	next     *http.Transport
 	timeout  time.Duration

@@ -21,8 +21,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// config returns the configuration of a client with the production time-outs and the given
-// endpoint.
+// config returns a configuration with the given endpoint. The configuration has no HTTP
+// client, so NewClient sets one with the production time-outs.
 func config(url string) aws.Config {
 	return aws.Config{Region: "eu-north-1", BaseEndpoint: &url, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
 		return aws.Credentials{AccessKeyID: "AKID", SecretAccessKey: "s", SessionToken: "tok"}, nil
@@ -37,7 +37,7 @@ func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http
 	return c
 }
 
-// ask reads an item and returns the error.
+// ask reads an item with a client, and returns the error of that call.
 func ask(t *testing.T, c *dynamodb.Client) error {
 	t.Helper()
 	return errOf(c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: item{"pk": str("k")}}))
@@ -52,9 +52,9 @@ func replies(status int, body string) http.HandlerFunc {
 }
 
 // TestAttempts checks each attempt of a call. Every attempt is signed for the client's region.
-// After a failure that may be temporary, a second attempt follows. An attempt fails if its
-// reply is incomplete or too long. The client follows no redirect. Its idle time is 0, so it
-// keeps no connection.
+// After a failure that may be temporary, a second attempt follows; after any other failure,
+// none follows. An attempt fails if its reply is incomplete or too long. The client follows no
+// redirect. Its idle time is 0, so it keeps no connection.
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	const maxReply = 1000
@@ -68,7 +68,7 @@ func TestAttempts(t *testing.T) {
 		_, _ = io.WriteString(w, `{"Item"`)
 	}
 	for name, c := range map[string]struct {
-		handlers []http.HandlerFunc // one for each call; the last one answers all later calls
+		handlers []http.HandlerFunc // one for each attempt; the last one answers all later attempts
 		calls    int64
 		ok       bool
 	}{
@@ -130,7 +130,9 @@ func TestRegionalEndpoint(t *testing.T) {
 	}
 }
 
-// peer is a server that answers on every connection, except on those that have died.
+// peer is a server that answers on every connection, except on those that have died. dials
+// counts the connections. dead says how many have died; these are the connections that were
+// dialed first.
 type peer struct {
 	dials, dead atomic.Int64
 	// together is the number of requests that must arrive before the peer answers the first.
@@ -165,9 +167,9 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 
 // TestConnections checks which connections are used again. If a peer takes a request and does
 // not answer, that costs the time of one attempt, and the second attempt still fits into the
-// call. A failed attempt closes the idle connections: if they were idle during a freeze, all
-// of them have died, so the second attempt must dial. A connection is used again unless it has
-// been idle for five seconds.
+// call. A failed attempt closes all idle connections, because all of them may have died during
+// a freeze. So the second attempt must dial a new connection. A connection is used again
+// unless it has been idle for five seconds.
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -207,7 +209,8 @@ func TestConnections(t *testing.T) {
 }
 
 // TestOpen checks Open. Open uses the region, the credentials and the endpoint of the given
-// configuration. Open creates nothing, and its error says what the table lacks.
+// configuration. Open creates nothing, and its error says what the table lacks. Open refuses
+// wrong settings for any table.
 func TestOpen(t *testing.T) {
 	described := func(key, index string) string {
 		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +
@@ -265,8 +268,8 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes is a server that describes a table and its TTL as DynamoDB does. It answers the
-// read of an item with a reply that is too long.
+// describes returns the handler of a server that describes a table and its TTL as DynamoDB
+// does. The server answers the read of an item with a reply that is too long.
 func describes(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +288,8 @@ func describes(t *testing.T, table, ttl string) http.Handler {
 	})
 }
 
-// checkOpened checks an opened table.
+// checkOpened checks that an opened table keeps answers up to the size that Keep set, and
+// refuses a reply that is too long.
 func checkOpened(t *testing.T, table *dynamo.Table) {
 	t.Helper()
 	if n := table.MostKept(); n != dynamo.LargestKept {

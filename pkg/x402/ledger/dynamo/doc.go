@@ -21,8 +21,8 @@
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
 //	refund|<network>|<asset>|<payer>|…        a refund transfer and its debt, as a record
 //	payees|<network>|<asset>                  who was paid, as a record
-//	rate|<client>|<window>                    the units of a client; window in unix seconds
-//	rate|documents|<client>|<window>          the same, for the free documents
+//	rate|<client>|<window>                    the units of a client; <window> is when it began, in unix seconds
+//	rate|documents|<client>|<window>          the same for the client's requests for free documents
 //	slots|<operation>                         the leases of an operation
 //	ready                                     no such item exists; /ready reads this key
 //
@@ -33,17 +33,18 @@
 // # The ledger
 //
 // Every write of a record is a PutItem of the whole item under one of two conditions: the key
-// is absent, or the stored version is the version that was read. Every read is consistent.
-// Records are written without transactions, updates and deletes. If all replies to a write
-// were lost, the item is read once. If another writer has replaced the item meanwhile, the
-// write counts as failed.
+// is absent, or the stored version is the version that was read. Every read is consistent. No
+// record is written by a transaction or an update, and none is deleted by this package. If all
+// replies to a write were lost, the item is read once. If that read finds the item of another
+// writer, the write counts as failed.
 //
 // # Answers
 //
-// A table keeps the compressed body of an answer if it has at most 32 KB, because every write
-// of the record costs one write unit for each KB. The option Keep sets another limit, of at
-// most 300 KB, for which a DynamoDB item has room. A larger answer is given once, and each
-// repeat of the request runs the handler again, five times in all.
+// A table keeps the body of an answer if the compressed body has at most 32 KB. The limit is
+// low because every write of the record costs one write unit for each KB. The option Keep sets
+// another limit, which can be at most 300 KB: an item of DynamoDB has no room for more. A
+// larger answer is given once, and each repeat of the request runs the handler again, five
+// times in all.
 //
 // # The limits
 //
@@ -58,13 +59,13 @@ package dynamo
 // placeholders for them.
 const (
 	AttrKey       = "pk"         // the partition key (S)
-	AttrExpiresAt = "expires_at" // the TTL (N, unix seconds); absent if the item does not expire
-	AttrState     = "state"      // a record's state (S), for operators
-	IndexName     = "open"       // index over AttrOpen and AttrLeaseUntil: the listed records
+	AttrExpiresAt = "expires_at" // the time at which TTL deletes the item (N, unix seconds); absent if the item does not expire
+	AttrState     = "state"      // the state of a record (S), which operators read
+	IndexName     = "open"       // the index of the listed records, over AttrOpen and AttrLeaseUntil
 	// AttrOpen is the partition key of the index (S): the name of a list and a shard, such as
 	// "open#<shard>" or "owed#<shard>". AttrLeaseUntil is its sort key (N): the time of
 	// Record.Listed in unix milliseconds, rounded up. The item of a record that is in no list
-	// has neither.
+	// has neither of these two attributes.
 	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"
 )

@@ -27,7 +27,7 @@ func Example_lambda() {
 	config := x402http.Config{
 		PayTo:  "0x70997970C51812dc3A010C7d01b50e0d17dc79C8",
 		Ledger: new(ledgertest.Memory),
-		OriginOf: func(r *http.Request) string { // from the platform, and not from the client
+		OriginOf: func(r *http.Request) string { // the platform says what the origin is, and not the client
 			event, _ := lambdaurl.RequestFromContext(r.Context())
 			return "https://" + event.RequestContext.DomainName
 		},

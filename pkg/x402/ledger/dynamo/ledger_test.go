@@ -29,6 +29,8 @@ func TestConformance(t *testing.T) {
 	conforms(t, cloud.StartDynamo(t), 2)
 }
 
+// conforms runs the suites for the ledger, the limits, large answers and lost replies on a
+// server. The ledger requests pages of at most page items.
 func conforms(t *testing.T, s cloud.Dynamo, page int) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
@@ -44,7 +46,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 		r := ledgertest.Full("large")
 		r.Terms, r.Answer.Body = json.RawMessage(`"`+strings.Repeat("terms", 4<<10)+`"`), make([]byte, dynamo.LargestKept)
 		_, _ = rand.Read(r.Answer.Body) // it never fails
-		ledgertest.MustPut(t, w, r)     // as if the limit for answers had been higher when it was written
+		ledgertest.MustPut(t, w, r)     // as if the limit for answers had been higher when the record was written
 		ledgertest.Holds(t, w, r)
 		next := ledgertest.Next(r)
 		ledgertest.MustPut(t, w, next)
@@ -64,7 +66,8 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 
 // TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
 // service. As the service does, it returns the old item when a condition fails, limits
-// expressions, and charges for the index.
+// expressions, and charges for the index. The test also checks what calls cost, and that Open
+// accepts a table after Create has found it.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -130,9 +133,9 @@ func TestItems(t *testing.T) {
 // TestReadAfterWrite checks what Put returns after a failed write and the read that follows
 // it. If the condition of the write failed and the read finds nothing, because TTL has deleted
 // the item meanwhile, Put returns no record. If that read fails as well, Put returns an error,
-// because the stored record may be our write. If the write failed in another way and the read
-// does not find it, the write may still arrive later. Put then returns the error of the write,
-// even if the read finds another record.
+// because the stored record may be the one that Put has written. If the write failed in
+// another way and the read does not find it, the write may still arrive later. Put then
+// returns the error of the write, even if the read finds another record.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")
@@ -163,9 +166,9 @@ func TestReadAfterWrite(t *testing.T) {
 }
 
 // lostReplies loses replies after the server has processed the requests. The SDK sends a write
-// again, and the failed condition of the second attempt shows that the first succeeded. If
-// both replies are lost, a read finds the write. If the reply to that read is lost as well,
-// the caller gets an error, which does not say whether the write took effect.
+// again, and the failed condition of the second attempt shows that the first succeeded. If the
+// replies to both attempts are lost, a read finds the write. If the reply to that read is lost
+// as well, the caller gets an error, which does not say whether the write took effect.
 //
 // An addition to a count is not sent twice, because it could count twice. The units of a
 // payment are the exception: if they were not sent again, a lost reply would turn a payer
@@ -228,8 +231,8 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 }
 
 // TestTimeout checks that a call ends after the default or the configured time limit, even if
-// the read after a failed condition hangs. A list ends in time, however many partitions of the
-// index hang.
+// the condition of a write fails and the read after that hangs. A list must end after 15
+// seconds even if all partitions of the index hang.
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -22,9 +22,9 @@ import (
 const keepCounts = 10 * time.Minute
 
 // Count implements limit.Store. If an addition has no limit (limit.Unbounded) and its reply is
-// lost, Count does not send the addition again, because it could count twice. The units of a
-// payment have a limit, and their addition may be sent twice: counting too many units of a
-// client is better than turning a payer away after a lost reply.
+// lost, Count does not send the addition again, because the units could be counted twice. The
+// units of a payment have a limit, and Count may send their addition twice: it is better to
+// count too many units of a client than to turn a payer away after a lost reply.
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
@@ -56,7 +56,7 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 	return total, ok, nil
 }
 
-// unitsOf decodes the units in a client's item.
+// unitsOf decodes the units in a rate item.
 func unitsOf(it item) (limit.Units, error) {
 	var counted struct {
 		Requests  *int `dynamodbav:"requests"`
@@ -155,8 +155,8 @@ func leasesOf(it item) (leases []limit.Lease, err error) {
 }
 
 // update updates an item. If the update's condition holds, update returns the new item and
-// true. Otherwise it returns the unchanged item and false; if the server does not return the
-// item when a condition fails, update reads it a moment later.
+// true. Otherwise it returns the unchanged item and false; if the server has not returned that
+// item with the failure, update reads the item.
 func (t *Table) update(ctx context.Context, in *dynamodb.UpdateItemInput, o ...func(*dynamodb.Options)) (now item, ok bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()

@@ -21,7 +21,8 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// acquires adds a lease to a table, and fails the test unless that succeeds.
+// acquires adds a lease with the given id to an operation, and fails the test if the table
+// refuses it.
 func acquires(t *testing.T, s *world, operation, id string) {
 	t.Helper()
 	if _, ok, err := s.Acquire(t.Context(), operation, lease(id), 2); !ok || err != nil {
@@ -29,8 +30,8 @@ func acquires(t *testing.T, s *world, operation, id string) {
 	}
 }
 
-// checkCosts checks that each call costs one write and no read, and that a paid request
-// changes the index twice: when it is claimed and when it is answered.
+// checkCosts checks that each call costs one write and no read. A paid request must change the
+// index twice: when its payment is claimed, and when its answer is stored.
 func checkCosts(t *testing.T, w *world) {
 	t.Helper()
 	ctx := t.Context()
@@ -88,8 +89,8 @@ func differ[T any](want, got T) error {
 }
 
 // TestLimitsErrors checks that a failed call returns an error with its cause, and no decision
-// about the limit. A call also fails if a stored value should be a number or a set of leases
-// and is not.
+// about the limit. A call also fails if the item has a value of another kind where it must
+// have a number or a set of leases.
 func TestLimitsErrors(t *testing.T) {
 	t.Parallel()
 	reads := func(it item, err error) fake {

@@ -18,7 +18,7 @@ const (
 	// shards is the number of partitions over which a list is spread, so that the records of a
 	// busy minute do not all share one partition.
 	shards = 16
-	// atOnce is how many partitions are queried at the same time.
+	// atOnce is how many partitions one List queries at the same time.
 	atOnce = 8
 	// listTimeout bounds one List, including all its pages.
 	listTimeout = 15 * time.Second
@@ -54,8 +54,9 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 }
 
 // places queries one partition, page by page, for the places that follow the given place. The
-// index does not order places that have the same time. So places stops only when it has as many
-// places as limit allows, together with all others that have the same time as the last of these.
+// index does not order places that have the same time. So the last wanted place is certain
+// only after every place with the same time was read. places stops at the first place with a
+// later time, or at the end of the partition.
 func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
@@ -92,8 +93,8 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 	}
 }
 
-// isEnough reports whether there are as many places as wanted, and all others with the same
-// time as the last one wanted.
+// isEnough reports whether no more places need to be read. That is the case if there are as
+// many as wanted, and a place after them has a later time than the last one wanted.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false
@@ -111,10 +112,11 @@ func placeOf(it item) (ledger.Place, error) {
 	return ledger.Place{At: time.UnixMilli(record.LeaseUntil), Key: record.Key}, nil
 }
 
-// Page implements ledger.Rows. It scans the table, and stops when its context ends. DynamoDB
-// charges some 0.3 read units for a payment with an answer of 1 KB and its purchase, or twice
-// that if the read is consistent. With a million payments a month, an export of one day's
-// payments costs 5 cents. An index by day would cost 63 cents to $1.25 a month.
+// Page implements ledger.Rows. It scans the table, and has no time limit except that of ctx.
+// For each payment with its purchase and an answer of 1 KB, DynamoDB charges some 0.3 read
+// units, or twice that if the read is consistent. With a million payments a month, one export
+// of one day's payments costs 5 cents. An index by day, which would make exports cheaper,
+// would cost 63 cents to $1.25 a month.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err
@@ -122,7 +124,8 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	in := &dynamodb.ScanInput{
 		TableName: &t.name,
 		Limit:     aws.Int32(int32(min(limit, t.pageSize))),
-		// All attributes but the answer. "state" and "record" are reserved words.
+		// All attributes that decode reads, except the answer. "state" and "record" are
+		// reserved words.
 		ProjectionExpression:     aws.String("pk, version, write_id, #state, #record"),
 		ExpressionAttributeNames: map[string]string{"#state": "state", "#record": "record"},
 	}
@@ -154,8 +157,9 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, nil
 }
 
-// isRecord reports whether an item has any attribute of a record. A broken record counts; the
-// items of the limits and of other programs have no such attribute.
+// isRecord reports whether an item has any attribute of a record. A broken record that lacks
+// some of them is an item with a record as well. The items of the limits and of other programs
+// have no such attribute.
 func isRecord(it item) bool {
 	return it["record"] != nil || it["version"] != nil || it["write_id"] != nil
 }

@@ -44,9 +44,9 @@ func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a panic fails the test
 }
 
-// TestDecodeCorrupt checks that an item whose attributes and record disagree is corrupt for
-// every reader. An item under another key is corrupt as well, because it is not the requested
-// record.
+// TestDecodeCorrupt checks that decode reports an item as corrupt if an attribute is missing,
+// has the wrong type, or disagrees with the record. An item with another key is corrupt as
+// well, because it is not the requested record.
 func TestDecodeCorrupt(t *testing.T) {
 	t.Parallel()
 	r := ledgertest.Full("k")
@@ -85,7 +85,8 @@ func TestDecodeCorrupt(t *testing.T) {
 }
 
 // TestPacking checks that the dictionary with which records are compressed has not changed.
-// With another dictionary, the records in existing tables could not be unpacked.
+// With another dictionary, the records in existing tables could not be unpacked. The test also
+// checks that unpack restores a packed record, and reports everything else as corrupt.
 func TestPacking(t *testing.T) {
 	t.Parallel()
 	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
@@ -106,7 +107,7 @@ func TestPacking(t *testing.T) {
 	}
 }
 
-// Packed returns a record's JSON form in its stored form.
+// Packed returns the attribute that stores a record with the given JSON form.
 func Packed(doc string) types.AttributeValue {
 	return binary(New(API{}, "t").pack([]byte(doc))...)
 }
@@ -119,7 +120,9 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a panic fails the test
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and calls every other item corrupt.
+// FuzzDecode plays items with any attributes. decode must return a record that agrees with the
+// attributes, or report the item as corrupt. A record that decode returned must not change if
+// it is encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packed(f, r)
@@ -150,8 +153,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// decodesAgain encodes and decodes a record, and checks that it is unchanged, unless the
-// record is too large or has a key that the table cannot have.
+// decodesAgain encodes and decodes a record, and checks that it is unchanged. It ignores a
+// record that encode refuses, because the record is too large or has a key that the table
+// cannot have.
 func decodesAgain(t *testing.T, key string, r ledger.Record) {
 	t.Helper()
 	again, err := New(API{}, "t").encode(r)

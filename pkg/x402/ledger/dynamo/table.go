@@ -27,10 +27,11 @@ const DefaultTimeout = 1500 * time.Millisecond
 // item holds some or all attributes of a DynamoDB item.
 type item = map[string]types.AttributeValue
 
-// API holds the operations of a *dynamodb.Client that a Table uses (see APIOf). If it were an
-// interface, programs would be 1.6 MB larger. The linker keeps all methods of a type that is
-// converted to an interface if the program can call methods by name, as every program with
-// text/template can, and a client has fifty other methods.
+// API holds the operations of a *dynamodb.Client that a Table uses (see APIOf). API is not an
+// interface, because an interface would make programs 1.6 MB larger. A program with
+// text/template can call methods by name. In such a program the linker keeps every method of a
+// type that is converted to an interface, and a client has fifty methods that a Table does not
+// use.
 type API struct {
 	GetItem    func(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem    func(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
@@ -46,18 +47,18 @@ func APIOf(c *dynamodb.Client) API { return API{c.GetItem, c.PutItem, c.UpdateIt
 // package limit. It implements ledger.Store, ledger.Index, ledger.Rows and limit.Store. It is
 // safe for concurrent use.
 type Table struct {
-	// Timeout bounds one call of the ledger or the limits.
+	// Timeout bounds one call of Fetch, Put, Count, Acquire or Remove.
 	Timeout time.Duration
 
 	api         API
 	name        string
 	mostKept    int
-	pageSize    int       // how many items a reply may have, so that it arrives within the time of an attempt
-	compressors sync.Pool // a compressor is large, so it is used again
+	pageSize    int       // the largest number of items in a reply, so that the reply arrives within the time of an attempt
+	compressors sync.Pool // the compressors for records; each is large, so it is used again
 }
 
-// These constants limit the body of an answer that a table keeps, in bytes as stored. The
-// limit is DefaultKept unless Keep sets another one. It is at most LargestKept, which leaves
+// A table keeps the compressed body of an answer up to a limit, in bytes. The limit is
+// DefaultKept unless Keep sets another one. The largest limit is LargestKept, which leaves
 // room in an item for the rest of the record. Each write of the record costs one write unit
 // for each KB.
 const (
@@ -65,8 +66,9 @@ const (
 	LargestKept = 300 << 10
 )
 
-// maxItem bounds the key, the record and the answer in an item, in bytes. DynamoDB allows 400
-// KB; the difference is for the attribute names and the other attributes.
+// maxItem bounds the size of an item's key, record and answer together, in bytes. DynamoDB
+// allows 400 KB for the whole item; the difference is for the attribute names and the other
+// attributes.
 const maxItem = 399 << 10
 
 // New returns the table with the given name or ARN, without checking it (see Open and Check).
@@ -126,10 +128,10 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	if err == nil {
 		return r, nil
 	}
-	// All replies to the write were lost. Read the item within the rest of the call's time: if
-	// the write took effect and Put failed, a payer would wait for the end of a lease that
-	// nobody holds. If the read does not find the write, that proves nothing: the write may
-	// still be on its way.
+	// The write may have taken effect, and only the replies were lost. If Put failed then, a
+	// payer would wait for the end of a lease that nobody uses. So read the item within the
+	// rest of the call's time. If the read does not find the write, that proves nothing,
+	// because the write may still be on its way.
 	held, _ := t.held(ctx, head.Key, nil)
 	if held != nil && held.Head().WriteID == head.WriteID {
 		return held, nil
@@ -147,8 +149,8 @@ func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record
 	return decode(key, known)
 }
 
-// item returns the item known if that is not empty. Otherwise it makes a consistent read, and
-// its result is empty if the table has no item under the key.
+// item returns the item known if that is not empty. Otherwise it reads the item under the key,
+// consistently. The result is empty if the table has no item under the key.
 func (t *Table) item(ctx context.Context, key, known item) (item, error) {
 	if len(known) > 0 {
 		return known, nil
@@ -174,7 +176,8 @@ func number(n int64) types.AttributeValue {
 }
 
 // decodeItem decodes attributes of an item into the fields of a struct. If the item lacks an
-// attribute, its field does not change. An attribute of another type is an error.
+// attribute, the field for it does not change. An attribute whose type does not fit its field
+// is an error.
 func decodeItem(it item, into any) error {
 	if err := attributevalue.UnmarshalMap(it, into); err != nil {
 		return fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
@@ -182,20 +185,22 @@ func decodeItem(it item, into any) error {
 	return nil
 }
 
-// storedRecord has the attributes of a record's item that are read back. The attribute record
-// holds the whole record without the body of its answer. Conditions and operators use the
-// other attributes.
+// storedRecord has the attributes of a record's item that decode reads. The attribute record
+// has the whole record except the compressed body of the answer, which has an attribute for
+// itself. The other attributes repeat parts of the record, for the conditions of writes and
+// for operators.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
 	Version int64  `dynamodbav:"version"` // compared by the condition of a Put
 	WriteID string `dynamodbav:"write_id"`
 	Status  string `dynamodbav:"state"`
-	Record  []byte `dynamodbav:"record"`           // the JSON form, packed
+	Record  []byte `dynamodbav:"record"`           // the packed JSON form of the record
 	Answer  []byte `dynamodbav:"answer,omitempty"` // the body of the answer
 }
 
-// recordItem is the whole item. Every write sets the attributes for the TTL and the index
-// again, so a wrong value in them costs nobody an answer.
+// recordItem is the whole item of a record. Its own attributes are for the TTL and the index.
+// decode does not read them, and every write sets them again, so a wrong value in them costs
+// nobody an answer.
 type recordItem struct {
 	storedRecord
 	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
@@ -259,8 +264,8 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// decode returns the record in an item. It returns an error unless the item's other attributes
-// agree with the record and the record's key is key.
+// decode returns the record in an item. It returns an error if the record's key is not key, or
+// if another attribute of the item does not agree with the record.
 func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
 	if err := decodeItem(it, &stored); err != nil {

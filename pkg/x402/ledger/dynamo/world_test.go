@@ -50,8 +50,8 @@ func errOf[T any](_ T, err error) error { return err }
 
 func errOf3[T, U any](_ T, _ U, err error) error { return err }
 
-// world is a table on a server, with the HTTP client that the table uses. This client records
-// the calls and their charges, and can lose replies.
+// world is a table on a server. It is also the HTTP client that the table uses. As that
+// client, it records the calls and their charges, and can lose replies.
 type world struct {
 	*dynamo.Table
 	t      *testing.T
@@ -62,15 +62,16 @@ type world struct {
 	mu   sync.Mutex
 	seen charges
 	// lost is called after the server has processed a call. op is the operation, and n is how
-	// many calls of it there have been since the last call of took. If lost returns true, the
-	// reply is lost.
+	// many calls of it there have been since the last call of took or loses. If lost returns
+	// true, the reply is lost.
 	lost func(op string, n int) bool
 }
 
-// charges holds the number of calls of each kind, and the capacity that the server reports as
-// charged: for the table in all, for the most expensive call on the table, and for the index.
-// When a record's index keys change, DynamoDB charges the index for removing the old entry and
-// for adding the new one. The server dynalite charges nothing for that.
+// charges holds the number of calls of each operation, and the capacity units that the server
+// says it has charged. units is the sum for the table, most is the largest charge for one call
+// on the table, and index is the sum for the index. When a record's index keys change,
+// DynamoDB charges the index for removing the old entry and for adding the new one. The server
+// dynalite charges nothing for that.
 type charges struct {
 	calls              map[string]int
 	units, most, index float64
@@ -110,7 +111,7 @@ func planted(key, doc string) item {
 	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
-// took returns the calls since the last call of took.
+// took returns the calls and charges since the last call of took or loses.
 func (w *world) took() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -133,7 +134,8 @@ func nth(kind string, nth int) func(op string, n int) bool {
 	return func(op string, n int) bool { return op == kind && n == nth }
 }
 
-// Do implements aws.HTTPClient.
+// Do implements aws.HTTPClient. It fails the test if a GetItem, or a Scan with a prefix, does
+// not ask for a consistent read.
 func (w *world) Do(req *http.Request) (*http.Response, error) {
 	_, op, _ := strings.Cut(req.Header.Get("X-Amz-Target"), ".")
 	body, err := io.ReadAll(req.Body)
@@ -154,7 +156,8 @@ func (w *world) Do(req *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// charge records a call, and reports whether its reply is lost.
+// charge records a call and the capacity that its reply says was charged. It reports whether
+// the reply is to be lost.
 func (w *world) charge(op string, reply []byte) (lost bool) {
 	type units struct{ CapacityUnits float64 }
 	var charged struct {
