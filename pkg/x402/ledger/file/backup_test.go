@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// TestBackup checks that a backup is the complete ledger at one moment, even while other
-// goroutines write to the ledger. The backup opens without an acceptance word, and Backup
+// TestBackup checks that a backup is the complete ledger at one moment, even while another
+// goroutine writes to the ledger. The backup opens without an acceptance word, and Backup
 // overwrites no file.
 func TestBackup(t *testing.T) {
 	t.Parallel()

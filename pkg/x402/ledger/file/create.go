@@ -20,8 +20,8 @@ func create(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	// Do not open an existing file: closing it would end the locks that this process has on
-	// it.
+	// Do not open an existing file: to close the file would end the locks that this process
+	// has on the file.
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	switch {
 	case errors.Is(err, fs.ErrExist):
@@ -32,23 +32,24 @@ func create(path string) error {
 	return f.Close()
 }
 
-// mostChecked is the largest file, in pages of 4 KB, that is checked as a whole when it is
-// opened. The check takes some 12 s for 1,000,000 records. In a larger file a damaged page is
-// noticed only when the page is read, by SQLite or by the checksum of a record.
+// mostChecked is the size of the largest file, in pages of 4 KB, that Open checks as a whole.
+// The check takes some 12 s for 1,000,000 records. In a larger file, SQLite or the checksum of
+// a record shows that a page is damaged only when the page is read.
 const mostChecked = 1 << 16
 
 // tables is the query for the statements of schema as SQLite has stored them.
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
-// asStored returns schema in the form in which an undamaged file stores it. The caller
-// compares the two, because SQLite's integrity check does not compare them with anything. If
-// the condition of the index were damaged, a list would lack records.
+// asStored returns the text that the query tables finds in an undamaged file. prepare compares
+// the two texts, because SQLite's integrity check does not check the statements. If the
+// condition of the index were damaged, a list would lack records.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }
 
-// prepare checks a file, and changes nothing.
+// prepare checks that a file is empty, or an undamaged ledger of this version. It changes
+// nothing.
 func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 	var pages, app, form int
 	stored := ""
@@ -84,7 +85,8 @@ func prepare(ctx context.Context, db *sql.DB, mostChecked int) error {
 }
 
 // complete creates the missing tables and sets the file's journal mode, so that SQLite uses a
-// -wal. Other processes see either an empty file or a file with all tables.
+// -wal. Other processes see either an empty file or a file with all tables, because one
+// transaction creates all of them.
 func complete(ctx context.Context, c *sql.Conn) error {
 	if _, err := c.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
 		return err

@@ -34,23 +34,24 @@ it is, set LEDGER_ACCEPT=%[1]s, or pass file.Accept("%[1]s") to file.Open.`
 // another ledger. Open changes neither of the two.
 var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside it belongs to another one: move that away, with its -shm file")
 
-// The statement marker creates the marker of a file. While a ledger is open it consists of two
-// files: the main file, and beside it the -wal file with the newest writes. The marker in the
-// main file says whether the main file is complete without a -wal:
+// The statement marker creates the marker of a file. While a ledger is open, the ledger
+// consists of two files: the main file, and beside it the -wal file with the newest writes.
+// The marker in the main file says whether the main file is complete without a -wal:
 //
 //	whole is 1   everything is in the main file; a -wal beside it has nothing more
 //	whole is 0   the main file needs the -wal beside it
 //
-// Open sets whole to 0 once the -wal exists, and waits until the 0 is in the main file before
-// anything else is written. The last Close locks the main file, moves everything into it, then
-// sets whole to 1, and then removes the -wal. So a process that is killed at any moment leaves
-// either a file that is whole and marked as whole, or the main file and its -wal. SQLite would
-// remove the -wal when the last connection is closed. Each connection of this package prevents
-// that.
+// Once the -wal exists, Open sets whole to 0. Nothing else is written before this 0 is in the
+// main file. The last Close locks the main file, moves the content of the -wal into the main
+// file, then sets whole to 1, and then removes the -wal. So a process that is killed at any
+// moment leaves either a file that is whole and marked as whole, or the main file and its
+// -wal. SQLite would remove the -wal when the last connection is closed. Each connection of
+// this package prevents that.
 //
 // A file of an earlier release has no marker. Open accepts such a file and gives it a marker.
 // The column word has the word with which Accept accepts a file that needs a -wal and has
-// none. The column swept has the number of the row at which the last Sweep stopped.
+// none. The column swept has the number of the row at which the last Sweep stopped, or 0 if
+// Sweep reached the last row.
 const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
 // marked is the query that returns 1 if a file has a marker, and 0 otherwise.
@@ -80,9 +81,9 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping is a connector whose connections do not remove the -wal. It tells SQLite to keep the
-// -wal before it applies the other settings, because SQLite may have to open the -wal to apply
-// them. If that fails, SQLite must not remove the -wal.
+// keeping is a connector whose connections do not remove the -wal. Connect first tells SQLite
+// to keep the -wal, and then applies the settings. SQLite may have to open the -wal to apply
+// the settings, and must not remove the -wal if they fail.
 type keeping struct {
 	driver.Connector
 	settings string
@@ -121,7 +122,7 @@ func keepWAL(conn any, stays bool) error {
 type mark struct {
 	whole bool
 	word  string // the word with which Accept accepts the file if its -wal is missing
-	wal   bool   // the file's journal mode says that it is used with a -wal
+	wal   bool   // whether the file's journal mode says that the file is used with a -wal
 }
 
 // look reads the marker in the main file and ignores the -wal. It changes nothing, and returns
@@ -145,7 +146,7 @@ func (l location) look(ctx context.Context) (*mark, error) {
 	return &m, nil
 }
 
-// hasWAL reports whether there is a -wal beside the file that is not empty.
+// hasWAL reports whether a -wal is beside the file and is not empty.
 func (l location) hasWAL() (bool, error) {
 	path, err := filepath.EvalSymlinks(l.path) // SQLite puts the -wal beside the target of a link
 	if err != nil {
@@ -161,7 +162,8 @@ func (l location) hasWAL() (bool, error) {
 // check returns ErrBeside if the -wal belongs to another ledger. If the -wal is missing, check
 // returns ErrIncomplete, unless accepted is the word for this file. A file changes while
 // another process opens or closes it, so check looks twice and reports only what is wrong both
-// times. If check cannot read the file, it reports nothing, because later checks will.
+// times. If check cannot read the marker, it reports nothing, because later steps of Open
+// report an unreadable file.
 func (l location) check(ctx context.Context, accepted string) error {
 	for earlier := range 2 {
 		before, err := l.hasWAL()
@@ -191,9 +193,11 @@ func (l location) check(ctx context.Context, accepted string) error {
 const patienceToBegin = 30 * time.Second
 
 // begin sets whole to 0 in the main file. It also sets a new word if whole was not 0 or the
-// old word has just been used. The content of the -wal can be moved into the main file only
-// while no program reads an older state, and while no other process, such as one that opens
-// the file at the same time, is moving it. So begin tries until the 0 is in the main file.
+// old word has just been used. The new marker is first in the -wal, so begin has to move the
+// content of the -wal into the main file. That fails while a program reads an older state of
+// the ledger. It also fails while another process moves the content, for example because that
+// process opens the file at the same time. So begin tries again until the 0 is in the main
+// file, for at most patienceToBegin.
 func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
 	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
 	defer cancel()
@@ -220,8 +224,8 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 // random, so that processes that end together do not all give up together.
 const patienceAtEnd = 50 * time.Millisecond
 
-// unite moves the -wal into the main file and removes it, unless another process has the file
-// open.
+// unite moves the content of the -wal into the main file, and removes the -wal. If another
+// process has the file open, unite does nothing.
 func (l location) unite(ctx context.Context) error {
 	db, err := l.connect(mathrand.N(patienceAtEnd))
 	if err != nil {

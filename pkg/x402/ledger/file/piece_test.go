@@ -32,8 +32,8 @@ func beside(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// copied copies the main file of a ledger, and those files beside it that have the given
-// endings.
+// copied copies the main file of a ledger, and the files beside it with the given endings. It
+// returns the path of the copy.
 func copied(t *testing.T, path string, endings ...string) string {
 	t.Helper()
 	to := newPath(t)
@@ -54,7 +54,8 @@ func foreign(t *testing.T, path, script string) {
 	must(t, errors.Join(err, db.Close()))
 }
 
-// refused checks that an incomplete ledger is refused, and returns the word that accepts it.
+// refused checks that Open refuses an incomplete ledger with the right error and changes
+// nothing. It returns the word that accepts the ledger.
 func refused(t *testing.T, path string, options ...Option) (word string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
@@ -130,8 +131,9 @@ func TestOnePiece(t *testing.T) {
 }
 
 // TestHalved checks that Open refuses a copy that has only the main file of an open ledger.
-// The error names both possible causes and an acceptance word. The word accepts this one file,
-// once.
+// The error names both possible causes and an acceptance word. The word is the same for all
+// copies of a ledger that has stayed open. Once Open has accepted a copy, the copy gets
+// another word.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
@@ -268,8 +270,9 @@ func TestOldFile(t *testing.T) {
 	}
 }
 
-// TestKilled kills two processes at random moments, while they open, write or close a ledger.
-// No acknowledged record may be lost, and the ledger must open without an acceptance word.
+// TestKilled starts two processes in each of 25 rounds. Both open, write and close the same
+// ledger again and again, and each kills itself at a random moment. No acknowledged record may
+// be lost, and the ledger must open without an acceptance word.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	path := newPath(t)

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestReconcileSweeps checks that each run of reconcile deletes some of the expired records in
-// a file.
+// TestReconcileSweeps checks that a run of reconcile deletes the refused records that have
+// expired from a file, and keeps the records in doubt.
 func TestReconcileSweeps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)

@@ -57,7 +57,7 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, err
 }
 
-// each calls f with every row of a query, until f fails.
+// each calls f for every row of a query, until f returns an error.
 func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -70,7 +70,8 @@ func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string,
 	return wrap("list", errors.Join(err, rows.Err()))
 }
 
-// MostKept implements ledger.Store: an answer of up to 1 MB, compressed, is kept.
+// MostKept implements ledger.Store. A file keeps the body of an answer if the compressed body
+// has at most 1 MB.
 func (s *Store) MostKept() int { return ledger.LargestKept }
 
 // encode returns the values of a record's row, in the order in which Store.insert takes them.
@@ -88,7 +89,7 @@ func encode(r ledger.Record) ([]any, error) {
 	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
 }
 
-// lists returns the number that stands for a list in a file; 0 means no list.
+// lists returns the number by which a file names a list; 0 means no list.
 func lists(name string) int {
 	switch name {
 	case ledger.ListOpen:
@@ -116,7 +117,7 @@ const (
 // ledger.ErrCorrupt if the row is not a valid record.
 func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte
-	var want any // of any type: a damaged value must fail the comparison and not the scan
+	var want any // can be of any type: a damaged value must fail the comparison and not row.Scan
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
 		return "", nil, err
 	}

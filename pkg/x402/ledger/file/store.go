@@ -5,22 +5,22 @@
 //
 // # Answers
 //
-// A file keeps the body of an answer of up to 1 MB, compressed. A larger answer is given once,
-// and each repeat of the request runs the handler again, five times in all.
+// A file keeps the body of an answer if the compressed body has at most 1 MB. A larger answer
+// is given once, and each repeat of the request runs the handler again, five times in all.
 //
 // # The file and the -wal beside it
 //
 // While a ledger is open, its newest writes are in a file beside it whose name ends in -wal.
 // The last process that closes the ledger moves everything into the main file. If a process is
-// killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while
-// nobody has it open, or use a copy that Backup has written. Open refuses a file without its
+// killed, the -wal stays, and the next Open uses it. So move or copy a ledger only while no
+// process has it open, or use a copy that Backup has written. Open refuses a file without its
 // -wal (ErrIncomplete), unless it gets the option Accept with the word that the error names.
 //
 // Expired records stay in a file until Sweep deletes them. Package reconcile calls Sweep, and
 // each call looks at some of the records.
 //
-// The engine is modernc.org/sqlite, a maintained translation of SQLite itself to Go, so it
-// needs no cgo.
+// The engine is modernc.org/sqlite, a maintained translation of SQLite itself to Go, so this
+// package needs no cgo.
 package file
 
 import (
@@ -56,9 +56,9 @@ const (
 	version     = 1
 )
 
-// schema creates the table. The columns list and since are the record's list and its place
-// there, for ledger.Index. The column sum has a checksum of doc and body, because SQLite
-// stores no checksum of its data.
+// schema creates the table. The columns list and since say in which list a record is, and from
+// when, for ledger.Index. The column sum has a checksum of doc and body, because SQLite stores
+// no checksum of its data.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
@@ -86,8 +86,8 @@ type Option func(*settings)
 type settings struct{ accepted string }
 
 // Accept makes Open accept a file that it has refused with ErrIncomplete. word is the
-// acceptance word that the error has named. It is valid only for that file in its present
-// state: every other refused file has another word.
+// acceptance word that the error has named. The word is valid until Open has accepted the file
+// with it. The files of other ledgers have other words.
 func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
 
 // Open opens the ledger at path. If there is no file at path, Open creates the file and its
@@ -165,9 +165,9 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 	return err
 }
 
-// Close waits for the transaction under way and closes the file. The last process that closes
-// it leaves a single file without a -wal. Calls after Close fail. Close must be called only
-// once.
+// Close waits for the transaction under way and closes the file. If no other process has the
+// file open, Close leaves a single file without a -wal. Calls after Close fail. Close must be
+// called only once.
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
@@ -201,7 +201,7 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.waiting <- c // if the channel is full, one of its writers has the turn or will take it
+	s.waiting <- c // if the channel is full, a writer whose change is in it has the turn or will take the turn
 	for {
 		select {
 		case o := <-c.done:
@@ -213,8 +213,8 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 }
 
 // lead commits all waiting changes. The caller has taken the turn, and lead gives it back.
-// Before it commits it lets other goroutines run: each may add a change, and a commit takes as
-// long as several requests.
+// Before it commits, it lets other goroutines run, because a commit takes as long as several
+// requests and each goroutine may add a change to the same commit.
 func (s *Store) lead() {
 	defer func() { <-s.turn }()
 	var changes []*change

@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// planter is a Store with access to its file.
+// planter is a Store that can also put any record into its file.
 type planter struct{ *Store }
 
 var _ ledgertest.Planter = planter{}
@@ -53,7 +53,8 @@ func TestConformance(t *testing.T) {
 
 // TestOpen checks that Open creates the file and the folders above it, for this user only. A
 // second Store of the same file, like that of another process, can read and write the same
-// records.
+// records. The calls of a closed Store fail. If no file can be at the path, Open fails, but
+// not with ErrUnreadable.
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	path := "/" + filepath.Join(t.TempDir(), "a", "b c?%", "ledger.db")
@@ -93,8 +94,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// TestOpenTogether checks that processes which open the same new file at once share one
-// ledger.
+// TestOpenTogether checks that four Stores, like those of four processes, can open the same
+// new file at once and close it.
 func TestOpenTogether(t *testing.T) {
 	t.Parallel()
 	for range 20 {
@@ -116,7 +117,8 @@ func TestOpenTogether(t *testing.T) {
 	}
 }
 
-// TestSweep checks that Sweep deletes expired records, but no record that is in doubt or owed.
+// TestSweep checks that Sweep deletes a record that has expired. It must keep a record that
+// expires later, and one that never expires because it is in doubt or owed.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, newPath(t)), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
@@ -157,9 +159,9 @@ func TestSweepInParts(t *testing.T) {
 }
 
 // TestOpenOther checks that Open refuses a file which is not a sound ledger of this version.
-// The error has advice, and the file is not changed. Open does not notice every damaged page,
-// because SQLite does not and because a large file is not checked as a whole. Even if Open
-// accepts a damaged file, no record is read wrongly.
+// The error has advice, and the file is not changed. Open accepts some damaged files, because
+// SQLite does not notice every damage, and because a large file is not checked as a whole.
+// From such a file, no record may be read wrongly.
 func TestOpenOther(t *testing.T) {
 	t.Parallel()
 	records, sound := soundLedger(t)
@@ -278,7 +280,7 @@ func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 }
 
 // readsUnchecked opens a file as a large file is opened, without checking it as a whole, and
-// reads its records. It returns false if the file is refused even so.
+// reads its records. It returns false if prepare refuses the file nevertheless.
 func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -341,7 +343,9 @@ func TestSharedCommit(t *testing.T) {
 	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
-// FuzzDecode checks that decode reads what encode wrote, and calls every other row corrupt.
+// FuzzDecode plays any row, with a right or a wrong checksum. decode must return a record with
+// the row's key, or report the row as corrupt. A row with a wrong checksum must be corrupt. If
+// encode accepts a record that decode returned, it must keep the record's key and version.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		doc, body, err := ledger.Marshal(r)

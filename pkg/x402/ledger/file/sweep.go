@@ -6,15 +6,15 @@ import (
 )
 
 // mostSwept is how many rows one Sweep looks at, and sweptTogether is how many of them it
-// looks at in one transaction. Such a transaction is so short that no payment waits for it
-// long.
+// looks at in one transaction. A transaction of that size is so short that no payment has to
+// wait long.
 const (
 	mostSwept     = 20_000
 	sweptTogether = 500
 )
 
-// Sweep implements ledger.Sweeper. It looks at some of the rows, in the order in which they
-// were created. The next call, by any process, continues with the rows that follow.
+// Sweep implements ledger.Sweeper. It looks at up to mostSwept rows, in the order in which
+// they were created. The next call, by any process, continues with the rows that follow.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	var after int64
 	if err := s.db.QueryRowContext(ctx, "SELECT swept FROM marker").Scan(&after); err != nil {
@@ -36,8 +36,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 }
 
 // sweepBatch looks at some of the rows whose ids are greater than afterID, and deletes the
-// expired ones. lastID is the id of the last row that it looked at, or 0 if that row was the
-// last of the table.
+// expired ones. lastID is the id of the last row that sweepBatch looked at, or 0 if the table
+// has no rows after that.
 func (s *Store) sweepBatch(ctx context.Context, afterID, now int64) (deleted int, lastID int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
