@@ -23,7 +23,7 @@ import (
 
 const (
 	// DefaultAttemptTimeout bounds one attempt to send a request and read its reply. On a
-	// connection that has died without a sign, no reply comes. The time is so short that a
+	// connection that has died without a sign, no reply comes. The time is short, so that a
 	// second attempt still fits into DefaultTimeout.
 	DefaultAttemptTimeout = 700 * time.Millisecond
 

@@ -21,14 +21,15 @@
 //	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
 //	refund|<network>|<asset>|<payer>|…        a refund transfer and its debt, as a record
 //	payees|<network>|<asset>                  who was paid, as a record
-//	rate|<client>|<window>                    the units of a client; <window> is when it began, in unix seconds
-//	rate|documents|<client>|<window>          the same for the client's requests for free documents
+//	rate|<client>|<window>                    the units of a client in a window
+//	rate|documents|<client>|<window>          the same, for free documents
 //	slots|<operation>                         the leases of an operation
 //	ready                                     no such item exists; /ready reads this key
 //
-// Records and rate items are deleted by TTL; slots items stay. A slots item has the attribute
-// "slots" (SS): the id and the end of each lease. A rate item has "requests" (N), the units
-// that a client has used in a window, and "undecided" (N), how many of them may be given back.
+// <window> is the time at which a window begins, in unix seconds. TTL deletes records and rate
+// items; slots items stay. A slots item has the attribute "slots" (SS): the id and the end of
+// each lease. A rate item has "requests" (N), the units that a client has used in a window,
+// and "undecided" (N), how many of them may be given back.
 //
 // # The ledger
 //
