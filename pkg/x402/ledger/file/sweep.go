@@ -6,8 +6,8 @@ import (
 )
 
 // mostSwept is how many rows one Sweep looks at, and sweptTogether is how many of them it
-// looks at in one transaction. A transaction of that size is so short that no payment has to
-// wait long.
+// looks at in one transaction. A transaction of that size is short, so no payment has to wait
+// long for it to end.
 const (
 	mostSwept     = 20_000
 	sweptTogether = 500
