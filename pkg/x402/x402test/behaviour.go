@@ -12,9 +12,9 @@ import (
 type Behaviour int
 
 // The ways in which a call of /settle can go. With some of them the money moves although the
-// call fails. If the money has already moved, it does not move a second time: Honest, SlowAfter
-// and SlowBefore then report that the authorization was used, and the others answer as they did
-// the first time.
+// call fails. If a call is repeated after the money has moved, the money does not move a
+// second time. In that case Honest, SlowAfter and SlowBefore report that the authorization was
+// used. The other behaviours answer the repeated call as they answered the first one.
 const (
 	Honest       Behaviour = iota // the money moves, 200 success:true
 	Refuse                        // 200 success:false insufficient balance, nothing moves
@@ -70,10 +70,11 @@ const (
 type answer struct {
 	said    x402.SettleResponse // the body of a 200; other statuses have no body
 	status  int                 // 0 means that no answer comes
-	dropped bool                // without an answer: whether the connection is closed rather than held open
+	dropped bool                // if no answer comes: true means that the connection is closed, and false that it stays open
 }
 
-// settlement carries out one call of /settle. It returns the answer when the answer is due.
+// settlement carries out one call of /settle, and returns the answer when the answer is due.
+// If invalid is not nil, it says what is wrong with the payment, and no money moves.
 func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid error) answer {
 	how := f.begin(f.keyOf(p.From, p.Nonce))
 	defer f.end()
@@ -201,7 +202,8 @@ func (f *Facilitator) moveLater(p *x402.Payment) {
 	})
 }
 
-// send writes an answer to the seller over HTTP.
+// send writes an answer to the seller over HTTP. If no answer is to come, it closes the
+// connection, or waits until the seller closes it.
 func (a answer) send(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.status == http.StatusOK:

@@ -68,9 +68,9 @@ func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Req
 	return payload, offer.Accepts[0]
 }
 
-// TestBehaviours checks that a seller gets the same results from a facilitator in its own
-// process as from one over HTTP, both the first time and when it repeats the call. The same
-// amount of money must move.
+// TestBehaviours sends a payment twice to a facilitator in the seller's process, and twice to
+// a facilitator over HTTP. Both facilitators must give the same results, for the first call
+// and for the repeated one. Both must move the money equally often.
 func TestBehaviours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

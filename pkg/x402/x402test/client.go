@@ -102,7 +102,8 @@ func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequire
 	return r.Required()
 }
 
-// Sign asks for the offer, and returns the PAYMENT-SIGNATURE that pays for it.
+// Sign asks a URL for its offer, and returns a PAYMENT-SIGNATURE header that pays what the
+// offer asks.
 func (c *Client) Sign(ctx context.Context, url string) (string, error) {
 	required, err := c.Challenge(ctx, url)
 	if err != nil {

@@ -17,8 +17,9 @@ import (
 )
 
 // Evidence returns a view of the chain on which this play money moves, as chain.New does for a
-// real chain. The view also implements reconcile.Scanner, which lets a shop find all money that
-// it has received. It sends no requests: it reads the facilitator's journal and trusts it.
+// real chain. The view also implements reconcile.Scanner, which lets a shop find all money
+// that it has received. The view sends no requests: it reads the facilitator's journal and
+// trusts the journal.
 func (f *Facilitator) Evidence() x402.Evidence { return evidence{f} }
 
 // evidence reads the journal. The chain has one block for every second since 1970, and a
@@ -28,9 +29,9 @@ type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// How much older than the first claim of a payment the block of its transfer may be; see
-// x402.Question. sentSlack applies if the seller may have sent the payment itself
-// (Question.Sent).
+// A transfer pays for a payment only if it was made at most this long before the payment's
+// first claim (x402.Question.Since). sentSlack applies if the seller may have sent the payment
+// (Question.Sent), and slack applies otherwise.
 const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute

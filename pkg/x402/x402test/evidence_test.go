@@ -67,8 +67,9 @@ func TestEvidence(t *testing.T) {
 	}
 }
 
-// TestEvidenceTransfers checks that Transfers reads each transfer once, and only from blocks
-// whose second is over, whenever it is called.
+// TestEvidenceTransfers calls Transfers again and again, each time from the block at which the
+// last call stopped. Each transfer to the payee must be read exactly once, and only after the
+// second of its block is over.
 func TestEvidenceTransfers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 5)

@@ -49,8 +49,9 @@ type FacilitatorConfig struct {
 	// Journal is the name of a file that keeps the transfers across restarts, one on each line.
 	// The file is locked for this process. Without a name, the transfers are kept in memory.
 	Journal string
-	// Behave returns how a call of /settle goes. n is the number of calls before it, and key
-	// names the authorization, as in Transfer.Key. If Behave is nil, every call is Honest.
+	// Behave returns how a call of /settle goes. n is the number of earlier calls of /settle,
+	// and key names the authorization, as in Transfer.Key. If Behave is nil, every call is
+	// Honest.
 	Behave func(n int, key string) Behaviour
 	// Slow returns how long a slow Behaviour delays its answer or its transfer. If Slow is
 	// nil, the delay is two seconds.
@@ -109,8 +110,9 @@ func (f *Facilitator) load() error {
 	return nil
 }
 
-// write appends a transfer to the journal. If it cannot write the whole line, it removes the
-// part that was written. Otherwise the next line would be lost as well.
+// write appends a text to the journal: the line of a transfer, or a missing line break. If it
+// cannot write the whole text, it removes the part that was written. If that part stayed, the
+// next line would follow it without a line break, and would be lost as well.
 func (f *Facilitator) write(text string) error {
 	end, err := f.journal.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -241,8 +243,9 @@ func (f *Facilitator) token() string {
 	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|")
 }
 
-// read decodes a request, and checks its payment as the reference facilitators do. If the
-// request contains no payment that can be read, the payment is nil.
+// read decodes a request, and checks its payment as the reference facilitators do. The error
+// says what is wrong with the payment. If the request contains no payment that can be read,
+// the payment is nil.
 func (f *Facilitator) read(r *http.Request) (*x402.Payment, x402.Requirements, error) {
 	var body struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`

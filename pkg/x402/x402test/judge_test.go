@@ -71,7 +71,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// failing is a test that may fail.
+// failing is a TB that keeps the failures that Judge reports, instead of failing its test.
 type failing struct {
 	*testing.T
 	failures []string
@@ -82,7 +82,8 @@ func (f *failing) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
-// TestJudgeFails checks that Judge fails the test if it cannot try the shop.
+// TestJudgeFails checks that Judge reports one failure if it cannot try the shop: the shop
+// asks for no payment, or for another price than the configured one.
 func TestJudgeFails(t *testing.T) {
 	t.Parallel()
 	gives := func(string) http.Handler {

@@ -27,8 +27,8 @@ const (
 // the JSON-RPC calls of package chain from the transfers of a play-money facilitator. The
 // operator's tools and the game day use it where there is no real chain.
 //
-// There is a block for every two seconds since 1970, and a transfer is in the block of its
-// time. There are no reorganisations.
+// The chain has a block for every two seconds since 1970, and a transfer is in the block of
+// its time. No block is ever undone.
 type Node struct {
 	// Moved returns all transfers. If the key of a transfer has no nonce, the transfer was made
 	// without an authorization. All transfers of one transaction are in the same block.
@@ -38,7 +38,7 @@ type Node struct {
 	Now     func() time.Time
 	// Safe is the age of the newest block that counts as safe.
 	Safe time.Duration
-	// Failed is the hash of a transaction that was reverted.
+	// Failed is the hash of a transaction that was reverted; empty means that there is none.
 	Failed string
 }
 
@@ -129,7 +129,8 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("%s is not known here", method)
 }
 
-// between returns the events in a range of blocks that match a filter of topics.
+// between returns the events that match a filter of topics, in the blocks from one number to
+// another. Both of these blocks are included.
 func (n Node) between(from, to string, filter []topic) ([]event, error) {
 	low, err1 := n.number(from)
 	high, err2 := n.number(to)

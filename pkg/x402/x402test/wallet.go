@@ -5,7 +5,7 @@
 // replies, kills and strangers against a handler, and fails the test if a purchase is charged
 // twice or not answered.
 //
-// Deployed programs do not import it.
+// Deployed programs do not import this package.
 package x402test
 
 import (
@@ -29,7 +29,8 @@ type Wallet struct {
 	random io.Reader
 }
 
-// NewWallet returns a wallet with a new random key. random is also the source of its nonces.
+// NewWallet returns a wallet with a new random key. random is also the source of the nonces in
+// its payments.
 func NewWallet(random io.Reader) (*Wallet, error) {
 	key, err := secp256k1.GeneratePrivateKeyFromRand(random)
 	if err != nil {
@@ -68,8 +69,8 @@ type Draft struct {
 }
 
 // Draft returns the payment that the reference clients would make. It repeats the first entry
-// of the offer unchanged. validAfter is 0, and validBefore is the time at which the offer's
-// time-out ends.
+// of the offer unchanged. validAfter is 0, and validBefore is now plus the time-out in that
+// entry.
 func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
 	if len(required.Accepts) == 0 {
 		return Draft{}, fmt.Errorf("the offer has no way to pay")

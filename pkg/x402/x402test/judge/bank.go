@@ -127,7 +127,8 @@ func (b *bank) node(w http.ResponseWriter, r *http.Request) {
 	b.world.Node.ServeHTTP(w, r)
 }
 
-// upstream answers as a service that a handler may depend on.
+// upstream answers as a service that the seller's handlers may depend on. It fails while the
+// row requires that.
 func (b *bank) upstream(w http.ResponseWriter) {
 	if s := b.current(); s != nil && s.asksUpstream() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
@@ -239,7 +240,7 @@ func (c *call) refuse(status int, reason, transaction string) {
 	})
 }
 
-// hold keeps the connection open without an answer, for the duration d or until the seller
+// hold gives no answer. It keeps the connection open for the duration d, or until the seller
 // closes the connection.
 func (c *call) hold(d time.Duration) {
 	late := time.NewTimer(d)

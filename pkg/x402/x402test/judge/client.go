@@ -115,12 +115,12 @@ func (r reply) offer(network string) (offer, error) {
 	return readOffer(raw, network)
 }
 
-// kind is the meaning of a reply for the payer.
+// kind says what a reply means for the payer.
 type kind int
 
 const (
 	kindAnswer   kind = iota
-	kindUnpaid        // 402: this payment buys nothing
+	kindUnpaid        // the seller asks for a payment: 402, or an offer as the result of a tool call
 	kindWait          // the payer should ask again later
 	kindConflict      // 409 without Retry-After
 	kindError         // anything else

@@ -12,7 +12,7 @@ import (
 const mostTries = 5
 
 // errand asks for the answer of a purchase, again and again until it has the answer or gives
-// up. If a payer sends two requests at once, there is an errand for each.
+// up. If a payer sends two requests at once, each request is repeated by another errand.
 type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed
@@ -104,8 +104,9 @@ func (e *errand) read(ctx context.Context, r reply) {
 	}
 }
 
-// sign asks for the price and signs a payment. It returns false if it has signed nothing,
-// either because that failed or because no payment is needed.
+// sign asks for the price and signs a payment. It returns false if it has signed nothing. In
+// that case the seller has answered without a payment, has asked the payer to wait, or has
+// made no offer that the payer could sign.
 func (e *errand) sign(ctx context.Context) bool {
 	p := e.p
 	r, err := p.buyer.send(ctx, attempt{key: e.key()})

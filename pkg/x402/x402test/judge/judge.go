@@ -33,7 +33,7 @@ type World struct {
 	// Node answers JSON-RPC about all transfers; nil means that there is no node.
 	Node http.Handler
 	// NewPayer returns the payer with a private key of 32 bytes in hexadecimal. random is the
-	// source of its nonces.
+	// source of the payer's nonces.
 	NewPayer func(key string, random io.Reader) (Payer, error)
 }
 
@@ -263,8 +263,8 @@ func (j *court) settings(price string) Settings {
 	}
 }
 
-// promises returns the promises in the configuration, and the one that the seller's offer
-// makes if it declares payment-identifier.
+// promises returns the promises in the configuration. It adds PromiseIdentifier if the
+// seller's offer declares payment-identifier, because that declaration makes the promise.
 func (j *court) promises() []Promise {
 	all := slices.Clone(j.config.Promises)
 	if j.offer.hasIdentifier() && !slices.Contains(all, PromiseIdentifier) {
@@ -286,8 +286,8 @@ func (j *court) ways(r row) []Way {
 	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
 }
 
-// has reports whether the seller can be asked in the given way, and the configuration includes
-// this way.
+// has reports whether the seller can be asked in the given way, and whether the configuration
+// includes this way.
 func (j *court) has(w Way) bool {
 	outsider := j.config.outsider(w)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// decimals is the number of decimal places of all known tokens, which are USDC.
+// decimals is the number of decimal places of USDC, which is the token of every known network.
 const decimals = 6
 
 // offer is the offer of a seller, in the seller's JSON. Members that this module does not know
@@ -77,7 +77,8 @@ func (o offer) price() string {
 	return strings.TrimSuffix(strings.TrimRight(text, "0"), ".")
 }
 
-// samePrice reports whether two prices in units of the token are equal.
+// samePrice reports whether two prices in units of the token are equal. The second price may
+// begin with a dollar sign.
 func samePrice(a, b string) bool {
 	x, ok := new(big.Rat).SetString(a)
 	y, okay := new(big.Rat).SetString(strings.TrimPrefix(b, "$"))

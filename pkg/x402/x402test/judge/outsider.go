@@ -13,7 +13,8 @@ import (
 // for half a minute.
 const outsiderTries = 60
 
-// send lets an outsider buy.
+// send lets the external program of a purchase buy, and records whether the program has the
+// answer.
 func (p *purchase) send(ctx context.Context) {
 	order := Order{
 		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key, Tries: outsiderTries,

@@ -169,7 +169,8 @@ func (r *toolResult) text() string {
 func (r *toolResult) receipt() []byte { return r.Meta[metaReceipt] }
 
 // retryAfter returns for how many seconds the result asks the payer to wait. There is no
-// standard for this. The number is read from a member of _meta whose name ends in /retry-after.
+// standard for this. The number is read from a member of _meta whose name ends in
+// /retry-after. Without such a member, it is 1.
 func (r *toolResult) retryAfter() (seconds int) {
 	for name, raw := range r.Meta {
 		if strings.HasSuffix(name, "/retry-after") && json.Unmarshal(raw, &seconds) == nil {

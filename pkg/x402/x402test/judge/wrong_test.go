@@ -106,8 +106,8 @@ func (s wrongSeller) demand(w http.ResponseWriter, reason string) {
 	}
 }
 
-// ask sends a payment to the facilitator, and returns the reason of a refusal, or "" if the
-// facilitator accepts.
+// ask sends a payment to the facilitator. It returns an empty string if the facilitator
+// accepts the payment, and a reason otherwise.
 func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 	body, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payload, "paymentRequirements": s.terms()})
 	if err != nil {
@@ -139,7 +139,7 @@ func (s wrongSeller) accepts(reason string) bool {
 }
 
 const (
-	slow   = 3 * time.Second // the delay of a slow facilitator; half of it, a hasty seller's limit, is enough for any other one
+	slow   = 3 * time.Second // the delay of a slow facilitator; a hasty seller waits half as long, which is enough for any other facilitator
 	dearer = "0.02"
 )
 
@@ -258,7 +258,7 @@ func TestNotPromised(t *testing.T) {
 	}
 }
 
-// TestSameSeed checks that two runs with one seed give the same report.
+// TestSameSeed checks that two runs with the same seed give the same report.
 func TestSameSeed(t *testing.T) {
 	t.Parallel()
 	rows := judge.RowNames()
