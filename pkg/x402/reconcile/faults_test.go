@@ -58,7 +58,7 @@ func TestReconcileIndexFails(t *testing.T) {
 }
 
 // TestReconcileCorruptRecord checks that a corrupt record does not stop the run. The record is
-// counted, named in the log, and never written to. It is not a failure of the ledger.
+// counted, named in the log, and never written. Run returns no error for the record.
 func TestReconcileCorruptRecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
@@ -123,8 +123,7 @@ func TestReceiveTimeUp(t *testing.T) {
 	})
 }
 
-// sendThreeASecond makes n transfers, three in each block, and waits until they are old enough
-// to be safe.
+// sendThreeASecond makes n transfers, three in each block, and then waits a minute.
 func sendThreeASecond(p *fakeScanner, n int) {
 	for i := range n {
 		p.send(i)
@@ -136,8 +135,9 @@ func sendThreeASecond(p *fakeScanner, n int) {
 }
 
 // runOutOfTime runs reconcile for 20 s, which is too short for all transfers but long enough
-// for some. It returns how many transfers without a record this run has found. foundBefore is
-// the number that earlier runs have found.
+// for some. It checks that the cursor has moved, and returns how many transfers without a
+// record this run has found. foundBefore is how many such transfers the earlier runs have
+// found.
 func (d *harness) runOutOfTime(what string, foundBefore int) (unasked int) {
 	d.t.Helper()
 	was := d.cursor().Next

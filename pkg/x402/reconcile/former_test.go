@@ -45,7 +45,7 @@ func (s *seller) refuses(n int) {
 	s.d.must(h.End(s.d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 }
 
-// onRecord returns the payees that the ledger knows.
+// onRecord returns the former payees that are on record in the ledger.
 func (s *seller) onRecord() []ledger.Payee {
 	s.d.t.Helper()
 	all, err := s.d.ledger.Sold(s.d.t.Context(), ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)))
@@ -129,8 +129,8 @@ func TestFormerPrice(t *testing.T) {
 	})
 }
 
-// TestFormerPayeesUnread checks that the run returns an error if the former payees cannot be
-// read, and does everything else.
+// TestFormerPayeesUnread plays a ledger from which the former payees cannot be read. The run
+// must return an error, and must still read the transfers to the present payee.
 func TestFormerPayeesUnread(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
 	unread := func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

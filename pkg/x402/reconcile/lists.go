@@ -9,16 +9,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// pageOfPlaces is how many places of a list are read at once and kept in memory.
+// pageOfPlaces is how many places of a list are read by one call of the index and kept in
+// memory.
 const pageOfPlaces = 1000
 
 // Outstanding walks through the index to its end. It calls see for every outstanding record
-// that no attempt holds. A record is outstanding if it is in doubt (Payment.InDoubt), if it is
-// money without a known request (Payment.Unasked), or if it is paid and not answered. A payment
-// whose answer is the target's silence (ledger.StandingSilent) is not outstanding. missed is
-// the number of records that could not be read. The error comes from the index, comes from the
-// ledger for some record, or says that ctx ended before the index was read to its end. A
-// corrupt record is counted in missed and logged, and is not an error.
+// that no attempt holds. Three kinds of records are outstanding: a payment in doubt
+// (Payment.InDoubt) that may have been sent, money without a known request (Payment.Unasked),
+// and a payment that is paid and not answered. A payment whose answer is the target's silence
+// (ledger.StandingSilent) is not outstanding.
+//
+// missed is the number of records that could not be read. A corrupt record is counted in
+// missed and logged, and is not an error. Outstanding returns an error if the index failed, if
+// the ledger failed for some record, or if ctx ended before the index was read to its end.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
 	open, owed := c.walk(ctx, visits{
 		open: func(r ledger.Payment) error {
@@ -48,10 +51,10 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 	return missed, err
 }
 
-// Unproven counts the payments that a facilitator refused without a node to confirm the
-// refusal. Such a payment may nevertheless have moved money. Unproven calls see for these
-// payments, beginning with the one that has not changed for the longest time. If there are
-// more of them than the number newest, it leaves out the first ones. The error comes from the
+// Unproven returns the number of payments that a facilitator refused while the seller had no
+// node to confirm the refusal. Such a payment may have moved money nevertheless. Of these
+// payments, Unproven takes those that changed last, at most as many as the number newest. It
+// calls see for each of them, in the order of their last changes. The error comes from the
 // index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
@@ -80,8 +83,9 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 }
 
 // Each fetches the records with the given keys, and calls see for each record that exists.
-// missed is the number of records that could not be read before ctx ended. The error is like
-// that of Outstanding.
+// missed is the number of records that could not be read before ctx ended. The error is the
+// first one that the ledger has returned. A corrupt record is counted in missed and logged,
+// and is not an error.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
 	seeOne := func(r ledger.Payment) error {

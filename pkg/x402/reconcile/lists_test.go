@@ -36,8 +36,8 @@ func TestReconcileOutstanding(t *testing.T) {
 	})
 }
 
-// TestReconcilerEach checks that Each leaves out a record that cannot be read, and still sees
-// every other record. When the time ends, the records that are left count as missed.
+// TestReconcilerEach checks that Each passes every record to its function, except one that
+// cannot be read. If the time ends first, the records that were not read count as missed.
 func TestReconcilerEach(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		for n := range 5 {
@@ -71,18 +71,19 @@ func (d *harness) bought(n, m int) {
 }
 
 // TestReconcileUnsent checks payments whose process died. A payment that was not sent is
-// closed some time after its window has ended. Before that it is not outstanding, and does not
-// count as a doubt. A payment that may have been sent stays until there is evidence.
+// closed some time after its window has ended. Before that, such a payment is not outstanding,
+// and is not counted as in doubt. A payment that may have been sent stays in doubt until there
+// is evidence. The test runs with evidence from the chain and without.
 func TestReconcileUnsent(t *testing.T) {
 	t.Parallel()
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.blind = blind
-				d.bought(1, 1)  // died as the owner of its purchase
-				d.bought(2, 12) // died while it waited for another payment
-				d.bought(3, -1) // died before the purchase was opened
-				d.claim(4)      // a payment without a purchase
+				d.bought(1, 1)  // its process died while the payment owned its purchase
+				d.bought(2, 12) // its process died while the payment waited for another one, 12
+				d.bought(3, -1) // its process died before the purchase was opened
+				d.claim(4)      // its process died; the payment has no purchase
 				d.uncertain(5)  // a payment in doubt
 				time.Sleep(time.Minute)
 				before, undue := d.stored(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
@@ -115,7 +116,8 @@ func TestReconcileUnsent(t *testing.T) {
 }
 
 // TestReconcileUnopened checks a payment whose purchase is missing. A finding that decides
-// nothing does not put the payment in doubt.
+// nothing does not put the payment in doubt, and is not written. If the chain then shows that
+// the payment is paid, the payment is settled.
 func TestReconcileUnopened(t *testing.T) {
 	t.Parallel()
 	for _, f := range []x402.Finding{{Fate: x402.StillOpen}, {Cause: errors.New("down")}} {
@@ -268,9 +270,9 @@ func TestReconcileTimeUp(t *testing.T) {
 	})
 }
 
-// TestReceiveBeforeTheRestIsCounted checks that incoming transfers are read as soon as the time
-// for evidence is up. The rest of the list is counted after that, however long the counting
-// takes.
+// TestReceiveBeforeTheRestIsCounted checks that incoming transfers are read as soon as the
+// time for evidence is up. The rest of the list is counted only after that, so slow counting
+// does not delay the reading.
 func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
@@ -356,6 +358,6 @@ func TestUnproven(t *testing.T) {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
 		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // with a node no refusal counts as unproven, because reading the chain shows whether it was paid
+		d.wants(reconcile.Summary{Owed: 1}) // with a node no refusal counts as unproven, because the chain shows whether the refused payment was paid
 	})
 }

@@ -74,7 +74,8 @@ const (
 	firstStretch = x402.MaxWindow + time.Hour
 	// maxFormer is the largest number of former payees whose transfers one run reads.
 	maxFormer = 8
-	// maxUnmatched is how many transfers with a message for an operator are logged in one run.
+	// maxUnmatched is the largest number of transfers that one run logs with a message for an
+	// operator.
 	maxUnmatched = 10
 )
 
@@ -91,7 +92,8 @@ func (r *run) receive(ctx context.Context) (err error) {
 	return err
 }
 
-// note adds a payee to the payees whose transfers are read.
+// note adds a payee to the payees whose transfers are read. It ignores the payee if there are
+// too many of them already.
 func (r *run) note(payTo string) {
 	payee, err := x402.ParseAddress(payTo)
 	if err == nil && len(r.payees) <= maxFormer && !slices.Contains(r.payees, payee) {
@@ -104,8 +106,9 @@ func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
 
-// noteSold adds the payees that the ledger knows to the payees whose transfers are read. The
-// payee whose last payment is oldest comes first, because the ledger forgets it first.
+// noteSold adds the former payees on record in the ledger to the payees whose transfers are
+// read. The payee whose last payment is oldest comes first, because the ledger forgets it
+// first.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
@@ -123,8 +126,8 @@ func (r *run) noteSold(ctx context.Context) error {
 	return nil
 }
 
-// soldTo returns what the ledger knows about a former payee. It returns nil for an unknown
-// payee, and for our current one.
+// soldTo returns the ledger's entry about a former payee. It returns nil for an unknown payee,
+// and for our current one.
 func (r *run) soldTo(payee x402.Address) *ledger.Payee {
 	for i, p := range r.sold {
 		if strings.EqualFold(p.Address, payee.String()) {
@@ -201,9 +204,9 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 type unreadable struct{ error }
 
 // batch reads one batch, compares its transfers with the ledger, and moves the cursor to the
-// block after the batch. If the time is up before that, it moves the cursor to the first block
-// that is not finished. Without this, a batch that takes longer than a run would be begun by
-// every run and finished by none.
+// block after the batch. If a transfer cannot be compared, for example because the time is up,
+// the cursor moves only to the block of that transfer. The next run continues there. Otherwise
+// a batch that takes longer than a run would be begun by every run and finished by none.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
@@ -240,9 +243,10 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 	return b.Done(), err
 }
 
-// cursor returns the cursor at which reading continues. A new cursor starts so far back that
-// no authorization that was signed before it can still execute. For a former payee, it starts
-// that far before the time by which the payee had its last payment (ledger.Payee.Until).
+// cursor returns the cursor at which reading continues. If the payee has no cursor, cursor
+// makes one, which starts the time firstStretch ago. An authorization that was signed earlier
+// than that has expired. For a former payee, the new cursor starts firstStretch before the
+// time by which the payee had its last payment (ledger.Payee.Until).
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)
@@ -289,11 +293,14 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer. Three kinds of transfers are recorded only if their payment is
-// on record: early transfers, transfers that are too old, and transfers that are no payments
-// because they were made without an authorization or for less than any price. testify returns
-// a pointer to the number that counts the transfer, or nil if the transfer is not counted at
-// all, and a message about the transfer for an operator.
+// testify records a transfer, with these exceptions. A transfer without an authorization, or
+// of no money, is never recorded. Three kinds of transfers are recorded only if their payment
+// is on record: early transfers, transfers that are too old, and transfers of less than any
+// price.
+//
+// number points to the number of the summary that counts the transfer, or is nil if the
+// transfer is not counted at all. attention is a message about the transfer for an operator,
+// or empty.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)

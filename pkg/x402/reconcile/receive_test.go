@@ -113,7 +113,8 @@ func (d *harness) cursor() *ledger.Cursor {
 	return d.cursorOf(address(terms().PayTo))
 }
 
-// watched gives the Reconciler a chain, and stores a cursor at the present block.
+// watched gives the Reconciler a chain, runs it once so that it stores a cursor at the present
+// block, and then waits an hour.
 func (d *harness) watched() *fakeScanner {
 	d.t.Helper()
 	p := &fakeScanner{d: d}
@@ -254,9 +255,9 @@ func TestReceiveWithoutARecord(t *testing.T) {
 	})
 }
 
-// TestReceiveForgotten checks a transfer without a record that is older than the oldest records
-// of the ledger. It is counted and logged, because it may have been answered and its record
-// deleted.
+// TestReceiveForgotten checks a transfer without a record that is older than 34 days. Such a
+// transfer is counted and logged, and no refund is due: its payment may have been answered,
+// and the record of the payment deleted.
 func TestReceiveForgotten(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

@@ -36,12 +36,13 @@ type Reconciler struct {
 	// a payment is in doubt, it stays in doubt, because its absence from this chain proves
 	// nothing.
 	Terms x402.Terms
-	// Former is the payee before the last change, or empty. Scanner reads the transfers to that
-	// payee as well. It also reads the transfers to the former payees that the ledger knows
-	// (ledger.Sold), until nothing more can arrive there.
+	// Former is the payee before the last change, or empty. Scanner reads the transfers to
+	// that payee as well. It also reads the transfers to the former payees on record in the
+	// ledger (ledger.Sold), until nothing more can arrive there.
 	Former string
-	// Cheapest is the lowest price, in atomic units. A smaller transfer that belongs to no
-	// payment on record is a deposit. If Cheapest is nil, no transfer is too small.
+	// Cheapest is the lowest price that the seller asks, in atomic units. A smaller transfer
+	// that belongs to no payment on record is a deposit. If Cheapest is nil, no transfer is
+	// too small.
 	Cheapest *big.Int
 	// Error renders the body of an error answer, which Run stores if a target's silence is the
 	// answer. If Error is nil, only requests store such answers.
@@ -78,7 +79,7 @@ type Summary struct {
 	RefusedLate int // listed records that were found never to be paid
 	StillOpen   int // listed records that can still execute
 	CannotTell  int // listed records without evidence either way
-	Undue       int // listed records whose attempt died, most likely before sending, which is not certain yet; not in doubt
+	Undue       int // listed records whose attempt died, most likely before it sent the payment; they are not in doubt, but it is not certain yet that they were not sent
 	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions
@@ -153,7 +154,8 @@ func (r *run) receiveOnce(ctx context.Context) {
 	r.receiveErr = r.receive(ctx)
 }
 
-// sweep deletes expired records, unless the store does so by itself.
+// sweep deletes expired records if the Index is a ledger.Sweeper. Any other store deletes them
+// by itself.
 func (r *run) sweep(ctx context.Context) error {
 	sweeper, ok := r.Index.(ledger.Sweeper)
 	if !ok || timeUp(ctx) {
@@ -170,14 +172,14 @@ type run struct {
 	Summary
 	asked      int            // number of records for which evidence was asked
 	payees     []x402.Address // payees whose transfers are read: ours, and former ones
-	sold       []ledger.Payee // the former payees that the ledger knows
+	sold       []ledger.Payee // the former payees on record in the ledger
 	received   bool           // whether receive was called
 	receiveErr error
 }
 
-// share returns a context that ends after the given number of quarters of the remaining time.
-// Its callers leave at least a quarter of the run for counting what is owed, because an alarm
-// needs that number.
+// share returns a context that ends after the given number of quarters of the time that ctx
+// has left. The callers leave at least a quarter of the run for counting what is owed, because
+// an alarm needs that count.
 func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -242,10 +244,11 @@ func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error
 // timeUp reports whether ctx has ended, that is, whether the time is up.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
-// decideByEvidence asks for evidence about a record. It holds no lease while it asks the chain,
-// so no request has to wait. It writes the finding only if the record has not changed
-// meanwhile. doubtful means that the payment may have been sent. Otherwise only a finding that
-// decides is written, because any other would put the payment in doubt.
+// decideByEvidence asks for evidence about a record. It holds no lease while it asks the
+// chain, so no request has to wait. It writes the finding only if the record has not changed
+// meanwhile. doubtful means that the payment may have been sent. If doubtful is false,
+// decideByEvidence writes only a finding that decides, because any other finding would put the
+// payment in doubt.
 func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubtful bool) (*int, error) {
 	q, err := x402.QuestionOf(record)
 	if err != nil {

@@ -31,7 +31,7 @@ type harness struct {
 	store  *ledgertest.Faulty
 	ledger *ledger.Ledger
 	index  ledger.Index
-	blind  bool              // whether the Reconciler gets no evidence from the chain
+	blind  bool              // true means that the Reconciler gets no evidence from the chain
 	chain  reconcile.Scanner // nil means that no transfers are read
 	find   func(ctx context.Context, q x402.Question) x402.Finding
 	asked  []x402.Question
@@ -101,8 +101,8 @@ func (d *harness) wants(want reconcile.Summary) {
 	}
 }
 
-// outstanding compares the outstanding payments with the expected ones. Each is written as its
-// kind and its number, such as "doubt 1".
+// outstanding compares the outstanding payments with the expected ones. Each payment is
+// written as its kind and its number in hexadecimal, such as "doubt c".
 func (d *harness) outstanding(want ...string) {
 	d.t.Helper()
 	var got []string
