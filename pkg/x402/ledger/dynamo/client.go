@@ -31,8 +31,8 @@ const (
 	// the process between two invocations, and a connection that was idle during the freeze is
 	// dead.
 	idleTimeout = 5 * time.Second
-	// maxReply bounds a reply, in bytes. It is far above the JSON form of the largest possible
-	// item, which has 400 KB.
+	// maxReply bounds a reply, in bytes. An item has at most 400 KB, and maxReply is far above
+	// the size of such an item in JSON.
 	maxReply = 4 << 20
 	// maxIdle is how many idle connections are kept, enough for a burst of concurrent calls.
 	maxIdle = 64
@@ -170,8 +170,8 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 }
 
 // Create creates a table with the given name and its index, unless a table of that name
-// exists. Create then waits until the table is active, and turns on its TTL if that is off.
-// Open accepts a table that Create has created. In production a program never creates the
+// exists. Create then waits until the table is active, and turns on the table's TTL if that is
+// off. Open accepts a table that Create has created. In production a program never creates the
 // table: the deployment creates it, with its backups and its protection.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{

@@ -64,9 +64,9 @@ const (
 	AttrState     = "state"      // the state of a record (S), which operators read
 	IndexName     = "open"       // the index of the listed records, over AttrOpen and AttrLeaseUntil
 	// AttrOpen is the partition key of the index (S): the name of a list and a shard, such as
-	// "open#<shard>" or "owed#<shard>". AttrLeaseUntil is its sort key (N): the time of
-	// Record.Listed in unix milliseconds, rounded up. The item of a record that is in no list
-	// has neither of these two attributes.
+	// "open#<shard>" or "owed#<shard>". AttrLeaseUntil is the sort key of the index (N): the
+	// time of Record.Listed in unix milliseconds, rounded up. The item of a record that is in
+	// no list has neither of these two attributes.
 	AttrOpen       = "open"
 	AttrLeaseUntil = "lease_until"
 )

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit/limittest"
 )
 
-// TestConformance runs the suites that every store must pass, on dynalite. Unlike DynamoDB,
-// dynalite does not return the old item when the condition of a write fails.
+// TestConformance runs the suites that every store must pass, on the server dynalite. Unlike
+// DynamoDB, dynalite does not return the old item when the condition of a write fails.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conforms(t, cloud.StartDynamo(t), 2)
@@ -65,9 +65,9 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 }
 
 // TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
-// service. As the service does, it returns the old item when a condition fails, limits
-// expressions, and charges for the index. The test also checks what calls cost, and that Open
-// accepts a table after Create has found it.
+// service. As the service does, it returns the old item when a condition fails, enforces
+// limits on expressions, and charges for the index. The test also checks what calls cost, and
+// that Open accepts a table after Create has found it.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -170,9 +170,10 @@ func TestReadAfterWrite(t *testing.T) {
 // replies to both attempts are lost, a read finds the write. If the reply to that read is lost
 // as well, the caller gets an error, which does not say whether the write took effect.
 //
-// An addition to a count is not sent twice, because it could count twice. The units of a
-// payment are the exception: if they were not sent again, a lost reply would turn a payer
-// away, which is worse than counting the units twice.
+// If the reply to an addition of units is lost, the addition is not sent again, because the
+// units could be counted twice. The units of a payment are the exception: if their addition
+// were not sent again, a lost reply would turn a payer away, which is worse than counting the
+// units twice.
 func lostReplies(t *testing.T, s cloud.Dynamo) {
 	ctx := t.Context()
 	first, other := ledgertest.Full("k"), ledgertest.First("other")

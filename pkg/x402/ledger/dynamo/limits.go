@@ -119,8 +119,8 @@ func condition(c, attribute string, absent bool) *string {
 	return &c
 }
 
-// setOf returns leases as a string set. An element is the id of a lease and the time of its
-// end, in base 36 because DynamoDB charges for each byte.
+// setOf returns leases as a string set. Each element has the id of a lease and the unix time
+// at which the lease ends. The time is in base 36, because DynamoDB charges for each byte.
 func setOf(leases ...limit.Lease) types.AttributeValue {
 	set := &types.AttributeValueMemberSS{}
 	for _, l := range leases {

@@ -157,9 +157,9 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	return p, nil
 }
 
-// isRecord reports whether an item has any attribute of a record. A broken record that lacks
-// some of them is an item with a record as well. The items of the limits and of other programs
-// have no such attribute.
+// isRecord reports whether an item has any attribute of a record. An item that has only some
+// of these attributes is a broken record. The items of the limits and of other programs have
+// no such attribute.
 func isRecord(it item) bool {
 	return it["record"] != nil || it["version"] != nil || it["write_id"] != nil
 }

@@ -186,8 +186,8 @@ func decodeItem(it item, into any) error {
 }
 
 // storedRecord has the attributes of a record's item that decode reads. The attribute record
-// has the whole record except the compressed body of the answer, which has an attribute for
-// itself. The other attributes repeat parts of the record, for the conditions of writes and
+// has the whole record except the compressed body of the answer, which is in the attribute
+// answer. The other attributes repeat parts of the record, for the conditions of writes and
 // for operators.
 type storedRecord struct {
 	Key     string `dynamodbav:"pk"`
@@ -195,12 +195,12 @@ type storedRecord struct {
 	WriteID string `dynamodbav:"write_id"`
 	Status  string `dynamodbav:"state"`
 	Record  []byte `dynamodbav:"record"`           // the packed JSON form of the record
-	Answer  []byte `dynamodbav:"answer,omitempty"` // the body of the answer
+	Answer  []byte `dynamodbav:"answer,omitempty"` // the compressed body of the answer
 }
 
-// recordItem is the whole item of a record. Its own attributes are for the TTL and the index.
-// decode does not read them, and every write sets them again, so a wrong value in them costs
-// nobody an answer.
+// recordItem is the whole item of a record. The attributes that it adds to storedRecord are
+// for the TTL and the index. decode does not read these attributes, and every write sets them
+// again, so a wrong value in them costs nobody an answer.
 type recordItem struct {
 	storedRecord
 	ExpiresAt  int64  `dynamodbav:"expires_at,omitempty"`
