@@ -56,9 +56,9 @@ const (
 	version     = 1
 )
 
-// schema creates the table. The columns list and since say in which list a record is, and from
-// when, for ledger.Index. The column sum has a checksum of doc and body, because SQLite stores
-// no checksum of its data.
+// schema creates the table. The columns list and since say in which list of ledger.Index a
+// record is, and at which time in that list. The column sum has a checksum of doc and body,
+// because SQLite stores no checksum of its data.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
