@@ -119,7 +119,8 @@ func TestBehaviours(t *testing.T) {
 }
 
 // TestInvalidPayments sends invalid payments to facilitators that would move the money of a
-// valid one. Each must be refused, and for the same reason over HTTP and in the process.
+// valid payment. Each payment must be refused without moving money, and for the same reason
+// over HTTP and in the process.
 func TestInvalidPayments(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -11,9 +11,10 @@
 // A failure is triggered by a request or reply that the facilitator or the line sees, never by
 // the clock. Two runs with the same seed give the same report.
 //
-// A seller must keep the protocol's promises: no answer is given without payment, and a payment
-// gets one answer, which goes to its payer. Anything beyond that is a promise that a seller may
-// make. If the seller has not made it, a failure counts as "not promised".
+// A seller must keep the protocol's promises: no answer is given without payment, and a
+// payment gets one answer, which goes to its payer. Anything beyond that is a promise that a
+// seller may make. A failure that only such a promise forbids counts as "not promised" if the
+// seller has not made the promise.
 //
 // # How a row is added
 //

@@ -73,9 +73,9 @@ func (e *errand) mustSign() bool {
 // read decides what the payer does after it has received a reply.
 func (e *errand) read(ctx context.Context, r reply) {
 	if r.kind() == kindWait && e.sends > 1 {
-		// How often the payer is told to wait depends on the clock. From the second paid
-		// request on, such a reply is therefore reported to Config.Watch, but not in the
-		// report.
+		// How often the payer is told to wait depends on the clock. So a reply that asks the
+		// payer to wait is in the report only if it answers the first paid request. Later ones
+		// are told only to Config.Watch.
 		e.p.tell("the payer gets %s", r.statement().text)
 	} else {
 		e.p.note("the payer gets %s", r.statement().text)

@@ -44,13 +44,15 @@ type Settings struct {
 	Upstream    string // the URL of a service that the seller's handlers may call; it fails in some rows
 	Price       string // the price that the seller must ask for, in units of the token; empty if the price never changes
 	// NewLife returns another URL of the facilitator, and a function that shuts this URL down.
-	// Later requests to the URL get no answer. It is for sellers that cannot really be killed.
+	// Later requests to the URL get no answer. NewLife is for sellers that cannot really be
+	// killed.
 	NewLife func() (facilitator string, end func())
 }
 
-// Seller starts the seller that is tested. All its processes must use the same records.
+// Seller starts the seller that is tested. All processes of the seller must use the same
+// records.
 type Seller interface {
-	// Start starts a process of the seller, and returns when it takes requests.
+	// Start starts a process of the seller, and returns when the process takes requests.
 	Start(ctx context.Context, s Settings) (Instance, error)
 }
 
@@ -65,7 +67,7 @@ type Instance interface {
 // Goods describe what the payers buy.
 type Goods struct {
 	Method      string // the HTTP method of the request; GET if empty
-	Path        string // including the query
+	Path        string // the path of the request, including the query
 	Body        string
 	ContentType string // the media type of Body
 	// OtherPath and OtherBody are a request for something else at the same price. If both are

@@ -125,8 +125,8 @@ func (l *line) end() {
 }
 
 // giveUp closes the connection of the paid request in progress, like a payer that has waited
-// too long. It returns when the connection is closed. The payer continues when resume is
-// called.
+// too long, and returns when the connection is closed. The payer continues when resume is
+// called. If no paid request is in progress, giveUp does nothing.
 func (l *line) giveUp() (resume func()) {
 	l.mu.Lock()
 	cancel, gone := l.hangUp, l.gone

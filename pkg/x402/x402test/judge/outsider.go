@@ -36,8 +36,8 @@ func (p *purchase) send(ctx context.Context) {
 	p.answered++
 }
 
-// overhear notes the payment that an outsider sends. The line calls it, because the outsider
-// does not report its payments.
+// overhear notes the payment that an outsider sends. The line calls overhear, because the
+// outsider does not report its payments.
 func (p *purchase) overhear(r *http.Request, body []byte) {
 	if p.outsider != nil {
 		p.note("the payer sends %s", p.named(nonceOf(r, body)))

@@ -44,7 +44,7 @@ func peopleRows() []row {
 }
 
 // pair holds back the first call to the facilitator until there is a second call, or until one
-// of the two requests of playAtOnce has its reply. It waits no longer than Config.Hold.
+// of the two requests of playAtOnce has its reply. pair waits no longer than Config.Hold.
 func (p *purchase) pair(c *call) {
 	p.mu.Lock()
 	first := p.calls[verifies]+p.calls[settles] == 1

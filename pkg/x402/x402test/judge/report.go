@@ -147,7 +147,8 @@ type wrongs struct {
 	ways      []Way
 }
 
-// wrong returns all cases that failed. Cases of a row with the same description are combined.
+// wrong returns all cases that failed. Cases of one row that failed in the same manner are
+// combined.
 func (r *Report) wrong() []wrongs {
 	var all []wrongs
 	for _, row := range r.Rows {

@@ -223,7 +223,7 @@ func (p *purchase) later(does func()) {
 	p.onSend = does
 }
 
-// pause waits, unless the seller closes the connection.
+// pause waits for the duration d, or until the seller closes the connection.
 func (c *call) pause(d time.Duration) {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

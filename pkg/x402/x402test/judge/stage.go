@@ -200,8 +200,8 @@ func (s *stage) asksUpstream() bool {
 }
 
 // meet waits until all payers that are still active have called it, and then runs the event
-// once. If a seller serves one payer after another, the payers never wait here together. In
-// that case the event happens after Config.Hold.
+// once. If the seller serves one payer after another, the payers cannot all wait in meet at
+// the same time. Then the event happens when a payer has waited for Config.Hold.
 func (s *stage) meet(p *purchase, event func()) {
 	s.mu.Lock()
 	s.arrived[p] = true

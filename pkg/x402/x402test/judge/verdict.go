@@ -10,7 +10,7 @@ type Verdict string
 
 // The verdicts.
 const (
-	Held        Verdict = "held"         // charged once and answered, or neither if that is correct in this row
+	Held        Verdict = "held"         // the purchase was charged once and answered, or neither happened and that is correct in this row
 	Broken      Verdict = "broken"       // the seller broke the protocol or one of its promises
 	NotPromised Verdict = "not promised" // something went wrong that no promise rules out
 )
@@ -18,9 +18,9 @@ const (
 // Case is the result of one purchase.
 type Case struct {
 	Way Way `json:"way"`
-	// Transfers is how often the payer was charged, as the chain shows. Requests is how many
-	// requests were to get the answer (one, or two at once), and Answers is how many of these
-	// requests got it.
+	// Transfers is how often the payer was charged, as the chain shows. Requests is one, or
+	// two in the row in which the payer sends two requests at once. Answers is how many of
+	// these requests got the answer.
 	Transfers int `json:"transfers"`
 	Requests  int `json:"requests"`
 	Answers   int `json:"answers"`

@@ -186,7 +186,8 @@ func brokenRows(r *judge.Report) map[string]bool {
 // lost answers, and no others. It also checks that some wrong seller fails each row.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
-	// Because no wrong seller keeps its answers, a lost reply always leads to another charge.
+	// forgetful has the rows that a seller fails if its only mistake is to keep no answers.
+	// After a lost reply, such a seller always charges again.
 	forgetful := []string{
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
