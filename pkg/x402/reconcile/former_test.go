@@ -68,8 +68,8 @@ func (s *seller) finds(later time.Duration) {
 	}
 }
 
-// isForgotten checks that the former payee is not on record any more, and that transfers to it
-// are no longer read.
+// isForgotten checks that the former payee is not on record any more, and that transfers to
+// that payee are no longer read.
 func (s *seller) isForgotten() {
 	s.d.t.Helper()
 	if all := s.onRecord(); len(all) > 0 {
@@ -113,7 +113,7 @@ func TestFormerPayeeDaysLater(t *testing.T) {
 }
 
 // TestFormerPrice checks that the lowest price that was paid to the former payee decides
-// whether a transfer to it is a payment or a deposit.
+// whether a transfer to that payee is a payment or a deposit.
 func TestFormerPrice(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)

@@ -83,9 +83,9 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 }
 
 // Each fetches the records with the given keys, and calls see for each record that exists.
-// missed is the number of records that could not be read before ctx ended. The error is the
-// first one that the ledger has returned. A corrupt record is counted in missed and logged,
-// and is not an error.
+// missed is the number of records that could not be read, or that were not reached before ctx
+// ended. The error is the first one that the ledger has returned. A corrupt record is counted
+// in missed and logged, and is not an error.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
 	var v visited
 	seeOne := func(r ledger.Payment) error {
@@ -108,7 +108,7 @@ type visits struct {
 // walk goes through two lists of the index, ledger.ListOpen and then ledger.ListOwed, each
 // from the record that was written longest ago. It leaves out records of ListOpen that are
 // written after the walk began. A lookup that ends during the walk moves its record from
-// ListOpen to ListOwed, so ListOwed is read last.
+// ListOpen to ListOwed. ListOwed is read last, so that the walk does not miss this record.
 func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
 	begun := c.Now()
 	seen := map[string]bool{}

@@ -325,9 +325,10 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 	})
 }
 
-// TestUnproven checks that a payment counts as unproven if a facilitator refused it without a
-// node, even if another payment has taken over its purchase. The payment no longer counts once
-// a node has disproved it or its money is found.
+// TestUnproven checks which payments count as unproven. A payment counts if a facilitator
+// refused it or turned it away while the seller had no node, even if another payment has taken
+// over its purchase. The payment does not count if evidence disproves it, or once its money is
+// found. Unproven must pass on the payments that changed last.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true

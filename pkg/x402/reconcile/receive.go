@@ -15,15 +15,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Scanner reads a payee's incoming transfers from the chain. Its cost depends on the
-// number of transfers, and not on the number of requests that were never paid.
+// Scanner reads a payee's incoming transfers from the chain. The cost of reading depends on
+// the number of transfers, and not on the number of requests that were never paid.
 type Scanner interface {
 	// Transfers reads the transfers to payee, beginning with the block whose number is from,
 	// and does a limited amount of work. If it returns an error, it has read nothing, and the
 	// batch's Next is that same block. If it fails after it has read something, it ends the
 	// batch without an error, and the next call returns the error. A caller that stores Next
-	// after every batch therefore misses no transfer and sees none twice, wherever it is
-	// interrupted.
+	// after every batch therefore misses no transfer and sees none twice, wherever the caller
+	// is interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the number of the first block whose time is not before t. A cursor for
 	// transfers since t starts at this block. If no safe block is that recent, for example
@@ -80,9 +80,10 @@ const (
 )
 
 // receive reads the incoming transfers of each payee from the ledger's cursor on, and compares
-// each transfer with its record. It finds money for a payment that a facilitator refused, or
-// that has no record. It also reads the transfers to the payees of undecided payments, because
-// such a payment may have a payee from before a change of configuration.
+// each transfer with its record. So it finds the money of a payment that a facilitator
+// refused, and money that belongs to no record. It also reads the transfers to the payees of
+// undecided payments, because such a payment may have a payee from before a change of
+// configuration.
 func (r *run) receive(ctx context.Context) (err error) {
 	for _, payee := range r.payees {
 		if r.Scanner != nil && !timeUp(ctx) {
@@ -107,8 +108,8 @@ func (c *Reconciler) soldKey() string {
 }
 
 // noteSold adds the former payees on record in the ledger to the payees whose transfers are
-// read. The payee whose last payment is oldest comes first, because the ledger forgets it
-// first.
+// read. The payee whose last payment is oldest comes first, because that payee is the first
+// that the ledger forgets.
 func (r *run) noteSold(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil

@@ -148,7 +148,7 @@ func TestReceive(t *testing.T) {
 		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
 		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
 		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
-		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // not yet owed, because an attempt holds the lease
+		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // the answer is not owed yet, because an attempt holds the lease
 		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
 		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},

@@ -25,8 +25,8 @@ import (
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence reads the chain. Without Evidence, the Reconciler counts, and ends only the
-	// payments that were never sent according to the ledger.
+	// Evidence reads the chain. Without Evidence, the Reconciler still counts what is owed. It
+	// then ends only payments that were never sent according to the ledger.
 	Evidence x402.Evidence
 	// Scanner reads the transfers to the payee. Without a Scanner, money for a payment that is
 	// not in doubt is not found.
@@ -37,8 +37,8 @@ type Reconciler struct {
 	// nothing.
 	Terms x402.Terms
 	// Former is the payee before the last change, or empty. Scanner reads the transfers to
-	// that payee as well. It also reads the transfers to the former payees on record in the
-	// ledger (ledger.Sold), until nothing more can arrive there.
+	// that payee as well. Scanner also reads the transfers to the former payees on record in
+	// the ledger (ledger.Sold), until nothing more can arrive there.
 	Former string
 	// Cheapest is the lowest price that the seller asks, in atomic units. A smaller transfer
 	// that belongs to no payment on record is a deposit. If Cheapest is nil, no transfer is
@@ -77,7 +77,7 @@ type Summary struct {
 	Listed      int // records in the index's list of payments in doubt or in progress
 	SettledLate int // listed records that were found to be paid
 	RefusedLate int // listed records that were found never to be paid
-	StillOpen   int // listed records that can still execute
+	StillOpen   int // listed records whose authorizations can still execute
 	CannotTell  int // listed records without evidence either way
 	Undue       int // listed records whose attempt died, most likely before it sent the payment; they are not in doubt, but it is not certain yet that they were not sent
 	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
