@@ -118,7 +118,8 @@ func TestOpenTogether(t *testing.T) {
 }
 
 // TestSweep checks that Sweep deletes a record that has expired. It must keep a record that
-// expires later, and one that never expires because it is in doubt or owed.
+// expires later, and one that has no time of expiry, like the records in doubt and the owed
+// ones.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	s, now := open(t, newPath(t)), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
