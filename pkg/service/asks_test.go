@@ -40,8 +40,9 @@ func badlyNamed(w way) answer {
 	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
 }
 
-// whileAnotherRuns pays while the lookup for another payment is running. It checks that the
-// answer says whose calls hold the slots, and that the other payment is answered.
+// whileAnotherRuns pays for a lookup while an earlier lookup of the same client holds the only
+// slot. It checks that the answer says that the calls of this client hold the slots, and that
+// the earlier payment is answered.
 func whileAnotherRuns(w way) answer {
 	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
 	w.resolver = func() (dns.Result, error) {
@@ -98,12 +99,13 @@ func corrupted(w way) answer {
 	return w.ask("example.com", header)
 }
 
-// reportsExtensions makes the facilitator report a status of the extensions.
+// reportsExtensions makes the facilitator report the given text about the extensions of a
+// payment.
 func reportsExtensions(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
-// altered pays with a payment that is changed after it was signed.
+// altered pays with a payment that the function change has altered after the client signed it.
 func altered(change func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload

@@ -28,15 +28,17 @@ var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a mod
 
 // unitsASecond is the number of write units that DynamoDB accepts in a second for one item, or
 // for one partition of an index (its developer guide, "partitions and data distribution").
-// burst is the number of these units that it accepts at once. DynamoDB may grant a larger
-// burst after idle minutes, but the test does not count on that. Even with adaptive capacity,
-// a single item never gets more units than a partition has.
+// burst is the number of write units that DynamoDB accepts at once. DynamoDB may grant a
+// larger burst after idle minutes, but the test does not count on that. Even with adaptive
+// capacity, a single item never gets more units than a partition has.
 const (
 	unitsASecond = 1000
 	burst        = unitsASecond / 10
 )
 
-// hot is an item of the table or a partition of the index, with its allowance of write units.
+// hot is an item of the table or a partition of the index. It has the write units that are
+// left, the time at which they were counted, the units that were used, and the number of
+// refused writes.
 type hot struct {
 	left           float64
 	at             time.Time
@@ -45,8 +47,8 @@ type hot struct {
 
 var errThrottled = errors.New("ProvisionedThroughputExceededException: throughput exceeds the limit of a partition")
 
-// take takes write units from the item or partition called name. If they are not available,
-// take tries again, as often as the client library does.
+// take takes write units from the item or partition called name. If not enough units are left,
+// take waits and tries again, up to three times in all, as the client library does.
 func (t *table) take(name string, units int) error {
 	for try := range 3 {
 		if t.tried(name, units) {
@@ -81,9 +83,9 @@ func (t *table) tried(name string, units int) bool {
 	return true
 }
 
-// written sums up the items or partitions whose names begin with kind. It returns the number
-// of units that they got in total, the largest number that one of them got, and the number of
-// refused writes.
+// written counts the writes to all items or partitions whose names begin with the given text.
+// all is the number of write units that they used together, most is the largest number that
+// one of them used, and refused is the number of refused writes.
 func (t *table) written(kind string) (all, most, refused int) {
 	for name, h := range t.hot {
 		if strings.HasPrefix(name, kind) {
@@ -93,11 +95,11 @@ func (t *table) written(kind string) (all, most, refused int) {
 	return all, most, refused
 }
 
-// TestCapacity sells lookups at 1,000 payments a second, first alone and then together with
-// the smoke test. With -capacity it sells at rates from 10 to 10,000. The Gate, the ledger,
-// the index and the rate limits are real. DynamoDB and its limits are a model, and the fake
-// clock advances only while every goroutine waits. At 1,000 payments a second, every payment
-// must be answered.
+// TestCapacity takes 1,000 payments a second: first only for lookups, and then for lookups and
+// smoke tests in turn. With -capacity it takes from 10 to 10,000 payments a second. The Gate,
+// the ledger, the index and the rate limits are real. DynamoDB and its limits are a model, and
+// the fake clock advances only while every goroutine waits. At 1,000 payments a second, every
+// payment must be answered.
 func TestCapacity(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []int{10, 100, 1000, 10_000} {
@@ -115,11 +117,15 @@ func TestCapacity(t *testing.T) {
 	}
 }
 
-// sells sends payments at the given rate for one second, for lookups and for the other
-// operations, in turn. It reports, as an attribute of the test, how much the table accepted.
+// sells sends payments for one second; rate is the number of payments. They are for lookups
+// and for the other operations, in turn. sells reports, as an attribute of the test, how many
+// payments were answered and how many write units the table accepted. Up to 1,000 payments a
+// second, every payment must be answered, and no write of the slots or the index may be
+// refused.
 func sells(t *testing.T, rate int, others ...service.Operation) {
-	// busy is how many slots the operation has for each payment that arrives per second. Two
-	// are more than enough, because a lookup and a settlement together take half a second.
+	// busy is the number of slots of the operation, divided by the number of payments that
+	// arrive in a second. Two is more than enough, because a payment holds its slot for half a
+	// second: that is the time of a settlement and a lookup.
 	const busy = 2
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
@@ -176,8 +182,9 @@ func priceOf() map[string]float64 {
 	}
 }
 
-// For each call, these bytes are logged in addition to the function's line: platformLines for
-// Lambda's start and report as JSON, and gatewayLine for the gateway's line.
+// A call adds these bytes to the logs, besides the log line of the function. platformLines is
+// the size of Lambda's start and report lines in JSON. gatewayLine is the size of API
+// Gateway's line.
 const (
 	platformLines = 650
 	gatewayLine   = 400
@@ -186,7 +193,7 @@ const (
 // kindOfCall is a kind of call whose cost is counted. took, its time on Lambda, is an
 // assumption, because it depends mostly on the facilitator and the target.
 type kindOfCall struct {
-	name string // the name in its row of the README's table
+	name string // the name of the kind in its row of the README's table
 	took time.Duration
 	fee  float64 // the fee of the facilitator, in US dollars
 	do   func(f *fleet) x402test.Reply
@@ -214,7 +221,7 @@ func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	f := newFleet(t, 1, explorer, func(p *parts) {
 		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	k.do(f) // this call does the work that is needed only once; the next one is counted
+	k.do(f) // the first call also does work that is needed only once; the second call is counted
 	f.table.reset()
 	log.Reset()
 	r := k.do(f)
@@ -244,9 +251,9 @@ func memory(t *testing.T) float64 {
 }
 
 // fixedCosts is what metrics, alarms and the dashboard cost in a year, in US dollars, however
-// many calls there are. recordBytes is the size of the record of a sale. priceStored and
-// priceLogged are the prices for storing a byte: 35 days in the table with its point-in-time
-// recovery, and 90 days in the log.
+// many calls there are. recordBytes is the size of the record of a sale. priceStored is the
+// price of a byte that is stored for 35 days in the table and in its point-in-time recovery.
+// priceLogged is the price of a byte that is stored for 90 days in the log.
 const (
 	fixedCosts  = 12 * 54
 	recordBytes = 3 << 10
@@ -254,8 +261,9 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether figure, a number in a document, is within a tenth of want. Sizes differ a
-// little because of ids and compression.
+// near reports whether figure, a number as a document writes it, differs from want by at most
+// a tenth of want. The counted sizes differ a little from run to run, because of ids and
+// compression.
 func near(figure string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(figure, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want

@@ -32,9 +32,9 @@ func latency(name string, d time.Duration) metric {
 // of the stack, which may be empty, to tell two stacks in one account apart.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts returns the log attributes that count a client's priced request. They are its metrics
-// and, if the request counts towards rolling back a release, the members that the metric
-// filters in template.yaml read.
+// counts returns the log attributes that count a client's priced request. They are the metrics
+// of the request and, if the request counts towards rolling back a release, the members that
+// the metric filters in template.yaml read.
 func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
 	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)
@@ -94,8 +94,8 @@ func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 			used = append(used, d)
 		}
 	}
-	// CloudWatch reads metrics from a log line that has an _aws member. The timestamp in it is
-	// a number of milliseconds.
+	// CloudWatch reads metrics from a log line that has an _aws member. The Timestamp of that
+	// member counts milliseconds since 1970.
 	return append(attrs, slog.Group("_aws",
 		slog.Int64("Timestamp", p.Now().UnixMilli()),
 		slog.Any("CloudWatchMetrics", used)))

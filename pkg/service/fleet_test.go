@@ -35,17 +35,18 @@ import (
 )
 
 // peers plays the facilitator, the chain and the lookup of a fleet, on the fake clock of a
-// bubble. Only the payers in rich have money; a refusal for lack of money takes two seconds.
-// Hosts below silent.example.com accept connections and send nothing.
+// bubble. Only the payers in the field rich have money. A refusal for lack of money takes two
+// seconds. Hosts below silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
 	// These are the durations of a settlement, a lookup and a search of the chain. A call with
 	// a shorter time limit ends at that limit.
 	settles, looks, finds time.Duration
-	cancelled             bool // whether the payer cancels each authorization on the chain before it is settled
-	verifyDown            bool // the facilitator is down when the service asks it to verify a signature
-	// reverts is how long a transaction takes to revert. If it is 0, payers without money are
-	// refused; otherwise they are contracts that seem to have money in a simulation.
+	cancelled             bool // whether the payer cancels each authorization on the chain before the facilitator settles it
+	verifyDown            bool // whether the facilitator is down when the service asks it to verify a signature
+	// reverts is how long the transaction of a payer without money takes to revert; the payer
+	// is then a contract that seems to have money in a simulation. If reverts is 0, the
+	// facilitator refuses payers without money.
 	reverts time.Duration
 
 	rich sync.Map // the payers with money
@@ -55,8 +56,8 @@ type peers struct {
 	settling, worst int
 }
 
-// Verify accepts no signature, because it gets only signatures that the service cannot verify
-// itself.
+// Verify accepts no signature: it gets only signatures that the service cannot verify itself,
+// and in these tests all of them are bad.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
 	p.table.add(func(s *spent) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
@@ -240,8 +241,9 @@ func (f *fleet) served(from, domain, header string) {
 // silentHosts is the suffix of the names of hosts that send nothing.
 const silentHosts = ".silent.example.com"
 
-// raceDetector reports whether the race detector is on. Signatures then take fifteen times as
-// long, so tests with many signatures do less. make test also runs them without the detector.
+// raceDetector reports whether the race detector is on. With it, signing takes fifteen times
+// as long, so tests with many signatures do less. make test also runs them without the
+// detector.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -260,20 +262,21 @@ func (s spent) above(limit spent) bool {
 }
 
 // table is a model of DynamoDB that the environments of a deployment share. It stores the
-// ledger and the limits, and counts the cost.
+// ledger and the limits, and counts what each call costs.
 type table struct {
 	ledger *ledgertest.Faulty
 	memory ledgertest.Memory
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized means that writes of records are not counted: sizing takes a third of a test's time.
+	// unsized means that writes of records are not counted, because measuring the size of the
+	// records takes a third of a test's time.
 	unsized bool
-	// hot holds the writes to each item and each partition of the index. It is nil unless the
-	// test checks how many of these writes the table accepts.
+	// hot has, by name, each item and each partition of the index. It is nil unless the test
+	// limits the writes that the table accepts, as DynamoDB does.
 	hot map[string]*hot
 
-	encode *dynamo.Table // encodes records and passes the items to PutItem
+	encode *dynamo.Table // encodes records as items, and passes each item to the method PutItem
 	item   map[string]types.AttributeValue
 }
 
@@ -292,8 +295,8 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write uses up write units of the item's partition, and one unit for each index entry that the
-// write removes or adds.
+// write uses up write units of an item, and one unit of the index partition of each entry that
+// the write removes or adds.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")
@@ -309,9 +312,9 @@ func (t *table) write(item string, units int, entries ...string) error {
 	return nil
 }
 
-// pays counts the cost of a call by the ledger. If the condition of a write fails, the write
-// costs as much as the existing item. If a write replaces an item, it costs as much as the
-// larger of the two items.
+// pays counts the cost of a call that the ledger makes. If the condition of a write fails, the
+// write costs as much as the existing item. If a write replaces an item, it costs as much as
+// the larger of the two items.
 func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
 		t.add(func(s *spent) { s.Reads++ })
@@ -353,8 +356,9 @@ func (t *table) limits() *limittest.Watched {
 	return s
 }
 
-// sizeOf returns the write units of a record, encoded as a store sends it. entry is the
-// record's entry in the index: its partition and its key. It is nil if the record has none.
+// sizeOf returns the write units of a record, encoded as the dynamo store sends it. entry has
+// the partition and the key of the record's index entry, as one string. It is nil if there is
+// no entry.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

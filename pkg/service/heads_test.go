@@ -146,8 +146,8 @@ const signature = `"offer-receipt":`
 const slack = 40
 
 // TestOrigins checks that a page of another origin may read every response. A priced response
-// gives this permission only to such a page. The documents give it to every client, because
-// caches keep them.
+// has the headers with this permission only if the request comes from such a page. A document
+// always has them, because caches keep documents and give them to any client.
 func TestOrigins(t *testing.T) {
 	t.Parallel()
 	s := newShop(t)

@@ -43,15 +43,14 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer identifies a payer by a number. The payer's payment was refused by the
-	// service, by the facilitator, or because the facilitator's reply was unclear. If the minimum and
-	// the maximum of this metric differ, more than one payer was refused, however often each
-	// of them tried. A payment that cannot be read has no payer; its number stands for the
-	// network of the client.
+	// MetricRefusedPayer is the number of a payer whose payment was refused. The service or
+	// the facilitator refused the payment, or the facilitator's reply was unclear. If the
+	// minimum and the maximum of this metric differ, payments of more than one payer were
+	// refused, however often each payer tried. A payment that cannot be read has no payer. The
+	// metric is then a number for the network of the client.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer identifies, like MetricRefusedPayer, a payer by a number: here a payer
-	// whose payment is in doubt because the facilitator did not reply. A payer cannot cause
-	// such a case.
+	// MetricSilentPayer is the number of a payer whose payment is in doubt because the
+	// facilitator did not reply. A payer cannot cause such a case.
 	MetricSilentPayer = "SilentPayer"
 	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that the decision takes into account. Of these,
@@ -65,13 +64,13 @@ const (
 )
 
 // These metrics cover only the newest versions. The template computes them from the log lines
-// in which MemberRelease names one of these versions. It appends the version numbers of all
-// functions to each of these names.
+// in which MemberRelease names one of these versions. The template appends the version numbers
+// of all functions to the name of each of these metrics.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"
-	// MetricNewUnanswered is the number of the payer of each payment that MetricBroken or
-	// MetricRefused counts.
+	// MetricNewUnanswered has, for each payment that MetricBroken or MetricRefused counts, the
+	// number of the payer.
 	MetricNewUnanswered = "NewPayersUnanswered"
 )
 

@@ -75,9 +75,9 @@ func dimensionsOf(metric string, single [][]string) [][]string {
 	return all
 }
 
-// valueOf returns the value of a metric in a log line. For a latency of more than a
-// millisecond it returns 1. The line must also have each latency under a name for people, such
-// as settle_ms.
+// valueOf returns the value of a metric in a log line. For a latency of a millisecond or more
+// it returns 1. The line must also have each latency under a name for people, such as
+// settle_ms.
 func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	t.Helper()
 	v, ok := line[name].(float64)

@@ -127,7 +127,8 @@ func TestOutage(t *testing.T) {
 
 // TestPartOwedForLong checks a bundle with a piece that the service owes. The bundle stays
 // valid for its purchase until it is complete, so a client that signs again every half minute
-// for an hour is charged once. The complete bundle stays valid as long as any other answer.
+// for an hour is charged once. Two minutes after the bundle is complete, a new payment must be
+// charged, as after any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range byTurns() {

@@ -62,7 +62,7 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	if name := p.faultMetric(res.Fault); name != "" {
 		set.count(name)
 	}
-	paid := res.Receipt != nil // an internal_error before a payment is not owed
+	paid := res.Receipt != nil // without a receipt, as after an internal_error before the settlement, nothing is owed
 	set.countIf(class == fault.Owed && paid, MetricOwed)
 	set.countIf(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
 	set.countIf(trace.Unrecorded, MetricLedger)
@@ -92,7 +92,7 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 }
 
 // countOutcome counts how a request ended. payer is the number that payerNumber returns for
-// its payer.
+// the payer of the request.
 func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	switch ended {
 	case paymentRefused:
@@ -146,9 +146,9 @@ type outcome int
 const (
 	noPayment outcome = iota
 	paymentAnswered
-	paymentRefused    // by the service, by the facilitator, or because of an unclear reply of the facilitator; the payer can be the cause
+	paymentRefused    // the service or the facilitator refused, or the facilitator's reply was unclear; the payer can be the cause
 	facilitatorSilent // the payment is in doubt, because the facilitator did not reply
-	paymentBroken     // the service or the facilitator is at fault, even if there was no payment
+	paymentBroken     // the service or the facilitator is at fault; the request need not have had a payment
 )
 
 // outcomeOf returns the outcome of the request that got the response res.
@@ -184,8 +184,8 @@ func (p Platform) isReleased() bool { return !p.Paused && p.Function != "" && p.
 func (p Platform) release() string { return p.Function + ":" + p.Version }
 
 // payerNumber returns the number of a payer: the last 24 bits of the address. If payer is not
-// an address, it returns a number for the network of the client. There are only 256 such
-// numbers, too few to infer an address from one.
+// an address, payerNumber returns a number for the network of the client. There are only 256
+// numbers for networks, too few for anybody to infer a client's address from one.
 func payerNumber(payer, client string) int {
 	const bits, networks = 24, 256
 	end := payer[max(len(payer)-bits/4, 0):]

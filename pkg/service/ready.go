@@ -13,9 +13,9 @@ import (
 // probeCache is how long the results of the probes are used before the probes run again.
 const probeCache = 15 * time.Second
 
-// While another process runs the probes, its earlier results are used if they are at most
-// staleReady old. If they are older, this process waits for new results, at most waitReady,
-// and reads the store every lookReady.
+// While another process runs the probes, this process uses the earlier results in the store if
+// they are at most staleReady old. If they are older, this process waits for new results, at
+// most for the time waitReady. Meanwhile it reads the store once in every lookReady.
 const (
 	staleReady = time.Minute
 	waitReady  = probeTimeout + time.Second
@@ -71,9 +71,10 @@ type checkCache struct {
 	last map[string]check // nil until the probes have been run
 }
 
-// fresh reports whether checks that were made at a time are younger than maxAge. It compares wall
-// clock times, because the monotonic clock may stand still while Lambda has the process frozen.
-// If the clock has been set back, the age may be negative, and fresh returns false.
+// fresh reports whether checks are younger than maxAge. made is the time at which they were
+// made. fresh compares wall clock times, because the monotonic clock may stand still while
+// Lambda has the process frozen. If the clock has been set back, the age may be negative, and
+// fresh returns false.
 func (k *checkCache) fresh(made time.Time, maxAge time.Duration) bool {
 	age := k.now().Round(0).Sub(made)
 	return age >= 0 && age < maxAge

@@ -19,7 +19,7 @@ const (
 	MetricSettledLate     = "SettledLate"     // payments in doubt that turned out to be paid
 	MetricRefusedLate     = "RefusedLate"     // payments in doubt that turned out to be unpaid for good
 	MetricStillOpen       = "StillOpen"       // payments in doubt that can still execute
-	MetricCannotTell      = "CannotTell"      // payments for which there is no evidence, perhaps because there is no view of the chain
+	MetricCannotTell      = "CannotTell"      // payments in doubt for which there is no evidence, perhaps because the chain cannot be read
 	MetricLeft            = "Left"            // payments that were not reached before the time was up
 	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid payments whose payer has not come back for the answer
 	MetricOwedLong        = "OwedOverAnHour"  // payments in OwedUnclaimed that have been owed for more than an hour
@@ -32,9 +32,9 @@ const (
 const reconcileMargin = 10 * time.Second
 
 // Reconciler returns c with two more settings: the former payee, and the lowest price under
-// the current and the former terms. The Reconciler decides by evidence about payments that
-// requests left in doubt, whether they were made under the current or the former terms. former
-// may be nil.
+// the current and the former terms. The Reconciler uses evidence to decide the payments that
+// requests left in doubt. They may have been made under the current or the former terms.
+// former may be nil.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
@@ -54,8 +54,8 @@ type Scheduled struct {
 	Reconciler *reconcile.Reconciler
 	Watched    bool // whether the chain can be read
 	Probes     []Probe
-	// Origin returns the public origin that Outside checks. It may be nil or return ""; then
-	// nothing is checked.
+	// Origin returns the public origin that Outside checks. It may be nil or return ""; no
+	// origin is checked then.
 	Origin  func(ctx context.Context) string
 	Outside Outside
 }
@@ -76,8 +76,9 @@ func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
 		attrs := lineOf(summary)
 		values := metricsOf(summary)
 		if err != nil {
-			// If the run failed, MetricReconcileFailed is the only one of its numbers that
-			// becomes a metric. The others may be too low, and would end an alarm.
+			// If the run failed, MetricReconcileFailed is the only number of the run that
+			// becomes a metric. The other numbers may be too low, and could end an alarm that
+			// must go on.
 			level = slog.LevelError
 			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))

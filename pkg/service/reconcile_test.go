@@ -117,7 +117,7 @@ func TestReconcile(t *testing.T) {
 				time.Sleep(time.Second)
 				return x402.Finding{Fate: x402.Paid, Transaction: "0x2"}
 			}
-			<-ctx.Done() // until the time for the chain, or the run, is over
+			<-ctx.Done() // waits until the time for the search of the chain, or the time of the run, is over
 			return x402.Finding{Cause: ctx.Err()}
 		})
 		const timeout = 15 * time.Second // 10 s of it are the margin; of the other 5 s, 3.75 s are for the chain
@@ -165,9 +165,9 @@ func TestReconcileStoresSilence(t *testing.T) {
 
 // TestReconcileSays checks the log line of a run. Without evidence, a run counts the payments
 // and says that it had no evidence. A corrupt record does not make the run fail. If the run
-// fails, so does the invocation. Then the failure is the only metric of the run, because an
-// incomplete count would end an alarm, and the ledger is reported as not ready. If an optional
-// probe fails, the deployment stays ready.
+// fails, so does the invocation. The failure is then the only metric of the run, because an
+// incomplete count could end an alarm. The ledger is then reported as not ready. If only an
+// optional probe fails, the deployment stays ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
@@ -314,7 +314,7 @@ func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([
 }
 
 // TestIndexIsReconciles checks that a function that sells does not read the index. Only the
-// scheduled function may search it for payments that are not settled.
+// scheduled function may search the index for payments that are not settled.
 func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

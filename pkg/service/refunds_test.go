@@ -58,7 +58,7 @@ func newInternet() internet {
 	return i
 }
 
-// dialResolver connects to a resolver over a pipe, which keeps datagrams apart.
+// dialResolver connects to a resolver over a pipe. Like UDP, a pipe keeps messages apart.
 func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	if network != "udp" {
 		return nil, net.ErrClosed
@@ -128,8 +128,8 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 // that the service owes becomes a refund after a day. With silent name servers and hosts, the
 // client causes 15 refunds a minute over time. In the first minute it causes more, because it
 // starts further lookups before the first one turns out to be silent. In the minutes after
-// that it causes fewer. If the service has no route to any address of a host, that is an
-// answer, and nothing is owed.
+// that it causes fewer. If the service has no route to any address of a host, the error that
+// says this is the answer, and nothing is owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -218,12 +218,12 @@ func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minut
 	return got.first, got.all, got.answers
 }
 
-// harvest counts the answers in a period, and those of them that leave a debt.
+// harvest counts the answers in a period, and how many of them leave a lookup owed.
 type harvest struct {
 	begin, end time.Time
 
 	mu         sync.Mutex
-	first, all int // the numbers of debts from the first minute and from the whole period
+	first, all int // how many answers of the first minute, and of the whole period, leave a lookup owed
 	answers    map[string]int
 }
 

@@ -60,13 +60,13 @@ func withEvidence(f x402.Finding) func(*parts) {
 	}
 }
 
-// always makes every settlement of the facilitator behave in the same way.
+// always makes the facilitator behave in the given way at every settlement.
 func always(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) { s.behave = func(int, string) x402test.Behaviour { return how } }
 }
 
-// first makes the first settlement of the facilitator behave in the given way; the later ones
-// are honest.
+// first makes the facilitator behave in the given way at the first settlement, and honestly at
+// every later one.
 func first(how x402test.Behaviour) func(*shop) {
 	return func(s *shop) {
 		s.behave = func(n int, _ string) x402test.Behaviour {
@@ -94,8 +94,8 @@ func failsWith(err error) func() (dns.Result, error) {
 	return func() (dns.Result, error) { return dns.Result{}, err }
 }
 
-// unsigned sets a facilitator whose credentials cannot be read. So the facilitator gets no
-// requests.
+// unsigned sets a client of a facilitator that cannot read its credentials. So the client
+// sends no requests to the facilitator.
 func unsigned(p *parts) {
 	missing := func(context.Context, time.Time) (facilitator.Credentials, error) {
 		return facilitator.Credentials{}, errors.New("bug: no secret")
@@ -132,7 +132,7 @@ func quietRequests() []request {
 		{name: "an authorization that is over", ask: altered(func(p *x402.Payload) { p.Payload.Authorization.ValidBefore = "1" }), status: 402, code: "payment_required"},
 		{name: "bad parameters", ask: badName, status: 400, code: "invalid_domain", charged: "false"},
 		{name: "a slip in a parameter", httpOnly: true, ask: func(w way) answer {
-			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the domain would be refused as well, but the name of the parameter comes first
+			path := "/v1/tools/dns?tpye=MX&domain=localhost&utm_source=x&q=%zz" // the domain is wrong as well, but the error must be about the name tpye, which is checked first
 			a := w.reply(w.get(path, w.sign("example.com")))
 			if !strings.Contains(a.text, "There is no parameter \\\"tpye\\\": it is called type.") {
 				w.Errorf("%s", a.text)
@@ -286,8 +286,8 @@ func (c request) run(w way) {
 		w.Errorf("replayed %v: %s", a.replayed, a.text)
 	}
 	w.settled(c.settles)
-	// If a bug ends the request, the response has only the headers that were set before that,
-	// so Vary is not checked.
+	// If a bug ends the request, the response has only the headers that were set before the
+	// bug, so Vary is not checked.
 	varies := "Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey
 	if !w.tool && c.code != "internal_error" && a.vary != varies {
 		w.Errorf("a cache may give one client the answer of another: Vary %q, want %q", a.vary, varies)

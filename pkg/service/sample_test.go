@@ -69,7 +69,8 @@ func shownIn(page []byte) map[string]string {
 	return shown
 }
 
-// blanked returns compact JSON with the token and the signature of the terms left out.
+// blanked returns the given JSON in compact form, without the token and the signature of the
+// terms.
 func blanked(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {

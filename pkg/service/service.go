@@ -68,7 +68,7 @@ type Offering struct {
 }
 
 // FormerTerms are the terms before a change of payee or price. Payments that were signed under
-// these terms are still accepted until the time Until.
+// these terms are accepted up to the time in the field Until.
 type FormerTerms struct {
 	Terms  x402.Terms
 	Prices map[string]string // in atomic units, by slug; the price of any other operation has not changed
@@ -78,8 +78,9 @@ type FormerTerms struct {
 // Limits are the rate and concurrency limits of a deployment (spec §8). The zero value limits
 // nothing.
 type Limits struct {
-	// Rate is the rate limit of each client, on all paths together except /health. If it is
-	// nil, there is no such limit.
+	// Rate limits the requests of each client. It counts requests for priced paths and /mcp
+	// together, and separately those for documents and /ready. It does not count requests for
+	// /health. If Rate is nil, no request is limited.
 	Rate *limit.Rate
 	// Leases stores the leases of the paid lookups that are running. If it is nil, the leases
 	// are stored in this process.

@@ -42,9 +42,10 @@ type free struct {
 
 // freeRequests returns the kinds of requests with the limits of their costs. A request that is
 // answered from a record counts one unit, so the rate limit bounds the number of such
-// requests. A request that makes the service call another service weighs more. If the weight
-// exceeds the limit, the rest is carried into a later minute, which costs a write. Each
-// environment asks the store once before it knows that the client has exceeded its limit.
+// requests. A request that makes the service call another service weighs more. If the weights
+// put the client above its limit, the excess is carried into a later minute, which costs a
+// write. Each environment asks the store once before it knows that the client has exceeded its
+// limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
 	nothing := spent{Writes: 10, Units: 10} // only the writes of the rate limit
@@ -124,12 +125,13 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 
 // TestPaidUnits counts what a paid request costs: DynamoDB units in all tables and the index,
 // and successive calls of the table. The request has a signed receipt and an answer of less
-// than a kilobyte. The successive calls are counted by a clock that only these calls and the
-// peers move. Both numbers must stay within the maxima below; make bench prints the counted
-// numbers. If the payer signs again for the same question, that costs the claim, the purchase,
-// the record of the purchase's owner, and the end of the claim. The smoke test takes no slot,
-// and is bought again each time. In each process, the first payment in an hour costs one more
-// read and write, during the settlement, to record the payee.
+// than a kilobyte. To count the successive calls, the test measures the time of the request on
+// a fake clock, which only these calls and the peers move. Both numbers must stay within the
+// maxima below; make bench prints the counted numbers. A second payment of the same payer for
+// the same question costs the claim, the purchase, the record of the purchase's owner, and the
+// end of the claim. The smoke test takes no slot, and is bought again each time. In each
+// process, the first payment in an hour costs one more read and write, during the settlement,
+// to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
@@ -222,9 +224,9 @@ func spends(t *testing.T, kind free, environments int, tools bool, limit spent) 
 	}
 }
 
-// TestBudgets checks that a request ends within its deadline, and a lookup within its own. The
-// fake clock of the bubble makes the times exact. The tests of the Gate check the time that
-// each call gets.
+// TestBudgets checks that a request ends within the deadline of requests, and a lookup within
+// the deadline of lookups. The fake clock of the bubble makes the times exact. The tests of
+// the Gate check the time that each call gets.
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -265,14 +267,14 @@ func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i
 // attack is a minute of requests that cost the service money and bring none.
 type attack struct {
 	name, asks string        // asks is the format of a request's domain; it has a place for the number of the request
-	rich       bool          // whether the payer has money, which it later gets back
+	rich       bool          // whether the payer has money; the service then owes the lookup, and later refunds the payer
 	reverts    time.Duration // as in peers
 	crowd
 }
 
 // crowd describes the clients of an attack, and the requests of each client.
 type crowd struct {
-	from           string // the format of the address, with the numbers of the client and of the request
+	from           string // the format of a client's address; its arguments are the numbers of the client and of the request
 	clients, sends int
 	interval, step time.Duration // the time between the requests of a client, and between the phases that are tested
 }
@@ -306,10 +308,11 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin waits until a minute of the rate limit has lasted for the time phase, and then starts
-// the attack. Meanwhile 120 payers arrive, and all of them must be served. No request of the
-// attack may be answered with 200, and some must be refused for the limits. The facilitator
-// may never process more payments of an attacker at once than the attacker has slots.
+// begin waits for the beginning of a minute of the rate limit, and then for the time phase.
+// Then it starts the attack. Meanwhile 120 payers arrive, and all of them must be served. No
+// request of the attack may be answered with 200, and at least one must be refused as
+// rate_limited or overloaded. The facilitator may never process more payments of the attackers
+// at once than the attackers can have slots.
 func (a attack) begin(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold: a quarter of the 50
 	f := newFleet(t, 1, explorer)

@@ -238,8 +238,9 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// TestToolArguments checks that wrong arguments cost nothing. The error must tell a model how
-// to correct them.
+// TestToolArguments checks that a call with wrong arguments gets their error and is not
+// charged, with or without a payment. The payment must still be valid for a correct call. An
+// argument that is null counts as missing.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
@@ -334,7 +335,7 @@ func TestChangeOfTerms(t *testing.T) {
 	path := catalog.HostIntel().Path + "?domain=localhost"
 	for _, c := range []struct {
 		payee, amount string
-		status        int // 400 is for the domain, so the payment was accepted
+		status        int // 400 is the error for the domain; it shows that the payment was accepted
 	}{{now, "15000", 400}, {former, "7000", 400}, {former, "15000", 402}, {now, "7000", 402}, {former, "1", 402}, {payer, "7000", 402}} {
 		buyer()
 		offer := testbed.Must(next.client.Challenge(t.Context(), next.url+path))
