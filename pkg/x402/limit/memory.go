@@ -18,13 +18,13 @@ type Store interface {
 
 	// Acquire adds a lease to an operation if that operation has fewer than maxLeases leases,
 	// including expired ones. Otherwise it adds nothing, and ok is false. held has all leases
-	// of the operation, in any order. It includes the lease if that was added; if the lease
-	// was refused, held may be from a moment later. If the operation already has the lease, ok
-	// is true, so an Acquire may be sent twice.
+	// of the operation, in any order, and includes the lease if it was added. If the lease was
+	// refused, held may show the leases at a later time than that of the refusal. If the
+	// operation already has the lease, ok is true, so an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, maxLeases int) (held []Lease, ok bool, err error)
 
-	// Remove removes leases. It ignores a lease that is not stored, and a lease whose stored
-	// Until is another one.
+	// Remove removes leases. It ignores a lease that is not stored, and a lease that is stored
+	// with another Until.
 	Remove(ctx context.Context, operation string, leases ...Lease) error
 }
 
@@ -81,7 +81,7 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 }
 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
-// times. So the limit still holds if the clock is wrong by hours and is corrected within the
+// times. So no count is lost if the clock is wrong by hours and is corrected within the
 // minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, maxUnits int) (Units, bool, error) {
 	m.mu.Lock()

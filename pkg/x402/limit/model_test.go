@@ -11,12 +11,13 @@ import (
 // TestRateAgreesWithModel makes random requests at random times in one environment, and
 // compares each decision with a model.
 //
-// A request passes if its window has room for it besides the units that are counted there. A
-// request without a payment is one unit. A request with a payment counts with its weight until
-// it is decided, and with its final units afterwards. A refused client learns when the same
-// request would pass. That is soon only if undecided requests may give back as many units as
-// the request weighs. If a payer turns out to be at fault in a later window, the request
-// counts in full in the later window, and the earlier window gets nothing back.
+// A request passes if the window has room for its units beside the units that are counted
+// already. A request without a payment is one unit. A request with a payment counts with its
+// weight until it is decided, and with its final units afterwards. A refused client learns
+// when the same request may pass. That is soon only if the undecided requests can give back so
+// many units that the window has room for the request. If a request turns out to be at fault
+// only in a later window, it counts in full in the later window, and the earlier window gets
+// nothing back.
 //
 // If the clock is set back across the change of a minute, no units are forgotten. If the clock
 // was wrong by hours, no client stays excluded.
@@ -51,9 +52,10 @@ type rateModel struct {
 }
 
 // check compares the decision on a request with the model, and counts the request if it
-// passes. A request passes if the window has room for asks units. A refused request may pass
-// soon if undecided requests can give back so many units that the window has room for weighs
-// units. counts has the units that a request counts if it passes.
+// passes. asks is the number of units for which the window must have room, so that the request
+// passes. weighs is the number of units for which the window must have room after the
+// undecided requests have given units back, so that a refused request may pass soon. counts
+// has the units by which the count grows if the request passes.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)

@@ -24,22 +24,22 @@ import (
 const Window = time.Minute
 
 const (
-	// maxClients is how many clients an environment keeps counts of. It bounds the memory,
-	// because a client takes some 150 bytes.
+	// maxClients is how many clients an environment keeps counts of. It bounds the memory: the
+	// counts of one client take some 150 bytes.
 	maxClients = 10_000
 	// storeTimeout bounds one report to the Store. pause is how long the Store is not called
-	// after a failure.
+	// after a call has failed.
 	storeTimeout = 250 * time.Millisecond
 	pause        = time.Second
 	// An environment may let a tenth of the limit pass before it reports to the Store: the
 	// limit divided by reportDivisor.
 	reportDivisor = 10
-	// recheck is how long a client over its limit is refused without asking the store, if
-	// undecided requests may give back enough units.
+	// recheck is how long a client that is over its limit is refused without asking the store
+	// again, if its undecided requests may give back enough units.
 	recheck = time.Second
 	// debts is how many later windows can take over the units with which requests at fault put
-	// a client above its limit. If a client uses its whole limit on undecided requests and all
-	// are at fault, these weigh four times the limit.
+	// a client above its limit. If a client uses its whole limit for undecided requests, and
+	// all of them turn out to be at fault, they weigh four times the limit.
 	debts = 4
 )
 
@@ -73,8 +73,8 @@ const Unbounded = math.MaxInt
 // next report.
 //
 // When the store fails, requests without a payment pass, up to the limit in each environment.
-// A report whose outcome is unknown is not repeated, because a client must never be refused
-// for requests that it did not send.
+// A report whose outcome is unknown is not repeated: the store could count the same requests
+// twice, and a client must never be refused for requests that it did not send.
 type Rate struct {
 	limit     int
 	undecided int // see Weights
@@ -87,7 +87,7 @@ type Rate struct {
 	mu      sync.Mutex
 	window  time.Time // when the current window began
 	clients map[string]*tally
-	resume  time.Time // when the store may be called again after a failure; zero if it has not failed
+	resume  time.Time // when the store may be called again after a failed call; zero if the last call succeeded
 }
 
 // NewRate returns a Rate that allows each client perMinute units in a Window. perMinute must
@@ -105,10 +105,11 @@ func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	return r
 }
 
-// Weights returns the weights of a request with a payment, in units, if the limit is perMinute
-// units: until the request is decided, and once its payer is known to be at fault. At a limit
-// of 300 they are 5 and 20. The weights are in proportion to the limit, so a higher limit does
-// not let a client send more failing payments.
+// Weights returns two weights of a request with a payment, in units, if the limit is perMinute
+// units. undecided is the weight until the request is decided. atFault is the weight from then
+// on, if the payer is at fault. At a limit of 300 units the weights are 5 and 20. The weights
+// are in proportion to the limit, so a higher limit does not let a client send more failing
+// payments.
 func Weights(perMinute int) (undecided, atFault int) {
 	return weight(5, perMinute), weight(20, perMinute)
 }
@@ -123,9 +124,9 @@ func weight(of300, perMinute int) int {
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
 	window    time.Time     // when the current window began
-	count     int           // how many units this environment has let pass or reported for requests without a payment
+	count     int           // how many units of requests without a payment this environment has let pass or reported
 	sent      int           // how many of the units in count were reported, or may have been
-	total     Units         // the store's last answer
+	total     Units         // the last total that the store returned
 	heard     time.Time     // when the store returned that total
 	finalSeen int           // the largest number of units that an answer of the store has shown as final (All minus Open)
 	report    chan struct{} // closed when the current report ends; nil if no report is running
@@ -134,15 +135,17 @@ type tally struct {
 // unsent returns how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
-// used returns how many units the client has used so far, at least.
+// used returns a number of units that the client has used by now. It may have used more in
+// other environments.
 func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
-// final returns how many units the client will have used, at least, when all its requests are
-// decided.
+// final returns a number of units that the client will still have used when all its requests
+// are decided. It may have used more in other environments.
 func (t *tally) final() int { return max(t.count, t.finalSeen+t.unsent()) }
 
-// exceeds reports whether more units would put the client over the limit, as far as this
-// environment knows.
+// exceeds reports whether the given number of further units would put the client over the
+// limit, as far as this environment knows. Units that may be given back count only if the
+// store has returned its total within the time recheck.
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true
@@ -238,7 +241,7 @@ func (r *Rate) count(ctx context.Context, client string, window time.Time, n Uni
 	return total, err
 }
 
-// tally returns the tally of a client in the window of now. The caller holds the lock.
+// tally returns the tally of a client in the current window. The caller holds the lock.
 func (r *Rate) tally(client string, now time.Time) *tally {
 	// If the clock is set back a little at the turn of a minute, stay in the new window and
 	// keep its counts.
@@ -260,8 +263,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne looks at a few clients and drops the client with the fewest units, because that
-// loses the least.
+// forgetOne drops one of a few clients: the one with the fewest units, because its counts
+// matter least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""

@@ -114,7 +114,7 @@ func TestRateRefused(t *testing.T) {
 		t.Error("another client is refused")
 	}
 	clock.advance(wait - 1)
-	says(allow(t, r, client), "r=0;t=1") // the time is never 0
+	says(allow(t, r, client), "r=0;t=1") // the number of seconds t is never 0
 }
 
 // TestRateCeiling checks the limit over several environments. However the requests are spread
@@ -206,9 +206,9 @@ func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit
 	})
 }
 
-// TestRateStoreSlow checks a store that does not answer. The first call costs one time-out,
-// and then the store is not called for a second. After that second, one request calls it, and
-// the other requests do not wait for that call.
+// TestRateStoreSlow checks a store that does not answer. The first call ends with a time-out,
+// and then the store is not called for a second. After that second, one request calls the
+// store, and the other requests do not wait for that call.
 func TestRateStoreSlow(t *testing.T) {
 	s := &store{Before: silent}
 	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
@@ -255,7 +255,7 @@ func TestRateClientHangsUp(t *testing.T) {
 }
 
 // TestRateWaitsForReport checks that, while a report is running, other requests of the same
-// client wait for its result, which decides them.
+// client wait for its result. The result decides whether they pass.
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: slow}
 	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {

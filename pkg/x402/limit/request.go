@@ -27,7 +27,7 @@ type Request struct {
 
 	Decision // the latest decision about the client
 	opened   bool
-	window   time.Time // the window in which the request was opened
+	window   time.Time // the beginning of the window in which the request was opened
 }
 
 // Admit returns rate_limited if the client is over its limit, and nil if the request may
@@ -58,10 +58,10 @@ func (q *Request) allow(ctx context.Context) {
 const unit = 16 << 10
 
 // Served counts the units that an admitted request weighs because of its answer, beyond the
-// first unit. A request that costs its sender nothing weighs one unit per 16 KiB of the
-// answer, rounded up: a request without a payment, or one whose answer the ledger has
-// replayed. The first answer to a payment is one unit, however long it is. Served also counts
-// a request with an invalid payment, because the Gate has not counted it.
+// first unit. A request without a payment costs its sender nothing, nor does a request whose
+// answer the ledger has replayed. Such a request weighs one unit per 16 KiB of the answer,
+// rounded up. The first answer to a payment is one unit, however long it is. Served also
+// counts a request with an invalid payment, because the Gate has not counted it.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.opened {
 		q.allow(ctx)
@@ -80,7 +80,8 @@ func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 }
 
 // weighs counts further units of a request that was opened and closed. It reports them to the
-// store at once, because no later report includes the units of a site.
+// store at once, because the reports of later requests do not include units that are counted
+// under a SiteKey.
 func (q *Request) weighs(ctx context.Context, more int) {
 	r := q.Rate
 	window := windowOf(r.now())
@@ -132,8 +133,8 @@ func (q *Request) Open(ctx context.Context) error {
 // Close counts the outcome of a request that was opened. It is called once. atFault says that
 // the request cost the seller something and paid nothing, and that the payer may have caused
 // this. At a limit of 300 units, such a request weighs 20 units, and any other request 1.
-// Close takes at most the time of one report, plus one more for each window into which units
-// are carried. If the store fails, the weight of the request does not change.
+// Close takes at most the time of one report, plus the time of one more report for each window
+// into which units are carried. If the store fails, the weight of the request does not change.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
 	window, units := q.correction(windowOf(r.now()), atFault)
@@ -157,8 +158,8 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 	})
 }
 
-// correction returns the units by which the outcome of a request changes the count of a
-// window, and the beginning of that window.
+// correction returns the beginning of a window, and the units by which the outcome of the
+// request changes the count of that window. present is the beginning of the present window.
 func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units) {
 	r := q.Rate
 	decided := Units{All: 1 - r.undecided, Open: 1 - r.undecided}
@@ -174,10 +175,10 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 	return q.window, decided
 }
 
-// carry is called after a request at fault has added units to a window, in which the client
-// has now used total. Those of the added units that are above the limit are a debt, and carry
-// adds them to the next windows. Otherwise a client could begin many requests at once, and
-// their faults would show only when it is too late to refuse them.
+// carry is called after a request at fault has added units to a window. total is what the
+// client has now used in that window. The added units that are above the limit are a debt, and
+// carry adds the debt to the next windows. Otherwise a client could begin many requests at
+// once, and their faults would show only when it is too late to refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
 	for range r.debts {
 		units = min(units, total.All-total.Open-r.limit)

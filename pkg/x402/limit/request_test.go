@@ -40,7 +40,8 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// added returns the units that were added by each call since the last call of added.
+// added returns the numbers of units that the store was asked to add since the last call of
+// added, one for each call of the store.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -77,7 +78,7 @@ func TestMemoryForgets(t *testing.T) {
 		want  int
 	}{
 		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight windows
-		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the window of the last one was dropped for {6 * w, 1}, the ninth window
+		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the last total is 1, because its window was dropped for {6 * w, 1}, the ninth window
 	} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
@@ -295,9 +296,10 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 }
 
-// TestWeighStoreDown checks payments while the store is down. Each payment asks the store: the
-// ledger is then down as well, and no other request is delayed. The report of an outcome takes
-// no longer than any other report, and continues when the client hangs up.
+// TestWeighStoreDown checks payments while the store is down. Each payment calls the store,
+// even after a failed call: no other request has to wait for such a call, and while the store
+// is down, the ledger is down as well. The report of an outcome takes no longer than any other
+// report, and continues when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {

@@ -106,7 +106,7 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 		switch {
 		case u.ofClient > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
-			if added { // should this fail, the lease expires
+			if added { // if Release fails, the lease expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
 			return nil, s.shareHeld(cause)

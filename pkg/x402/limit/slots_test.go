@@ -35,8 +35,8 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over returns a harness for another environment: it has the same clock, the cap most and the
-// store s.
+// over returns a harness for another environment with the same clock. The cap of its Slots is
+// most, and the store is s.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
@@ -95,8 +95,8 @@ func (b *harness) took(what, want string) {
 // TestSlots makes random requests and releases. A client gets a slot if fewer slots than the
 // cap are taken, and if it holds no slot or less than a quarter of the cap. A slot that is not
 // released is free at the end of the second in which it expires, and not earlier: leases end
-// at whole seconds because a store pays for each digit. If the owner of such a slot releases
-// it later, no other client loses a slot.
+// at whole seconds because a store pays for each digit. If a client releases a slot that has
+// expired, no other client loses a slot.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -183,8 +183,9 @@ func TestSlotsCost(t *testing.T) {
 }
 
 // TestSlotsStoreFails checks every failure of the store. If the reply to a new lease is lost,
-// the lease expires by itself. A failed release may be repeated. A lease above its client's
-// share does not count as one of the client's slots, even if it cannot be removed.
+// the lease expires by itself. A failed release may be repeated. A client gets no slot above
+// its share, even if the lease for it cannot be removed; that lease takes up a slot until it
+// expires. While expired leases cannot be removed, no new slot is given in their place.
 func TestSlotsStoreFails(t *testing.T) {
 	b := newHarness(t, 4)
 	slot, _ := b.try("a", "")
@@ -270,7 +271,8 @@ func sharesSlots(t *testing.T, seed uint64) {
 }
 
 // TestSlotsOverShareStays checks leases above a client's share that are not released. A
-// request waits for their release, but no longer than its time limit.
+// request of another client waits for their release, for at most 150 ms and no longer than its
+// context lasts. Then it is refused as overloaded.
 func TestSlotsOverShareStays(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var memory limit.Memory

@@ -77,7 +77,7 @@ func agrees(t *testing.T, s limit.Store) {
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
-				gone[0].Until = l.Until.Add(time.Second) // not the time of the stored lease
+				gone[0].Until = l.Until.Add(time.Second) // another time than that of the stored lease
 			case mine:
 				at := slices.Index(held[op], l)
 				gone = append(gone, held[op][at:]...)
