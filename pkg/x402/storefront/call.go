@@ -26,7 +26,7 @@ type toolCall struct {
 	id      string
 	bad     error // what is wrong with the arguments; nil if they are right
 	taken   atomic.Bool
-	answer  chan Response // the buffer has room for one response
+	answer  chan Response // gets the response to the call; its buffer has room for one
 }
 
 type callKey struct{}

@@ -47,8 +47,9 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 
 // TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that no other
 // error looks like a challenge, which asks for a payment. Clients sign again when they see
-// x402Version and accepts. If the first payment is in doubt, in progress, limited or owed,
-// that would be a second payment. A stored error is the same over HTTP and MCP.
+// x402Version and accepts. If the first payment is in doubt, in progress, limited or owed, a
+// client that signs again pays twice. A stored error must have the same body over HTTP and
+// MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
@@ -167,8 +168,8 @@ func TestHeadersOfAPurchase(t *testing.T) {
 	}
 }
 
-// TestOwnWords checks when the body of an error is the text that the handler wrote: over HTTP,
-// as long as the payer can still get the answer.
+// TestOwnWords checks when the body of an error is the text that the handler wrote: only over
+// HTTP, and only as long as the payer can still get the answer.
 func TestOwnWords(t *testing.T) {
 	x, _ := aCall(true, false)
 	said := func(left bool) bool {

@@ -319,8 +319,8 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment for every outcome that is not a refusal (see
-// refuse).
+// render returns the response to a payment that was not refused. The method refuse answers a
+// payment that was.
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header

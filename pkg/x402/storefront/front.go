@@ -76,8 +76,8 @@ func (f *Front) Fill() {
 
 // Handler returns a handler for free requests, which are logged under name. A client's free
 // requests are counted separately from its priced requests; a nil rate means no limit. methods
-// returns the methods that are allowed on a request's path; if it returns nil, every method
-// is.
+// returns the methods that are allowed on a request's path; if it returns nil, every method is
+// allowed.
 func (f Front) Handler(
 	name string, rate *limit.Rate, methods func(*http.Request) []string, answer func(*http.Request) Response,
 ) http.Handler {

@@ -6,8 +6,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxHead is the size of the largest head of a 402, in bytes. As a proxy with its default
-// settings, nginx reads a head into one memory page of 4,096 bytes, and answers 502 if the
+// maxHead is the size of the largest head of a 402, in bytes. The proxy nginx, with its
+// default settings, reads a head into one memory page of 4,096 bytes. It answers 502 if the
 // head does not fit (proxy_buffer_size).
 const maxHead = 4000
 

@@ -77,8 +77,8 @@ type HandlerAnswer struct {
 }
 
 // handlerAnswer returns the response whose body replaces a fault's body, or nil if there is
-// none. It returns nil if the answer is owed but no more runs are allowed, because a refund is
-// then due.
+// none. It also returns nil if the answer is owed but no more runs are allowed, because a
+// refund is then due.
 func handlerAnswer(f *fault.Error, s x402.PaymentStatus) *HandlerAnswer {
 	if f.Info().Class == fault.Owed && !s.Retryable {
 		return nil
@@ -171,9 +171,8 @@ func MarkOwed(w http.ResponseWriter, prevented, silent bool) {
 	recorder.Silent = silent
 }
 
-// OutOfTime reports whether the handler's time ended before its answer was complete. If so, the
-// handler has written nothing since its time ended, and what it wrote before may be half of an
-// answer.
+// OutOfTime reports whether the handler's time has ended and the handler has written nothing
+// since then. What it wrote before may be half of an answer.
 func (w *Recorder) OutOfTime() bool { return w.ctx.Err() != nil && !w.Late }
 
 // Flush implements http.Flusher. It does nothing, because an answer is sent only when it is

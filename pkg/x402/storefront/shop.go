@@ -74,9 +74,9 @@ type Overrides struct {
 	Job x402.Job
 }
 
-// Reconciler returns a copy of c that gives errors the same form as errors for requests. Their
-// request_id is "reconcile". They have no docs_url, because the origin may be known only from
-// a request.
+// Reconciler returns a copy of c whose errors have the same form as the errors for requests.
+// Their request_id is "reconcile". They have no docs_url, because the origin may be known only
+// from a request.
 func Reconciler(c reconcile.Reconciler) *reconcile.Reconciler {
 	c.Error = func(f *fault.Error, s x402.PaymentStatus) []byte {
 		front := Front{}
