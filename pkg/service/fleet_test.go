@@ -44,9 +44,8 @@ type peers struct {
 	settles, looks, finds time.Duration
 	cancelled             bool // whether the payer cancels each authorization on the chain before the facilitator settles it
 	verifyDown            bool // whether the facilitator is down when the service asks it to verify a signature
-	// reverts is how long the transaction of a payer without money takes to revert; the payer
-	// is then a contract that seems to have money in a simulation. If reverts is 0, the
-	// facilitator refuses payers without money.
+	// reverts is how long the transaction of a payer without money, which succeeds in a
+	// simulation, takes to revert. If it is 0, the facilitator refuses these payers.
 	reverts time.Duration
 
 	rich sync.Map // the payers with money
@@ -241,9 +240,8 @@ func (f *fleet) served(from, domain, header string) {
 // silentHosts is the suffix of the names of hosts that send nothing.
 const silentHosts = ".silent.example.com"
 
-// raceDetector reports whether the race detector is on. With it, signing takes fifteen times
-// as long, so tests with many signatures do less. make test also runs them without the
-// detector.
+// raceDetector reports whether the race detector is on. Signing then takes fifteen times as
+// long, so tests with many signatures do less. make test also runs them without it.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -269,8 +267,7 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized means that writes of records are not counted, because measuring the size of the
-	// records takes a third of a test's time.
+	// unsized means that writes of records are not counted: sizing them takes a third of the time.
 	unsized bool
 	// hot has, by name, each item and each partition of the index. It is nil unless the test
 	// limits the writes that the table accepts, as DynamoDB does.
@@ -356,9 +353,8 @@ func (t *table) limits() *limittest.Watched {
 	return s
 }
 
-// sizeOf returns the write units of a record, encoded as the dynamo store sends it. entry has
-// the partition and the key of the record's index entry, as one string. It is nil if there is
-// no entry.
+// sizeOf returns the write units of a record, encoded as a store sends it. entry has the
+// partition and the key of its index entry, in one string; it is nil if there is none.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
