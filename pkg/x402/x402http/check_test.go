@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses requests unless
-// left is true, and panics if broken is true.
+// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses every request if
+// the field left is false, and panics if the field broken is true.
 type box struct {
 	*market
 	tickets *stock
@@ -93,9 +93,10 @@ func TestTicketOwed(t *testing.T) {
 	}
 }
 
-// TestWalletFilledTooLate checks a payment that a facilitator refused because the wallet was
-// empty. If the check refuses the request by the time the wallet is filled, the payment is not
-// sent again: the payer would be charged for nothing.
+// TestWalletFilledTooLate plays a payment that the facilitator refuses, because the wallet is
+// empty. Then the wallet is filled, but the tickets are sold out. If the payer now repeats the
+// payment, it must not be sent again: the payer would be charged for nothing. Once there are
+// tickets again, the same payment buys one.
 func TestWalletFilledTooLate(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

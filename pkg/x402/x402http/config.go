@@ -107,8 +107,8 @@ type Config struct {
 	// authorization, therefore gets one answer that nobody paid for. A refusal is never
 	// disproved: if the money moved in spite of the refusal, the payer is charged again for
 	// another payment. Without a node, even a payment that is only in doubt is sent again,
-	// whatever a Check says, and if that moves the money, the handler runs. Reconcile counts
-	// the refused payments (Summary.Unproven), but does not decide the payments in doubt.
+	// whatever a Check says. If that moves the money, the handler runs. Reconcile counts the
+	// refused payments (Summary.Unproven), but does not decide the payments in doubt.
 	NoNode bool
 	// Settler replaces Facilitator and Credentials. Use x402.One to settle with another
 	// client, or a fallback.Pair to ask a second facilitator when the first one fails.

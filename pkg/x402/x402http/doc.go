@@ -47,9 +47,9 @@
 // A payment is answered only at the route for which it was made. It is answered at the price
 // that was paid, even after the price has changed. A route is identified by the name that
 // Named gives, or else by the pattern. A handler that moves to another pattern needs a name to
-// answer earlier payments. Without a name and a pattern, the price is part of the purchase, so
-// a new price means a new purchase. If two handlers of one program cannot be told apart,
-// requests for the second get status 500, and the log asks for Named.
+// answer earlier payments. If a handler has neither a name nor a pattern, the price is part of
+// the purchase, so a new price means a new purchase. If two handlers of one program cannot be
+// told apart, requests for the second get status 500, and the log asks for Named.
 //
 // # Routers
 //

@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/chain"
 )
 
-// terms returns the network, the asset and the payee of payments. If a setting is empty, it
-// takes the known value for the network.
+// terms returns the network, the asset and the payee of payments. If a setting is empty, terms
+// uses the value that is known for the network.
 func (c *Config) terms() (x402.Terms, error) {
 	t, err := x402.Terms{
 		Network: c.Network,

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen returns a change of a seller's settings, after which the transfers of the market's
-// facilitator are the seller's evidence.
+// seen returns a change of a seller's settings. It makes the transfers of the market's
+// facilitator the Evidence of the seller.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
@@ -80,7 +80,7 @@ func TestNetworkAndNode(t *testing.T) {
 	}
 }
 
-// names is a name server that knows no name, and records the questions that it gets.
+// names is a name server that answers no question, and records the questions that it gets.
 type names struct {
 	mu    sync.Mutex
 	asked []string
@@ -106,7 +106,8 @@ func (n *names) were() []string {
 }
 
 // TestPublicNode checks that the public node of the network is asked about the chain if the
-// settings name no other node. It is not asked before a payment is in doubt.
+// settings name no other node. The node is not asked before a payment is in doubt. The test
+// recognizes the node by the host name that the process looks up.
 func TestPublicNode(t *testing.T) { //nolint:paralleltest // it replaces the resolver of the process
 	asked := new(names)
 	before := net.DefaultResolver
@@ -179,9 +180,11 @@ func TestLyingRefusal(t *testing.T) {
 	}
 }
 
-// TestReconcilePlayMoney checks that Reconcile, with the evidence of play money, finds a
-// refused payment whose money moved nevertheless. Reconcile also decides two payments in
-// doubt: one has moved money, and the other never will.
+// TestReconcilePlayMoney plays two payments, with the evidence of play money. The facilitator
+// refuses the first payment, but moves its money. The second payment is in doubt, and never
+// moves money. Reconcile must find the money of the first payment, whose payer then gets the
+// answer. Once the second payment can no longer move money, Reconcile must decide that it was
+// refused.
 func TestReconcilePlayMoney(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -207,9 +210,9 @@ func TestReconcilePlayMoney(t *testing.T) {
 }
 
 // TestCancelled checks a payer who cancels a refused payment. The facilitator then says that
-// the payment was used. With a node the payer gets no answer. Without a node the payer gets an
-// answer, as the comment of NoNode says, and the log says that a used authorization counted as
-// paid.
+// the authorization of the payment was used. With a node the payer gets no answer. Without a
+// node the payer gets an answer, as the comment of NoNode says, and the log says that a used
+// authorization counted as paid.
 func TestCancelled(t *testing.T) {
 	t.Parallel()
 	for _, node := range []bool{true, false} {

@@ -261,8 +261,8 @@ const longestPause = time.Hour
 
 // failure returns the fault for an answer that the handler owes. If the handler set
 // Retry-After to a number of seconds, the next run begins after that time. The client gets the
-// handler's status if clients take that status for a failure. A 402 is replaced, because
-// clients would pay again.
+// handler's status or, if that is below 400 or is 402, status 503: clients would take a status
+// below 400 for the answer, and would pay again after a 402.
 func failure(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {

@@ -180,7 +180,7 @@ type stock struct {
 	empty  bool
 	status int             // the status while it is empty; 0 means 503
 	pause  string          // the Retry-After while it is empty
-	runs   []time.Duration // when each run began, counted from the time begun
+	runs   []time.Duration // when each run began, counted from the time in the field begun
 	begun  time.Time
 }
 

@@ -17,7 +17,7 @@ import (
 )
 
 // TestNormalized checks that requests with a common name are one purchase, but only at the
-// same origin. If the function refuses a request because it can never be answered, nothing is
+// same origin. If the function that is given to Normalized refuses a request, nothing is
 // charged.
 func TestNormalized(t *testing.T) {
 	t.Parallel()
@@ -75,8 +75,8 @@ func TestPartsOwed(t *testing.T) {
 	})
 }
 
-// TestReconcileEvery checks that ReconcileEvery reconciles at once and then at every interval,
-// and returns when its context ends.
+// TestReconcileEvery checks that ReconcileEvery asks the node about a payment in doubt until
+// the payment is decided, and that it returns when its context ends.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -114,8 +114,8 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // TestKeptAnswers checks that, when the program starts, the log says how large an answer the
-// ledger can keep. A larger answer is given, and the handler runs again when the payment is
-// repeated. A smaller answer is replayed.
+// ledger can keep. An answer that is larger is given, and the handler runs again when the
+// payment is repeated. An answer that the ledger can keep is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -40,8 +40,8 @@ func Check(check http.HandlerFunc) Option {
 }
 
 // Refuse refuses a request with a status from 400 to 499. Only a Check and the function that
-// is given to Normalized may call it. If the header of w has no Content-Type, it is detected
-// from the body.
+// is given to Normalized may call it. If the header of w has no Content-Type, the Content-Type
+// is detected from the body.
 func Refuse(w http.ResponseWriter, status int, body string) {
 	w.WriteHeader(status)
 	_, _ = io.WriteString(w, body)
@@ -96,7 +96,7 @@ func Post(maxBody int64) Option {
 }
 
 // Normalized gives all requests for the same thing a common name, which makes them one
-// purchase. The function name returns that name, for example "oslo 2026-11-28" for
+// purchase. The given function returns that name, for example "oslo 2026-11-28" for
 // ?day=today&city=Oslo. The name then identifies the purchase instead of the path, the query
 // and the body; the method and the origin still count. The function is called for each request
 // with a payment, before the check. If the request can never be answered, the function calls

@@ -12,7 +12,8 @@ import (
 
 const (
 	// overdueAfter is how long a payment may be in doubt before an error is logged. The error
-	// says that nobody calls Reconcile. It is logged at most once in that time.
+	// says that nobody calls Reconcile. The error is logged at most once in a time of
+	// overdueAfter.
 	overdueAfter = 15 * time.Minute
 	// mostOverdue is how many records a check reads at most.
 	mostOverdue = 50
@@ -106,9 +107,9 @@ func (o *overdue) look(ctx context.Context, now time.Time) {
 		"payments", count, "more", len(page) == mostOverdue)
 }
 
-// doubtful reports whether a payment is overdue: it is in doubt, and Reconcile has not written
-// its record lately. If the record cannot be read, doubtful returns false and leaves the error
-// to Reconcile.
+// doubtful reports whether a payment is overdue: it is in doubt, and its record was not
+// written within the time overdueAfter. If the record cannot be read, doubtful returns false
+// and leaves the error to Reconcile.
 func (o *overdue) doubtful(ctx context.Context, key string, now time.Time) bool {
 	books := o.seller.shop.Ledger
 	r, err := books.Fetch(ctx, key)

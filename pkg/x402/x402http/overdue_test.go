@@ -112,7 +112,8 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 
 // crashes stores the record of a payment whose process has died. If settled is true, the
 // process died after it had settled the payment. Otherwise the process died while it sent the
-// payment or, if purchase is not empty, before it opened that purchase.
+// payment or, if purchase is not empty, before it opened that purchase, and so before it sent
+// the payment.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()

@@ -56,14 +56,16 @@ func (x *sale) ready(r *http.Request) error {
 	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller, by endpoint or, for handlers without a name and a
-// pattern, by the URL of a request. The zero value is empty.
+// routes are the handlers of a seller, by endpoint. A handler that has neither a name nor a
+// pattern is stored by the method, the URL and the price of a request instead. The zero value
+// is empty.
 type routes struct {
 	mu    sync.Mutex
 	sales map[string]*sale
 }
 
-// mostRoutes limits the memory of routes. Once it is reached, no more handlers are compared.
+// mostRoutes limits the memory of routes. If routes has that many endpoints, the handlers of
+// further endpoints are not compared.
 const mostRoutes = 4096
 
 // take records that an endpoint belongs to a handler. It returns an error if the endpoint

@@ -177,7 +177,8 @@ func TestSameName(t *testing.T) {
 }
 
 // TestOtherPattern checks that a handler with a name keeps its purchases when it moves to
-// another pattern. A handler without a name becomes another product there.
+// another pattern. A handler without a name becomes another product there, so its earlier
+// payments are refused.
 func TestOtherPattern(t *testing.T) {
 	t.Parallel()
 	for name, options := range map[string][]x402http.Option{"with a name": {x402http.Named("weather")}, "without a name": nil} {

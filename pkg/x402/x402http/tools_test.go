@@ -183,9 +183,9 @@ func TestWindowOfTools(t *testing.T) {
 
 type userKey struct{}
 
-// TestMiddleware checks that tool calls pass through a middleware. They have the headers of
-// their messages, except the headers that describe a message. If the middleware refuses a
-// call, the refusal is the result of the call.
+// TestMiddleware checks that the request which is made for a tool call passes through a
+// middleware. It has the headers of the call's message, except the headers that describe the
+// message itself. If the middleware refuses a call, the refusal is the result of the call.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -217,8 +217,8 @@ func TestMiddleware(t *testing.T) {
 	})
 }
 
-// TestLostTools checks that a tool whose path leads to another handler is an error of the
-// program. Nobody pays for it, and the log says what is wrong.
+// TestLostTools checks that a tool whose path leads to another handler, or to none, is an
+// error of the program. Nobody pays for it, and the log says what is wrong.
 func TestLostTools(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -366,7 +366,7 @@ func TestPostTool(t *testing.T) {
 }
 
 // TestArgumentsOfAPath checks arguments that a router would remove from a path. They are
-// refused before the client gets a price.
+// refused before the client gets a price. Any other argument must reach the handler unchanged.
 func TestArgumentsOfAPath(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
