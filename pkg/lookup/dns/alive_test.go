@@ -127,7 +127,7 @@ func TestWorks(t *testing.T) {
 		cl := dns.New(dns.Config{Resolvers: w.list, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
 		for _, step := range []struct {
 			what    string
-			skew    time.Duration // how far the clock is moved
+			skew    time.Duration // how far this step moves the clock
 			dead    bool
 			asked   int // the expected number of questions about com
 			silence bool
@@ -160,8 +160,8 @@ func TestWorks(t *testing.T) {
 }
 
 // TestTogether checks that lookups that fail at the same time share one check of the
-// resolvers. The first lookup sends the question about com. If that lookup is cancelled,
-// another one sends the question again.
+// resolvers. The first lookup sends the question about com. If the first lookup is cancelled,
+// another lookup sends the question again.
 func TestTogether(t *testing.T) {
 	type row struct {
 		leave time.Duration // when the first lookup is cancelled; 0 means never
@@ -248,7 +248,8 @@ func TestNoTimeToBlame(t *testing.T) {
 			cancel()
 			return ctx, cancel
 		}},
-		// The lookup times out before it queries the second resolver.
+		// The lookup times out before it queries the second resolver, so only one resolver can
+		// be said to work.
 		"hardly any": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 200*ms)
 		}},

@@ -36,9 +36,9 @@
 // If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
 // Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if
 // all failed in another way. These two errors are marked as the silence of the target
-// (fault.Error.Silence) if two of the queried resolvers work, or all if fewer are configured.
-// In that case the payer may own the name and make it fail on purpose. A panic in any
-// goroutine of a lookup becomes internal_error.
+// (fault.Error.Silence) if two of the queried resolvers work, or the only one that is
+// configured. In that case the payer may own the name and make it fail on purpose. A panic in
+// any goroutine of a lookup becomes internal_error.
 //
 // The Client of github.com/miekg/dns is not used. It stops at the first malformed datagram,
 // outlives its context, and does not compare the question in a reply with the question it
@@ -382,8 +382,8 @@ func budget(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, remaining-min(margin, remaining/10))
 }
 
-// nameBudget returns a context for the question about the name. It ends earlier than budget
-// does. The difference is left for checking whether the resolvers work.
+// nameBudget returns a context for the question about the name. It ends before the given
+// context does. The difference is left for checking whether the resolvers work.
 func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
 	end, _ := budget.Deadline()
 	remaining := time.Until(end)

@@ -86,7 +86,7 @@ func (r *race) winner(ctx context.Context) (*reply, error) {
 		case p := <-r.replies:
 			r.noteReply(p)
 			switch {
-			case p.outcome == answering, p.outcome == unproven && denied: // a second resolver agrees
+			case p.outcome == answering, p.outcome == unproven && denied: // the second case: another resolver has denied the name as well
 				r.noteLate(p.at)
 				return p.reply, nil
 			case p.outcome == failing:

@@ -27,14 +27,14 @@ func Share(ctx context.Context) (shared context.Context, end func()) {
 type sharedKey struct{}
 
 // questions holds the questions that are asked under one context of Share. They run under the
-// context of crew, which outlives the contexts of their callers.
+// context in the field crew, which outlives the contexts of their callers.
 type questions struct {
 	crew    *crew
 	answers sync.Map // maps a question to its *answer
 }
 
-// answer holds the result of exchange once the channel over is closed. Before that, it holds
-// the facts that are known so far.
+// answer holds the result of exchange. The result is complete when the channel in the field
+// over is closed. Until then, answer holds the facts that are known so far.
 type answer struct {
 	over     chan struct{}
 	servfail atomic.Pointer[reply]

@@ -51,8 +51,8 @@ func TestDatagrams(t *testing.T) {
 		return func(m *miekg.Msg) { m.Question[0].Name = f(m.Question[0].Name) }
 	}
 	other := name(func(string) string { return "a." })
-	// counts returns a function that makes a reply in which one byte is replaced by n: the
-	// byte at the index at, which is the lower half of a count in the header.
+	// counts returns a function that makes a reply with a changed count in its header. at is
+	// the index of the lower byte of the count, and n is the new value of that byte.
 	counts := func(at int, n byte, changes ...change) func([]byte) []byte {
 		return func(q []byte) []byte {
 			b := reply(q, append([]change{answer(evil)}, changes...)...)
