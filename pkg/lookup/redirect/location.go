@@ -21,11 +21,11 @@ type httpsURL struct {
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
 // follow returns the URL that an answer redirects to, or the reason why there is none. base is
-// the URL of the answer, and location holds the answer's Location fields. follow sends
-// nothing. It parses a reference as browsers do, by the URL standard of the WHATWG: a
-// backslash counts as a slash, extra or missing slashes after the scheme do not matter, and a
-// stray percent sign is kept. Unlike browsers, it refuses a URL with a user name or a
-// password.
+// the URL of the answer, and location holds the answer's Location fields, of which only the
+// first counts. follow sends nothing. It parses a reference as browsers do, by the URL
+// standard of the WHATWG: a backslash counts as a slash, extra or missing slashes after the
+// scheme do not matter, and a stray percent sign is kept. Unlike browsers, it refuses a URL
+// with a user name or a password.
 func follow(base httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {
 		return next, MissingLocation

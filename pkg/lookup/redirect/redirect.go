@@ -145,8 +145,9 @@ func New(origins *origin.Client) *Client { return &Client{origins} }
 
 // Lookup answers a query before ctx ends. Its errors are redirect_timeout and the errors of
 // the first hop. redirect_timeout is also the error if the resolvers of the service are
-// silent. A time-out is marked as the target's silence, even if the earlier hosts used up
-// nearly all of the time.
+// silent. A time-out is marked as the target's silence if the target may be the cause: if a
+// host was silent, if the name of a host could not be resolved although the resolvers work, or
+// if the earlier hosts had used up nearly all of the time.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	hosts := map[string]*origin.Host{} // each is resolved only once; its connection is kept if the host allows that
 	defer func() {
