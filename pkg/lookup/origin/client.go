@@ -55,8 +55,9 @@ func Late(ctx context.Context) error {
 
 // Fault gives a code to an error of this package or of a guard.Connector. An error that
 // already has a code keeps it. ErrSilence and guard.ErrUnresolvable get the code timeout and
-// are marked as the target's silence (fault.Error.Silence). Errors that say nothing about the
-// target get the code timeout without that mark.
+// are marked as the target's silence (fault.Error.Silence). guard.ErrResolvers, and any other
+// error when ctx has ended, say nothing about the target: they get the code timeout without
+// that mark. Any error that is left is returned unchanged.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
@@ -145,7 +146,7 @@ func (h *Host) failed(err error) error {
 	nothing := h.limit.N == maxHead
 	why := "the response headers are incomplete"
 	switch {
-	case h.limit.N == 0: // must be the first case, because a head that is cut off may look like a malformed line
+	case h.limit.N == 0: // must be the first case, because a head that was cut off at the limit may look like a malformed line
 		why = "the response headers are longer than 300 KiB"
 	case errors.Is(err, errStatus):
 		why = "the response status is below 100"

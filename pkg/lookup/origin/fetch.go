@@ -97,8 +97,9 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	return afterHead(head, get)
 }
 
-// afterHead returns the outcome of GET if HEAD was not final, or was cancelled because GET
-// succeeded. If HEAD was sent but no connection could be made for GET, the error says that.
+// afterHead returns the outcome of GET. It is for a HEAD whose outcome is not final, or that
+// was cancelled because GET succeeded. If HEAD was sent but no connection could be made for
+// GET, the error says that.
 func afterHead(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err

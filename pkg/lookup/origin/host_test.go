@@ -122,7 +122,7 @@ const (
 	addr = "93.184.216.34"
 )
 
-// host returns the origin at the constant name, which w serves on loopback.
+// host returns the origin whose name is in the constant name, and which w serves on loopback.
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
