@@ -76,9 +76,9 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 // invalid_domain if raw is not a public fully-qualified name that follows the grammar g.
 // Domain returns a normalised name unchanged.
 //
-// Domain first maps an internationalised name by UTS #46 and checks it only then, because the
-// mapping turns other characters into digits, dots and slashes, and drops invisible
-// characters.
+// Domain first maps an internationalised name by UTS #46, and checks the name only afterwards,
+// because the mapping turns other characters into digits, dots and slashes, and drops
+// invisible characters.
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
