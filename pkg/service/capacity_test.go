@@ -269,8 +269,9 @@ func near(figure string, want float64) bool {
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
 
-// TestReadmeCosts counts the costs of calls on AWS. The README must have these costs for a
-// call, and the runbook must have them for a year. make bench prints the counted costs.
+// TestReadmeCosts counts what calls cost on AWS. The README must have the cost of each kind of
+// call. For 1, 10 and 1,000 sales a second, the runbook must have the costs of a year on AWS,
+// the fees of the facilitator and the income. make bench prints the counted costs.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))

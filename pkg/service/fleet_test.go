@@ -45,7 +45,7 @@ type peers struct {
 	cancelled             bool // whether the payer cancels each authorization on the chain before the facilitator settles it
 	verifyDown            bool // whether the facilitator is down when the service asks it to verify a signature
 	// reverts is how long the transaction of a payer without money, which succeeds in a
-	// simulation, takes to revert. If it is 0, the facilitator refuses these payers.
+	// simulation, takes to revert. If reverts is 0, the facilitator refuses these payers.
 	reverts time.Duration
 
 	rich sync.Map // the payers with money
@@ -267,7 +267,7 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized means that writes of records are not counted: sizing them takes a third of the time.
+	// unsized means that record writes are not counted: to size them takes a third of a test.
 	unsized bool
 	// hot has, by name, each item and each partition of the index. It is nil unless the test
 	// limits the writes that the table accepts, as DynamoDB does.

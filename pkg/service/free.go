@@ -32,8 +32,8 @@ const (
 )
 
 // MetricReady is 1 if a run of the reconcile function found that every required probe
-// succeeds, and 0 otherwise. MetricReady followed by the name of a probe is the metric of that
-// probe alone.
+// succeeds, and 0 otherwise. The name of the metric of a single probe is MetricReady followed
+// by the name of the probe.
 const MetricReady = "Ready"
 
 // ReadyMetric returns the name of the metric of a probe.
@@ -174,8 +174,8 @@ func jsonResponse(v any) storefront.Response {
 
 // Discovery returns the handler of the documents' paths and of every unknown path (spec §4.1,
 // §2.10). Its rate limit is separate from that of the priced paths: a client that has exceeded
-// the limit there must still be able to read the page at the error's docs_url. If rate is nil,
-// there is no limit.
+// the limit of the priced paths must still be able to read the page at the docs_url of that
+// error. If rate is nil, there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// kept holds the documents of each origin. It stays small, because a deployment has one or
 	// two origins. The platform sets the origin; a client cannot.

@@ -82,9 +82,9 @@ func TestReplies(t *testing.T) {
 // is only one facilitator, it is not counted separately.
 func TestMetricsBySource(t *testing.T) {
 	const names = "primary.example fallback.example"
-	// Each key has the names of the expected metrics. In two keys, a note that begins with "
-	// of" takes their place. Each value has the classes of the first facilitator's replies,
-	// then "|", and then the classes of the second's.
+	// Each key has the names of the expected metrics. In two keys, a note such as "of one"
+	// takes their place. Each value has the classes of the first facilitator's replies, then
+	// "|", and then the classes of the second's.
 	for want, asked := range map[string]string{
 		"":                              "",
 		" of one":                       "settled|",

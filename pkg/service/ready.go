@@ -15,7 +15,7 @@ const probeCache = 15 * time.Second
 
 // While another process runs the probes, this process uses the earlier results in the store if
 // they are at most staleReady old. If they are older, this process waits for new results, at
-// most for the time waitReady. Meanwhile it reads the store once in every lookReady.
+// most for the time waitReady. Meanwhile it reads the store at intervals of lookReady.
 const (
 	staleReady = time.Minute
 	waitReady  = probeTimeout + time.Second
