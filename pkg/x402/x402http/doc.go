@@ -26,10 +26,10 @@
 // A handler must return when its context ends, which is after Config.Budget. The client then
 // gets status 504, and the answer is owed. The package waits for the handler to return,
 // because routers reuse the request that they gave to the handler. As long as the handler
-// runs, it counts against Config.Concurrent, its request is not over, and for half a minute no
-// other run begins. If the handler writes after its time, its answer is stored, and the
-// payer's next request gets that answer. If the handler writes nothing more, it has given up,
-// and runs again. Over HTTP/1.1 the 504 is sent at once and the connection is closed; over
+// runs, it counts against Config.Concurrent, and its request is not over. For half a minute,
+// no other run of it begins. If the handler writes after its time, its answer is stored, and
+// the payer's next request gets that answer. If the handler writes nothing more, it has given
+// up, and runs again. Over HTTP/1.1 the 504 is sent at once and the connection is closed; over
 // HTTP/2 and on Lambda it may be sent only when the handler has returned. On Lambda, the
 // function's timeout ends the handler, and the answer is still owed.
 //

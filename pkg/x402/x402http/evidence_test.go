@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// seen returns a change of a seller's settings. It makes the transfers of the market's
-// facilitator the Evidence of the seller.
+// seen returns a change of a seller's settings. The change sets Evidence to the transfers of
+// the market's facilitator.
 func seen(m *market) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Evidence, c.NoNode = m.books.Evidence(), false }
 }
