@@ -135,17 +135,17 @@ type tally struct {
 // unsent returns how many units were not reported to the store.
 func (t *tally) unsent() int { return t.count - t.sent }
 
-// used returns a number of units that the client has used by now. It may have used more in
-// other environments.
+// used returns the number of units that the client has used so far, as far as this environment
+// knows.
 func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
 
-// final returns a number of units that the client will still have used when all its requests
-// are decided. It may have used more in other environments.
+// final returns the least number of units that the client can have used when all its requests
+// are decided, as far as this environment knows.
 func (t *tally) final() int { return max(t.count, t.finalSeen+t.unsent()) }
 
 // exceeds reports whether the given number of further units would put the client over the
 // limit, as far as this environment knows. Units that may be given back count only if the
-// store has returned its total within the time recheck.
+// store has returned its total within the last second (recheck).
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.final()+more > limit {
 		return true

@@ -214,9 +214,9 @@ const (
 )
 
 // Headers returns the values of HeaderPolicy and HeaderLimit. They are empty if there is no
-// limit. The values are what this environment knows, and no promise: the draft allows a server
-// to refuse a client before its limit is used up, and this server may let some requests pass
-// afterwards.
+// limit. The values say what this environment knows, and promise nothing: the draft allows a
+// server to refuse a client before its limit is used up, and this server may let some requests
+// pass after that.
 func (d Decision) Headers() (policy, state string) {
 	if d.Limit == 0 {
 		return "", ""
