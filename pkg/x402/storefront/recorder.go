@@ -22,8 +22,9 @@ const MaxAnswer = 32 << 20
 // maxHeader is the largest size of the headers that are stored with an answer, in bytes.
 const maxHeader = 4 << 10
 
-// Kept returns the headers of an answer that are stored and replayed with it: all headers that
-// the handler has set, except those that apply only to one connection or one client.
+// Kept returns the headers of an answer that are stored and replayed with it. They are the
+// headers that the handler has set, except those that apply only to one connection or one
+// client, and those that exceed maxHeader. A missing Content-Type is detected from the body.
 func Kept(h http.Header, body []byte) map[string][]string {
 	kept := map[string][]string{}
 	size := 0
