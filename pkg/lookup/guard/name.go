@@ -40,7 +40,8 @@ const (
 	maxInput = 1024
 )
 
-// Codes returns the error codes for a name, including the codes that a Connector returns.
+// Codes returns the codes of the errors that a name can cause: the code for a name that the
+// guard refuses, and the codes that a Connector returns.
 func Codes() []fault.Code {
 	return []fault.Code{lookup.InvalidDomain, lookup.BlockedAddress, lookup.NXDomain, lookup.ConnectFailed}
 }
@@ -167,8 +168,8 @@ func check(name string, g Grammar) error {
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
 // rule. A plain ASCII name is only converted to lower case, because these rules would refuse
-// real hosts that have "--" in the third and fourth place. mapIDNA leaves lengths and empty
-// labels to check.
+// real hosts that have "--" in the third and fourth place. mapIDNA does not check lengths and
+// empty labels; the function check does.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
