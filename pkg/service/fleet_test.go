@@ -267,7 +267,7 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized means that record writes are not counted: to size them takes a third of a test.
+	// unsized means that record writes are not counted: measuring them takes a third of a test.
 	unsized bool
 	// hot has, by name, each item and each partition of the index. It is nil unless the test
 	// limits the writes that the table accepts, as DynamoDB does.
