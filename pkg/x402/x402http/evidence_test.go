@@ -183,8 +183,8 @@ func TestLyingRefusal(t *testing.T) {
 // TestReconcilePlayMoney plays two payments, with the evidence of play money. The facilitator
 // refuses the first payment, but moves its money. The second payment is in doubt, and never
 // moves money. Reconcile must find the money of the first payment, whose payer then gets the
-// answer. Once the second payment can no longer move money, Reconcile must decide that it was
-// refused.
+// answer. Once the second payment can no longer move money, Reconcile must decide that it is
+// unpaid for good.
 func TestReconcilePlayMoney(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
