@@ -81,8 +81,8 @@ func (m *Memory) Remove(ctx context.Context, operation string, leases ...Lease) 
 }
 
 // Count implements Store. It keeps the windows that were used most recently, whatever their
-// times. So no count is lost if the clock is wrong by hours and is corrected within the
-// minute.
+// times. So a client's count is not lost if the clock is wrong by hours and is corrected
+// within the minute.
 func (m *Memory) Count(ctx context.Context, client string, window time.Time, n Units, maxUnits int) (Units, bool, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
