@@ -19,8 +19,9 @@ const (
 	// timeout is the time limit of a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is how long before its deadline a lookup ends. If a tenth of the remaining time
-	// is shorter than margin, the lookup ends that much earlier instead.
+	// margin is the time between the end of a lookup and its deadline. If a tenth of the
+	// remaining time is shorter than margin, the lookup ends by that tenth before its
+	// deadline.
 	margin = 50 * time.Millisecond
 )
 
