@@ -13,16 +13,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// tolerated is the largest number of events in a period, such as payments in doubt, for which
-// no alarm goes off.
+// tolerated is the largest number of events in a period, such as payments in doubt, that an
+// alarm tolerates. A period with more events counts as bad.
 const tolerated = 2
 
 // minSamples is the number of samples from which a percentile of durations is meaningful.
 const minSamples = 20
 
-// slowSettlement is the bound of the alarm facilitator-slow. It is far more than a settlement
-// takes, which is one or two blocks of two seconds each, and far less than the time limit of a
-// settlement, which is at least 13 s.
+// slowSettlement is the bound of the alarm facilitator-slow. A settlement takes far less: one
+// or two blocks of two seconds each. The time limit of a settlement is far more: at least
+// 13 s.
 const slowSettlement = 8000 // ms
 
 // certificateDays is a number of days. The alarm certificate goes off if the certificate of
@@ -42,9 +42,9 @@ func (e *envelope) alarms(page, ticket *string) {
 	}
 }
 
-// faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. It goes off
-// if two of three periods are bad: more than a few calls for payers, or reconcile's probe,
-// failed in them.
+// faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. The alarm
+// goes off if two of three periods are bad. A period is bad if more than a few calls for
+// payers failed in it, or if reconcile's probe of the dependency failed in it.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,
@@ -73,7 +73,7 @@ func (e *envelope) forNow() []alarm {
 		"The facilitator is down, not configured, or refuses our credentials: nobody can pay."),
 		e.faultsAlarm("ledger-faults", service.MetricLedger, service.ProbeLedger,
 			"The ledger's table does not answer or does not take a verdict, or a record in it cannot be read: sales fail, or are not on record."), {
-			// While the ledger does not answer, reconcile cannot read the mark in it. The
+			// Reconcile cannot read the ledger's mark while the ledger does not answer. The
 			// alarm ledger-faults reports that fault, and this alarm does not.
 			name: "ledger-mark",
 			means: "The ledger's table is not marked as this stack's, or for another payee: it may be another table than before, " +
@@ -88,7 +88,7 @@ func (e *envelope) forNow() []alarm {
 			breaching:  2,
 		}, {
 			// A payer can provoke an unclear reply of the facilitator, which leaves the
-			// payment in doubt. Such payments count in the alarm refused, and not in this one.
+			// payment in doubt. That payment counts in the alarm refused, and not in this one.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
@@ -124,11 +124,10 @@ func (e *envelope) forNow() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// No value is below the bound of 0, so this alarm goes off only when the metric
-			// has no more data. Before reconcile has run for the first time, the alarm is
-			// already in the state for missing data, so it notifies nobody. The alarm
-			// evaluates a single period: with more periods, CloudWatch would wait until more
-			// of them are empty.
+			// The metric is never below the bound of 0, so this alarm goes off only when there
+			// are no more data. Before the first run of reconcile, the alarm is already in the
+			// state for missing data, so it notifies nobody. The alarm evaluates a single
+			// period: with more periods, CloudWatch would wait until more of them are empty.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -168,9 +167,9 @@ func (e *envelope) forTomorrow() []alarm {
 		bound:      slowSettlement,
 		period:     hour,
 	}, {
-		// All attempts of one payer count once. Wallets cost nothing, so one person can pose
-		// as several payers, but cannot keep others from paying. Therefore this alarm raises a
-		// ticket and not a page.
+		// One payer alone cannot set off this alarm. But wallets cost nothing, so one person
+		// can pose as several payers. As that keeps nobody from paying, this alarm raises a
+		// ticket, not a page.
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
@@ -365,8 +364,8 @@ func (e *envelope) alarm(a alarm, topic *string) {
 	e.add(sam.Pascal(a.name)+"Alarm", "CloudWatch::Alarm", properties)
 }
 
-// serviceMetric returns a series of a metric of the service over all operations. Expressions
-// refer to the series by id.
+// serviceMetric returns a series: a statistic of one of the service's metrics, over all
+// operations together. Expressions refer to the series by id.
 func (e *envelope) serviceMetric(id, name, stat string) series {
 	return series{id: id, namespace: service.Namespace(e.settings.stack), name: name, stat: stat}
 }

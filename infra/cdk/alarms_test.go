@@ -69,8 +69,8 @@ func TestAlarms(t *testing.T) {
 // percentiles of too few samples.
 func checkQueries(t *testing.T, a gameday.Alarm) {
 	t.Helper()
-	// An alarm must require enough samples: of two samples, the 95th percentile is simply the
-	// slower one.
+	// An alarm on a 95th percentile must require enough samples. Of two samples, the 95th
+	// percentile is simply the slower one.
 	few := !regexp.MustCompile(`IF\((FILL\()?n(, 0\))? >= 20, `).MatchString(a.Queries[len(a.Queries)-1].Expression)
 	for _, q := range a.Queries {
 		if q.Statistic == statP95 && few {

@@ -8,8 +8,8 @@ import (
 )
 
 // concurrencyQuota is the Service Quotas code of the limit on concurrent Lambda invocations in
-// an account and region. enoughAtOnce is the limit that the command RaiseConcurrency asks for,
-// which most older accounts have.
+// an account and region. enoughAtOnce is the limit that the command RaiseConcurrency asks for.
+// Most older accounts have that limit.
 const (
 	concurrencyQuota = "L-B99A9384"
 	enoughAtOnce     = 1000

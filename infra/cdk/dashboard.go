@@ -87,8 +87,8 @@ func (e *envelope) dashboard() {
 		// Dashboard names are unique in an account, so the name includes the region: another
 		// region can have a stack of the same name.
 		"DashboardName": e.settings.stack + "-" + *e.Region(),
-		// The graphs show the last six hours. An alarm goes off long before reconcile has been
-		// silent for that long.
+		// The graphs show the last six hours. If reconcile stops, an alarm goes off long
+		// before six hours have passed.
 		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
 	})
 }

@@ -165,7 +165,7 @@ func (d deployment) substituted(argument any) string {
 	})
 }
 
-// holds reports whether a condition is met.
+// holds reports whether a condition of the template is true.
 func (d deployment) holds(condition any) bool {
 	c, _ := condition.(document)
 	for name, argument := range c {
@@ -188,8 +188,8 @@ func (d deployment) holds(condition any) bool {
 }
 
 // identity returns a text that identifies a physical resource. The text changes exactly when
-// CloudFormation would replace the resource: when its logical id changes, or when a property
-// changes that cannot be updated in place.
+// CloudFormation would replace the resource. It does so when the logical id changes, or when a
+// property changes that cannot be updated in place.
 func (d deployment) identity(id string) string {
 	if known, ok := d.identities[id]; ok {
 		return known
@@ -254,7 +254,7 @@ func (d deployment) aliasVersions() map[string]any {
 // same as in the last version, Lambda publishes no new version.
 func (d deployment) configured(id string) any {
 	p := maps.Clone(properties(d.template, id))
-	delete(p, "ReservedConcurrentExecutions") // these two are not in a version
+	delete(p, "ReservedConcurrentExecutions") // this property and Tags belong to no version
 	delete(p, "Tags")
 	return d.value(p)
 }

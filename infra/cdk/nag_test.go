@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// exception is a rule of cdk-nag that the stack breaks, what breaks it, and the reason why it
-// may.
+// exception is a rule of cdk-nag that the stack breaks, the part of the stack that breaks the
+// rule, and the reason why it may.
 type exception struct{ rule, of, reason string }
 
 // exceptions returns all exceptions. TestCDKNag fails if an exception is not needed, and on

@@ -24,17 +24,18 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in either release
-	breaks   float64                  // the share of the remaining payments that the new versions break
+	breaks   float64                  // the share that the new versions break of their payments that would otherwise succeed
 	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
-	refuses  bool                     // broken payments are refused instead of failing
-	first    bool                     // there is no older release
-	shares   func(minute int) float64 // the share of the payments that the new versions get
-	// payers is how many payers have broken payments; 0 means another payer for each payment.
+	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
+	first    bool                     // whether there is no older release
+	shares   func(minute int) float64 // the share of the payments that the new versions get; minutes count from the start of the canary
+	// payers is the number of payers whose requests the new versions do not answer; 0 means
+	// another payer for each of these requests.
 	payers int
 }
 
-// The lengths of the two parts of a simulation, in minutes: first the old release serves
-// alone, then the new versions get a share of the requests (the canary).
+// The lengths of the two parts of a simulation, in minutes. In the first part, the old release
+// serves alone. In the second part, the canary, the new versions get a share of the requests.
 const before, lasts = 10, 10
 
 // canary sends a tenth of the requests to the new versions.
@@ -112,7 +113,7 @@ func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gam
 }
 
 func poisson(random *rand.Rand, mean float64) (n int) {
-	const most = 500 // a larger mean is split, so that the product does not underflow
+	const most = 500 // a larger mean is split into parts; for the whole mean, the product below would underflow
 	for ; mean > most; mean -= most {
 		n += poisson(random, most)
 	}
@@ -131,8 +132,8 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 	return n
 }
 
-// back simulates a release several times, and returns in what percentage of the simulations it
-// is rolled back before the canary ends.
+// back simulates a release several times, and returns the percentage of the simulations in
+// which the release is rolled back before the canary ends.
 func (j judge) back(r release, times int) float64 {
 	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // every run must have the same numbers
 	for range times {
@@ -143,12 +144,13 @@ func (j judge) back(r release, times int) float64 {
 	return 100 * float64(back) / float64(times)
 }
 
-// TestReleaseOdds simulates releases, and checks how many of 100 are rolled back. Of the good
-// ones, in which a payment fails no more often than before, it is at most one: at each tested
-// rate of payments, in both ways in which requests move to the new versions, and while a
-// stranger sends refused requests. Of the broken ones, it is at least 95 if the release breaks
-// a third of the payments at 60 payments a minute, or a tenth of them at 600, and at least 90
-// if it breaks all of them at 10 payments a minute. The runbook has the same figures.
+// TestReleaseOdds simulates releases, and checks how many of 100 are rolled back. A good
+// release is one in which a payment fails no more often than before. Of 100 good releases, at
+// most one may be rolled back: at each tested rate of payments, in both ways in which requests
+// move to the new versions, and while a stranger sends refused requests. Of 100 releases that
+// break a third of the payments at 60 payments a minute, or a tenth of them at 600, at least
+// 95 must be rolled back. Of 100 releases that break all payments at 10 payments a minute, at
+// least 90 must be rolled back. The runbook has the same figures.
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400
@@ -234,8 +236,10 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestGuards checks that the alarms that roll a release back notify nobody, are the only
-// alarms that a deployment watches, and evaluate a period that fits into a canary.
+// TestGuards checks the alarms that roll a release back. The alarms that a deployment watches
+// must be exactly those that notify nobody. Each must evaluate one period of five minutes,
+// which fits into a canary. The default of the parameter Release must be a canary that lasts
+// as long as the simulated one.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })

@@ -28,8 +28,8 @@ func standing() map[string]string {
 	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
 }
 
-// others returns, for each parameter, a value that differs from the one that the parameter has
-// before the change.
+// others returns, for each parameter, a value that differs from the value before the change
+// (see standing).
 func others() map[string]string {
 	key := strings.Repeat("a", 43)
 	return map[string]string{
@@ -45,14 +45,14 @@ func others() map[string]string {
 	}
 }
 
-// elsewhere returns the parameters that no function receives. The value of each is the type of
-// the resources that change with it.
+// elsewhere returns the parameters that no function receives, by name. Each value is the type
+// of the resources that change with the parameter.
 func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
 
-// changes returns sets of parameters: the unchanged set under an empty name, and under the
-// name of each parameter a set in which only that parameter differs.
+// changes returns sets of parameters, by name. The set with an empty name is unchanged. The
+// set with the name of a parameter differs from it only in that parameter.
 func changes() map[string]map[string]string {
 	all := map[string]map[string]string{"": standing()}
 	for name, value := range others() {
@@ -219,8 +219,9 @@ func TestEveryParameterTakesEffect(t *testing.T) {
 	}
 }
 
-// took checks that a change has taken effect: in all resources of the type kind and in no
-// function, or in every function if kind is empty.
+// took checks that a change of a parameter has taken effect. If kind is empty, the change must
+// publish every function. Otherwise the change must be in all resources of that type, and must
+// publish no function.
 func took(t *testing.T, what string, before, after deployment, kind string) {
 	t.Helper()
 	same := unchanged(before, after)

@@ -69,7 +69,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	return all
 }
 
-// places returns the ARNs of the resources that a place stands for.
+// places returns the ARNs of the resources that an operators.Place stands for.
 func (e *envelope) places(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// from returns the lookup function of a CDK context.
+// from returns a function that looks up keys in the values of a CDK context.
 func from(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
@@ -27,8 +27,8 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled returns the settings of a context with the given values, a payee, a facilitator and
-// no code.
+// settled returns the settings of a context. The context has the given values, and by default
+// a payee, a facilitator and no code.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)

@@ -16,13 +16,13 @@ import (
 // deploy adds the other keys.
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
-	ctxUnknown = "unknown"      // with ignoreUnknown, the file may be from a later release
+	ctxUnknown = "unknown"      // how to treat settings that this release does not know: see ignoreUnknown
 	ctxCommit  = "commit"       // the commit of the code
 	ctxFormer  = "formerCommit" // the commit of the code that was deployed before
 )
 
-// ignoreUnknown is the value of the context key unknown. With it, unknown settings are
-// reported but are not an error.
+// ignoreUnknown is the value of the context key unknown for a file that may be from a later
+// release. With this value, unknown settings are reported but are not an error.
 const ignoreUnknown = "ignore"
 
 // released is what make deploy records about the code in the stack's outputs.

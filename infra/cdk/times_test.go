@@ -17,7 +17,7 @@ import (
 type trouble struct {
 	alarm  string
 	metric string // a metric that reconcile sets in each run: 1 while all is well
-	silent bool   // reconcile no longer completes any run
+	silent bool   // whether the fault is that reconcile completes no more runs
 }
 
 // TestTimes checks that the runbook states the shortest and the longest time until an alarm

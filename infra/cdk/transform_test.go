@@ -54,7 +54,9 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// TestNetworkAlone checks that the parameter Network alone is enough for a known network.
+// TestNetworkAlone checks that the parameter Network alone selects the USDC of a known
+// network. A function that is deployed with that parameter and a payee must have the terms of
+// that USDC.
 func TestNetworkAlone(t *testing.T) {
 	t.Parallel()
 	for _, n := range x402.Networks() {
@@ -78,9 +80,9 @@ func TestNetworkAlone(t *testing.T) {
 	}
 }
 
-// joinReleaseAlarms joins the numbered alarms of a release into the first alarm of each kind,
-// and keeps only the metrics of three functions. It also removes from the metric filters for
-// these alarms what concerns functions other than dns.
+// joinReleaseAlarms joins the numbered alarms that roll a release back (see numbered) into the
+// first alarm of each kind, and keeps only the metrics of three functions. From the metric
+// filters for these alarms, it removes what concerns functions other than dns.
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
@@ -127,9 +129,9 @@ func ofDNS(t *testing.T, v any) any {
 	return v
 }
 
-// numbered matches the end of the name of an additional alarm of a kind. Such an alarm watches
-// functions for which the first alarm has no room. The number of these alarms depends on the
-// catalog.
+// numbered matches the end of the logical id of an additional alarm. An additional alarm
+// watches the functions for which the first alarm of its kind has no room. How many there are
+// depends on the catalog.
 var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
 
 // releasedAlike checks that every function that sells is released like dns, and removes the
