@@ -18,7 +18,7 @@ type Alarm struct {
 	ID      string  // its logical id in the template
 	Name    string  // the property AlarmName
 	Means   string  // the property AlarmDescription
-	Queries []Query // in the order of the template; a plain alarm has one
+	Queries []Query // the metrics and expressions, in the order of the template; a plain alarm has one metric
 	returns string  // id of the query whose value is compared with the threshold
 
 	below     bool // values below the threshold breach, instead of values above it

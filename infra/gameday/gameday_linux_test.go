@@ -66,9 +66,9 @@ func TestGameDay(t *testing.T) {
 	})
 }
 
-// checkOutcomes checks that every alarm goes off in some scenario, and that none goes off in the
-// first one, which has no fault. It also checks that each scenario sets off one alarm per fault, or
-// no alarm if the fault heals.
+// checkOutcomes checks that every alarm goes off in some scenario, and that none goes off in
+// the first scenario, which has no fault. In every other scenario, one alarm must go off for
+// each fault. Only if the fault heals, there may be no alarm.
 func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
 	t.Helper()
 	for _, a := range alarms {

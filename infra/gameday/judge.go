@@ -110,9 +110,10 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 	return history
 }
 
-// judged returns the next state of an alarm, given the points of its evaluation range, newest
-// first, and the alarm's previous state. If at least as many of these points exist as the
-// alarm evaluates, none counts as missing, wherever the gaps are.
+// judged returns the next state of an alarm. The given points are those of the evaluation
+// range, newest first, and the given state is the previous one. The alarm evaluates the newest
+// points that exist, up to a.Periods of them. If there are so many, none counts as missing,
+// wherever the gaps are.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0
@@ -140,15 +141,16 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest of them is old enough: counted from the
-		// newest period, which is number 1, its period has at least the number Datapoints.
+		// All existing points breach, and the oldest of them is old enough. If the newest
+		// period has the number 1, the period of the oldest point has at least the number
+		// a.Datapoints.
 		return Firing
 	}
 	return OK
 }
 
-// value returns the value that the alarm compares with its threshold in a period with these
-// metrics, or NaN if there is none.
+// value returns the value that the alarm compares with its threshold in one period, or NaN if
+// there is none. The callback returns the values of a metric in that period.
 func (a Alarm) value(values func(Metric) []float64) float64 {
 	f := formula{of: map[string]number{}, quota: a.Quota}
 	for _, q := range a.Queries {

@@ -57,7 +57,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // each other down. When a payment has been written to the table, the next one may begin.
 type turnstile struct {
 	room  chan struct{}
-	leave sync.Map // the result of enter, by payer
+	leave sync.Map // the functions that enter returned, by the payer's address
 }
 
 // enter waits until there is room for another payment. The caller calls the returned function
@@ -110,8 +110,8 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	}}
 }
 
-// table is a DynamoDB-compatible server behind a door. The keys of redeemed are the payers
-// whose answers are recorded in the table.
+// table is a DynamoDB-compatible server behind a door. The keys of redeemed are the addresses
+// of the payers whose answers are recorded in the table.
 type table struct {
 	proxy
 	redeemed sync.Map

@@ -21,9 +21,9 @@ type scenario struct {
 	// other, or all at once if together is set.
 	payers   int
 	together bool
-	steady   bool // in each further round of the fault, new payers pay, as many as in the first round
+	steady   bool // whether new payers pay in each further round of the fault, as many as in the first round
 	rounds   int  // how many rounds the fault lasts
-	blind    bool // reconcile fails during the fault
+	blind    bool // whether reconcile must fail during the fault; otherwise it must succeed
 
 	breakage
 	// meanwhile is called during the fault, after the payers' first answers.
@@ -42,7 +42,7 @@ type scenario struct {
 	faults  int      // number of faults; 0 means one
 	heals   bool     // the test accepts that the fault ends before an alarm goes off
 	may     []string // alarms that may go off
-	lingers []string // alarms that are still on in the end, in spite of the repair
+	lingers []string // alarms that must still be on at the end, although the fault was repaired
 }
 
 // rest is the number of calm rounds at the end. It is so large that every alarm is OK again in

@@ -201,11 +201,11 @@ func burst(w *world, _ []*payer) {
 	w.Logf("%d processes answered %d at once", w.host.Started("HealthFunction"), askers)
 }
 
-// frozenFor is longer than any lookup, but leaves the invocation enough time to succeed.
+// frozenFor is longer than a lookup may take, but leaves the invocation time to succeed.
 const frozenFor = 12500 * time.Millisecond
 
-// freezing returns a failure that stops the process of a payment, once the settlement is
-// recorded, for longer than the lookup may take.
+// freezing returns a failure that freezes the process that handles a payment, once the
+// settlement is recorded. The process is frozen for longer than the lookup may take.
 func freezing(w *world) failure {
 	var frozen sync.Map
 	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
@@ -275,7 +275,7 @@ func timeouts() (codes, silences map[string]fault.Code) {
 // several is the number of payers in scenarios whose alarm needs more than one or two.
 const several = 3
 
-// slow is long enough for the alarm facilitator-slow, and too short to leave a payment in doubt.
+// slow is a delay that sets off the alarm facilitator-slow, but leaves no payment in doubt.
 const slow = 8250 * time.Millisecond
 
 // scenarios returns all scenarios except the calm one. The longest come first.
@@ -302,8 +302,8 @@ func scenarios() []scenario {
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// When a frozen process continues, the table has answered, but the call is out of
-		// time. If the process sees that first, the call counts in the alarm ledger-faults.
+		// A frozen process continues after the time limit of its call to the table. If it sees
+		// that before the table's answer, the call counts in the alarm ledger-faults.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
@@ -330,7 +330,7 @@ func scenarios() []scenario {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
 		breakage: settling(answersAfter(0)).and(shut(func(w *world) *door { return w.chain })),
 		ready:    http.StatusOK, sees: inDoubt, fires: []string{"uncertain", "chain"}, faults: 2,
-		// The first payer of each operation never comes back. Reconcile finds that they have paid.
+		// The first payer of each operation never comes back. Reconcile finds that payment.
 		absent: 1, owed: len(catalog.All()),
 	}, {
 		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,

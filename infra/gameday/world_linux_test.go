@@ -139,7 +139,8 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// handed records which process gets an event, and kills the process if its function crashes.
+// handed records which process gets a payment. If the function of the process must crash,
+// handed kills the process.
 func (w *world) handed(p *cloud.Execution, event []byte) {
 	w.series.begun()
 	var e struct{ Headers map[string]string }
@@ -155,7 +156,7 @@ func (w *world) handed(p *cloud.Execution, event []byte) {
 	}
 }
 
-// serving returns the process that handles the payment of an account, or nil.
+// serving returns the process that got the payment of a payer, or nil if none has.
 func (w *world) serving(payer string) *cloud.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -341,7 +342,7 @@ func strangeRecord() breakage {
 	return breakage{breaks: puts(1, ledger.Uncertain), mends: puts(2, ledger.Refused)}
 }
 
-// exhaust uses up the lookups of each payment.
+// exhaust changes the record of each payment so that no lookup is left for the payment.
 func exhaust(w *world, payers []*payer) {
 	debts := w.owed()
 	for _, p := range payers {
