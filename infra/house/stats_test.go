@@ -165,8 +165,8 @@ func printSummary(w io.Writer, r tree) {
 	}
 }
 
-// printRooms prints, for each folder, the measures of the code that is linked into commands. The
-// folder with the most tokens in a line comes first.
+// printRooms prints, for each folder, the measures of the code that is linked into commands.
+// The folder with the most tokens per code line comes first.
 func printRooms(w io.Writer, r tree) {
 	rooms := map[string]*total{}
 	for _, f := range r.files {
