@@ -103,7 +103,7 @@ type visit struct {
 	// The visit must lead to this many requests with a signature, this many settlement
 	// requests to the facilitator, and this many transfers of money.
 	signatures, settles, transfers int
-	several                        bool // the signatures may differ; otherwise all must be the same
+	several                        bool // whether the signatures may differ; otherwise all must be the same
 	// questions is the number of purchases, each of which must have a different key. 0 means
 	// 1.
 	questions int

@@ -47,10 +47,10 @@ func curled(t *testing.T, w workshop, line string, env ...string) (*http.Respons
 
 // TestCurl runs two curl commands of the documentation page. The response to the first must be
 // the offer, and no money moves. The second sends a wallet's signature. The result of its
-// settlement is lost once, but the answer must come all the same. The second command is then
-// run again, and must get the same answer, marked as replayed. Neither run gets an idempotency
-// key, so both derive the same key from the signature. Tests of pkg/discovery check that the
-// page shows the response to the first command.
+// settlement is lost once, but the answer must come all the same. The test then runs the
+// second command again. It must get the same answer, marked as replayed. Neither run gets an
+// idempotency key, so both derive the same key from the signature. Tests of pkg/discovery
+// check that the page shows the response to the first command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -132,8 +132,8 @@ const (
 	endsNothing  = "nothing"  // the program has no answer, and none can come any more
 )
 
-// loss is a plan whose steps lose answers, together with the end that the program must have.
-// If the plan is nil, the test interrupts the program.
+// loss is a plan whose steps lose answers, and the way in which the program must then end. If
+// the plan is nil, the test interrupts the program.
 type loss struct {
 	plan []step
 	ends string

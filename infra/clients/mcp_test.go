@@ -176,17 +176,18 @@ const (
 	givesUpKeyed = 60
 )
 
-// window is the default duplicate window. Over HTTP, a payment without a key that is made
-// within this time of another payment for the same request counts as the same purchase.
+// window is the default duplicate window. Over HTTP, a second payment without a key for the
+// same request counts as the same purchase if it is made within this time of the first.
 const window = 45 * time.Second
 
-// usualWindow is the setting of a shop that has the default window.
+// usualWindow is the value of a shop's setting WINDOW that means the default window.
 const usualWindow = ""
 
 // TestSwallowedReply checks a purchase whose answer is lost on a connection that stays open.
 // An unmodified client waits until its timeout, signs another payment and calls again. With
-// the default window this is the same purchase. A client of tools does the same at the service
-// and at the shop. charged.md has rows for these tests.
+// the default window, both payments must be for the same purchase, which is paid once. The
+// same must hold for a client of tools, at the service and at the shop. charged.md has rows
+// for these tests.
 //
 // The test takes a minute, which is the timeout of the client with a key and of the SDK of the
 // Model Context Protocol.

@@ -58,7 +58,8 @@ func (c checker) ask(t *testing.T, job map[string]any) (f found) {
 	return f
 }
 
-// bought is an answer, with the offer, the payment and the question.
+// bought is an answer that was paid for, with the header of the offer, the header of the
+// payment, and the question.
 type bought struct {
 	x402test.Reply
 	required, signature, question string

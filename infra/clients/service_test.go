@@ -33,7 +33,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// goods is something that a program sells.
+// goods describes what a seller's program sells, and how a buyer asks for it.
 type goods struct {
 	name     string
 	stranger bool   // the seller is the shop of infra/shop instead of the service

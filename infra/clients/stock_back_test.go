@@ -23,7 +23,7 @@ const (
 	patientClient = 120
 )
 
-// outage is a service whose goods fail until the test repairs them.
+// outage is a service, with its buyers, whose goods fail until the test repairs them.
 type outage struct {
 	world   world
 	addr    string

@@ -17,22 +17,24 @@ import (
 // three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. In the modes in which the field recognises is set, it
-// answers with the result of the settlement.
+// facilitator that asks only the chain. In the modes in which the field recognises is set, the
+// facilitator answers a repeat with the result of the first settlement instead.
 type failureMode struct {
 	name       string
 	means      string
 	recognises bool
-	// plays is the number of settlements of a payer that fail, or everyTime.
+	// plays is how many settlements of each payer fail, beginning with the first, or
+	// everyTime.
 	plays int
 	play  func(*testbed.Relayed, settleAnswer)
-	// settles reports whether the facilitator's answer still says that the payment is settled.
+	// settles reports whether the facilitator's answer in this mode still says that the
+	// payment is settled.
 	settles bool
 	// node returns the chain node that the service can query; nil means that the service has
 	// none.
 	node func(*testbed.Facilitator) http.Handler
-	// unanswered reports whether the service cannot find out that the money has moved. In that
-	// case no answer may come.
+	// unanswered reports whether the service cannot find out that the money has moved. If so,
+	// the client must get no answer.
 	unanswered bool
 }
 
@@ -100,7 +102,7 @@ func liveNode(f *testbed.Facilitator) http.Handler {
 	return testbed.PlayNode{Moved: f.Transfers, ChainID: testbed.BaseChainID, Now: time.Now, Safe: 2 * time.Second}
 }
 
-// settleAnswer is the answer of an honest facilitator.
+// settleAnswer is the body of a facilitator's answer to a settlement.
 type settleAnswer struct {
 	x402.SettleResponse
 	Idempotent bool `json:"idempotent,omitempty"`
@@ -133,8 +135,8 @@ func (t *trial) settle(c *testbed.Relayed) {
 	}
 }
 
-// settled records a call to /settle. It returns the facilitator's answer, whether the mode
-// spoils this answer, and whether the service is still running to receive it.
+// settled records a call to /settle. It returns the answer that an honest facilitator gives,
+// whether the mode spoils this answer, and whether the service is still running to receive it.
 func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -156,8 +158,9 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	b.plays++
 	plays = b.plays <= t.mode.plays
 	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
-	// In these cases the service now goes on to the lookup. A service that gets only refusals
-	// asks the chain after the second one.
+	// If the answer is not spoilt, or still says that the payment is settled, the service now
+	// goes on to the lookup. If the service gets only refusals, it asks the chain after the
+	// second one, and then goes on to the lookup.
 	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
 		t.reach(b)
 	}

@@ -67,9 +67,8 @@ func TestStockClients(t *testing.T) {
 	p.addService()
 	p.addShop()
 	p.addFailing()
-	// Without the window, a new signature is a new purchase. In this trial, the same loops
-	// must therefore pay for each result that was lost. This shows that the other trials could
-	// fail.
+	// Without the window, a new signature is a new purchase. In this trial, a loop without a
+	// key must therefore pay more than once. This shows that the other trials could fail.
 	control := p.add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
@@ -115,8 +114,8 @@ func (p *playbill) add(sold goods, mode failureMode, moment killMoment, columns 
 }
 
 // addService adds trials of the service, on either ledger, with every failure mode of the
-// facilitator and every moment at which the service is killed. If every settlement fails,
-// there is only the trial with the ledger file.
+// facilitator and every moment at which the service is killed. For a mode in which every
+// settlement fails, it adds only the trials with the ledger file.
 func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {
@@ -139,9 +138,9 @@ const (
 	byPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
 )
 
-// addShop adds trials of the shop in every mode. Each trial has one client, and all clients
-// occur. For the goods that are sold by POST, it adds one trial with all clients for each
-// format of the body, and each of these trials has a different mode.
+// addShop adds trials of the shop in every mode. Each of these trials has one client, and
+// every client has some trial. For the goods that are sold by POST, it adds one trial with all
+// clients for each format of the body. Each of those trials has a different mode.
 func (p *playbill) addShop() {
 	moments := []killMoment{beforeVerdict, betweenCalls} // the shop uses no resolver
 	for i, mode := range failureModes() {
@@ -149,7 +148,7 @@ func (p *playbill) addShop() {
 		if mode.node == nil {
 			p.add(shop(), mode, moment, column).row = noNode
 		}
-		if mode.unanswered { // if there is a node, this mode is the same as the previous one
+		if mode.unanswered { // with a node, this mode is the same as the previous one
 			continue
 		}
 		r := p.add(shop(), mode, moment, column)

@@ -18,13 +18,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// killMoment says when the service of a trial is killed: as soon as every buyer of the trial
-// has reached that moment.
+// killMoment is a moment in a purchase. The service of a trial is killed as soon as every
+// buyer of the trial has reached that moment.
 type killMoment string
 
 const (
 	// beforeVerdict means that the facilitator has moved the money, and the service does not
-	// know it yet. The facilitator then fails for the next process of the service.
+	// know it yet. The facilitator's failures begin only with the next process of the service.
 	beforeVerdict killMoment = "before the verdict"
 	// duringLookup means that the service has heard from the facilitator that the money has
 	// moved, and waits for the answer of the resolver.
@@ -52,8 +52,8 @@ type trial struct {
 	held    sync.Once
 	mu      sync.Mutex
 	buyers  map[string]*buyer // by payer, in lower case
-	revived bool              // the service was killed and runs again
-	failing bool              // the goods fail until every buyer has been owed the answer leastOwed times
+	revived bool              // whether the service was killed and runs again
+	failing bool              // whether the goods fail until every buyer has been owed the answer leastOwed times
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -68,9 +68,9 @@ type buyer struct {
 	reached     bool                    // whether the buyer has reached the moment of the trial
 	settlements map[string]settleAnswer // the facilitator's answers that report success, by nonce
 	plays       int
-	early       bool // a result came although the service had not been killed yet
+	early       bool // whether a result came before the service was killed
 	replies     int
-	owed        int             // the number of replies that owe the answer (see owes)
+	owed        int             // the number of replies which say that the service owes the answer (see owes)
 	results     int             // the number of results after the service was killed
 	signed      map[string]bool // the nonces that the buyer has sent
 	served      map[string]bool // the different results that the buyer got
@@ -112,7 +112,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // the facilitator may have refused only once before the service is killed, which then asks the chain
+		least = 1 // the service may be killed after one refusal; its next process then asks the chain
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
 		least = 0 // on a busy machine, the settlement may time out or the service may start late; the service then asks the chain
@@ -173,7 +173,8 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 }
 
 // lookupsHeld is the longest time for which the resolver holds its answers back. A lookup
-// survives this: it is tried five times, which takes longer in total.
+// survives this time, because the service asks the resolver five times, which takes longer in
+// total.
 const lookupsHeld = 20 * time.Second
 
 // lookUp is called for every query to the resolver, and reports whether it has answered the
@@ -247,9 +248,10 @@ func (t *trial) restart(tb *testing.T) {
 // longDelay is longer than the five seconds that httpx waits. The other clients have no timeout.
 const longDelay = 6 * time.Second
 
-// passOn is the gateway's step for a request with a payment. It drops the first answer to each
-// buyer, and every result until the service is killed. Of the later results, it cuts the first
-// in half, delays the second, and lets the others arrive.
+// passOn is the gateway's step for a request with a payment. A result is an answer with status
+// 200. The step drops the first answer to each buyer, and every result until the service is
+// killed. Of the later results to a buyer, it cuts the first in half, delays the second, and
+// lets the others arrive.
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
@@ -300,8 +302,8 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 		}
 	}
 	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
-	// A result that comes before the service is killed means that this buyer has passed the
-	// moment.
+	// If a result comes before the service is killed, the buyer has already passed the moment
+	// of the trial, so the trial must not wait for this buyer.
 	if t.moment == betweenCalls || result {
 		t.reach(b)
 	}
