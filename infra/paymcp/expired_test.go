@@ -14,7 +14,7 @@ import (
 )
 
 // signedBefore leaves a purchase whose signature was made some time ago. The process that made
-// it was killed while it sent the signature.
+// the signature was killed while it sent the signature.
 func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))

@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// start says how a host starts pay-mcp.
+// start is what a host needs to start pay-mcp: a name in its settings, and a command line.
 type start struct {
 	name    string // the name of pay-mcp in the host's settings
 	command string

@@ -54,7 +54,7 @@ With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 // program is one run of the command.
 type program struct {
 	in        io.ReadCloser
-	terminal  bool // whether in is a terminal
+	terminal  bool // whether the input is a terminal
 	out       io.WriteCloser
 	notes     io.Writer
 	now       func() time.Time
@@ -62,7 +62,7 @@ type program struct {
 	transport http.RoundTripper
 	self      string        // the path of this executable
 	folder    string        // the folder of all files of this program
-	usual     bool          // whether folder is the default one
+	usual     bool          // whether that folder is the default one
 	wait      time.Duration // the time limit for one call
 }
 

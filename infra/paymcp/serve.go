@@ -83,8 +83,8 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // refresh updates the list of tools from the server. If there is a list already, an
-// unreachable server is not an error. Set anyList for a call, which must not wait for a newer
-// list: an existing list is then kept even if it is old.
+// unreachable server is not an error. Set anyList if a tool is called. The call must not wait
+// for a newer list, so refresh then keeps a list that exists, even an old one.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -73,8 +73,9 @@ func (h guest) showsAll(t *testing.T) {
 	}
 }
 
-// TestFaults checks that a call is charged once, whatever happens to its payment. If the call
-// gets no answer, a later call with the same arguments must get it, at the latest the fifth.
+// TestFaults checks that a call is charged once, by a single payment, whatever happens to the
+// payment. If a call gets no answer, its result must say that the same arguments must be used
+// again. A later call with these arguments, at the latest the fifth, must get the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }

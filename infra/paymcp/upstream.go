@@ -39,8 +39,8 @@ type upstream struct {
 	last   *session
 }
 
-// session is an MCP session with the server. A failed session is closed when no call uses it
-// any more.
+// session is an MCP session with the server. After a failure, the session is closed as soon as
+// no call uses it any more.
 type session struct {
 	*mcp.ClientSession
 	users  int

@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// Window is how long the stored answer is returned for the same question.
+	// Window is how long, from its arrival, a stored answer is returned for the same question.
 	Window = 90 * time.Second
-	// CallTime is the default time limit for a call; hosts give up after 60 seconds.
+	// CallTime is the default time limit for a call. Hosts give up after 60 seconds.
 	CallTime = 50 * time.Second
 	// sendTime is the time limit for one request to the server.
 	sendTime = 30 * time.Second
@@ -162,8 +162,8 @@ func asked(reply Reply, err error) (bill.Offer, bool) {
 	return reply.offer()
 }
 
-// buy signs for an offer and sends the signature. The signature is first recorded in the book.
-// It is then saved with the purchase, and after that sent.
+// buy signs for an offer and sends the signature. Before it sends the signature, it records
+// the signature in the book, and then saves it with the purchase.
 func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
 	terms, err := b.Terms()
 	if err != nil {
@@ -198,8 +198,8 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 	return b.send(ctx, c, true)
 }
 
-// unreserved returns a message that nothing was bought because the book did not record the
-// signature.
+// unreserved returns a message for a signature that the book did not record. It says that
+// nothing was bought, and why.
 func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 	over, is := errors.AsType[*purse.OverBudget](err)
 	if !is {
@@ -216,7 +216,7 @@ func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
 
 // resume continues a purchase whose signature was made by an earlier call.
 func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
-	if c.Payment.Sending { // the process that sent it ended before it recorded the result
+	if c.Payment.Sending { // the process that sent the payment ended before it recorded the result
 		c.Payment.Lost = true
 	}
 	return b.send(ctx, c, false)
@@ -274,7 +274,8 @@ func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
 	return b.Upstream.Call(limited, Request{Tool: c.Tool, Arguments: c.Arguments, Meta: meta})
 }
 
-// backoff returns the pause after a try if the server has named none.
+// backoff returns the pause after a try, if the server did not say how long to wait. The first
+// try has the number 1.
 func backoff(try int) time.Duration { return time.Second << min(try-1, 4) }
 
 // pause waits, and reports whether it did. It does not wait if the call would then have too

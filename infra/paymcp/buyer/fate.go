@@ -30,9 +30,11 @@ type fate struct {
 }
 
 // fateOf finds out what became of a signature that the server refuses. If the server states
-// that it did not charge, that decides. Otherwise the chain decides. Without a chain, an
-// expired signature is dead if the server refused it every time before it tried to settle. If
-// it has tried to settle, money may have moved although it reported a failure.
+// that it did not charge, the signature is dead. Otherwise the chain decides. Without a chain,
+// a signature has moved money if the server says that it charged, and is open until it
+// expires. An expired signature is dead if the server refused it every time before it tried to
+// settle. If the server has tried to settle, nobody can tell: money may have moved although
+// the server reported a failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}

@@ -48,8 +48,8 @@ func (p *place) start() *buyer.Buyer {
 	}
 }
 
-// call asks a question in a process that may be killed before it has the answer. It reports in
-// died whether that happened.
+// call asks a question in a process that may be killed before it has the answer. The result
+// died reports whether the process was killed.
 func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	defer func() {
 		if cause := recover(); cause != nil {

@@ -55,7 +55,7 @@ type seller struct {
 	mu     sync.Mutex
 	moved  map[string]time.Time // the time of each transfer, by nonce
 	paid   map[string]string    // the nonce that paid for a purchase, by the purchase's key
-	owes   map[string]int       // how many more requests a purchase needs before it is answered, by its key
+	owes   map[string]int       // how many more requests a purchase needs before it is answered, by the purchase's key
 	quotes int
 	sent   []string // the nonces of the payments that arrived, in order
 }
@@ -113,8 +113,8 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	return reply, nil
 }
 
-// serve answers a request that carries a payment. Whether the seller keeps records decides
-// how.
+// serve answers a request that carries a payment. A seller that keeps records answers by
+// serveKept.
 func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)

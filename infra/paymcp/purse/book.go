@@ -112,8 +112,9 @@ func (e Entry) of(network, asset string) bool {
 	return e.Network == network && strings.EqualFold(e.Asset, asset)
 }
 
-// room returns the time from which the budget has room for the amount, because enough entries
-// are then older than a day. It returns the zero time if the amount alone exceeds the budget.
+// room returns the time from which the budget has room for the entry's amount. From then on,
+// enough of the signed entries are older than a day. If the amount alone exceeds the budget,
+// room returns the zero time.
 func room(signed []Entry, e Entry, amount, limit *big.Int) time.Time {
 	if amount.Cmp(limit) > 0 {
 		return time.Time{}

@@ -62,15 +62,15 @@ func replace(path string, v any) error {
 	return syncFolder(folder)
 }
 
-// unfinished is the suffix of a file that is still being written. A process that is killed
-// then leaves such a file behind.
+// unfinished is the suffix of a file that is still being written. If the process is killed
+// while it writes, the file stays behind.
 const unfinished = ".tmp"
 
 // pause is how long to wait before a lock is tried again.
 const pause = 20 * time.Millisecond
 
 // lock locks a file. Among all processes, only one caller at a time has the lock. The function
-// waits for the lock until ctx is done. The system releases the lock when the process ends.
+// waits for the lock until ctx is done. The lock ends with unlock or with the process.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
