@@ -42,8 +42,9 @@ func brokenHosts() []host {
 // names have the same address.
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
-// brokenTrip is a lookup of a host with dead addresses. most is the largest allowed ratio of
-// the lookup's time to the time of a client that connects according to RFC 8305 (design §9).
+// brokenTrip is a lookup of a host with dead addresses. The lookup's time is compared with the
+// time of a client that connects according to RFC 8305; most is the largest allowed ratio of
+// the two (design §9).
 type brokenTrip struct {
 	trip
 	most float64

@@ -31,8 +31,8 @@ type row struct {
 	want   want
 }
 
-// want is an expected answer: an error code, or none for status 200, and texts that the body
-// must contain.
+// want is an expected answer: the error code, or no code if the status must be 200, and texts
+// that the body must contain.
 type want struct {
 	code  fault.Code
 	texts []string
@@ -51,7 +51,7 @@ func child(name string, code fault.Code) string {
 	return fmt.Sprintf(`"%s":{"error":{"code":"%s"`, name, code)
 }
 
-// asks returns a function that makes a row for an operation. Its arguments are a name (see
+// asks returns a function that makes a row for an operation. That function takes a name (see
 // full), the expected answer, and further parameters of the query.
 func asks(op string) func(name string, w want, more ...string) row {
 	return func(name string, w want, more ...string) row {

@@ -90,8 +90,8 @@ func newFarNamespace(t *testing.T, rtt time.Duration, lines *[2]line) farNamespa
 	return f
 }
 
-// do runs a job in the namespace. The sockets that it opens and the processes that it starts are
-// in the namespace as well. The job must not end the test.
+// do runs a job in the namespace. The sockets that the job opens and the processes that it
+// starts are in the namespace as well. The job must not end the test.
 func (f farNamespace) do(job func() error) error {
 	if f == nil {
 		return job()

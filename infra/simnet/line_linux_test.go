@@ -31,8 +31,8 @@ func (l *line) loses() bool {
 	return l.share > 0 && l.draw.Float64() < l.share
 }
 
-// firstResolver describes what is wrong with the first resolver. The zero value means that it
-// works.
+// firstResolver describes what is wrong with the first resolver. The zero value means that
+// nothing is wrong.
 type firstResolver struct {
 	mu   sync.Mutex
 	dead bool

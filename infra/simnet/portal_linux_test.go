@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 )
 
-// portalAddrs returns the addresses of resolvers that deny every name. In networks with a
-// captive portal, such as those of hotels, every query gets such an answer, whatever resolver
-// it is for.
+// portalAddrs returns the addresses of resolvers that deny every name. In a network with a
+// captive portal, such as that of a hotel, every query gets such an answer, whatever resolver
+// the query is for.
 func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 
 // relayAddr is the address of a resolver that gives true answers only to queries for name
@@ -23,7 +23,7 @@ const relayAddr = "93.184.3.3"
 // portal is a resolver that denies every name. The first label of a name decides which SOA
 // record the answer has.
 type portal struct {
-	relays *resolvers // answers queries for name servers; nil means that these are denied as well
+	relays *resolvers // answers queries for name servers; if it is nil, these are denied like all others
 }
 
 func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {

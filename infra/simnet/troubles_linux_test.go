@@ -32,8 +32,8 @@ const (
 	fourDead  = "fourdead"  // the IPv4 address is dead, the IPv6 address is good
 )
 
-// hostsOfKind is the number of hosts of each kind. This many lookups may run at once without two
-// of them having the same name.
+// hostsOfKind is the number of hosts of each kind. This many lookups may run at once without
+// two lookups of the same host.
 const hostsOfKind = 25
 
 // measured returns the name of the ith host of a kind, and moved the name of the host that
@@ -80,13 +80,13 @@ type trouble struct {
 	what  string
 	kind  string        // kind of the hosts
 	loss  float64       // share of packets lost in each direction
-	dead  bool          // the first resolver is dead
+	dead  bool          // whether the first resolver is dead
 	late  time.Duration // delay of the first resolver's replies
 	turns int           // how many lookups of each operation are measured per run; -runs is the number of runs
 }
 
-// lateBy is how many milliseconds larger the p95 of dns may be with a first resolver that does
-// not reply in time than on a healthy network (design §9).
+// lateBy is a number of milliseconds. If the first resolver does not reply in time, the p95 of
+// dns may be larger by that number than on a healthy network (design §9).
 const lateBy = 20
 
 func troubles() []trouble {
@@ -149,8 +149,8 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of the service's times, in s, to the times of a tool, in theirs. It
-// returns an empty text if all lookups of the tool failed.
+// over formats the ratios of the service's times to the times of a tool, which are in theirs.
+// If all lookups of the tool failed, it returns an empty text.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""

@@ -86,18 +86,18 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 }
 
 type host struct {
-	name string // as in the tables; allHosts replaces it with the full domain name
+	name string // as in the tables; allHosts replaces this name with the full domain name
 	// addrs are the addresses in the host's A and AAAA records. A host that has a server, but
 	// no addrs, gets a new public IPv4 address.
 	addrs []string
 	// dead are addresses at which nothing answers. Their records come before those of addrs.
 	dead []string
-	// later replaces addrs when a resolver gets the same query again.
+	// later are the addresses that replace addrs when a resolver gets the same query again.
 	later   []string
 	records []string // other records, in zone file form without the owner
 	rcode   int      // the response code of every answer about the host
-	silent  bool     // no resolver answers
-	serve   server   // the server on port 443 of its addresses
+	silent  bool     // whether no resolver answers queries about the host
+	serve   server   // the server on port 443 of the host's addresses
 }
 
 func allHosts() []host {
@@ -138,7 +138,7 @@ type internet struct {
 	tap   *tap
 	hosts map[string]host
 	far   farNamespace // the namespace of the service; nil means the namespace of this process
-	lines [2]line      // one line to the service, and one back
+	lines [2]line      // one line to the service, and one from it
 	first firstResolver
 	// public has the addresses that the service may connect to: the server of the bootstrap
 	// file, and port 443 of closedAddr and of every host that has a server.
