@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// given has the ports that FreeAddr has returned. FreeAddr must not return them again, because
-// a test may ask for dozens before it listens on the first.
+// given has the ports that FreeAddr has returned. A test may ask for dozens of ports before it
+// listens on the first, so FreeAddr must not return a port twice.
 var given sync.Map
 
 // FreeAddr returns an address of 127.0.0.1 to listen on. Its port is below the kernel's range of

@@ -61,8 +61,9 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar is the environment variable that names a folder to use instead of build/tests. It is
-// set for tests of mutants, whose programs must not get into build/tests.
+// keptVar is an environment variable. If it is set, the programs are built in the folder that
+// it names, instead of build/tests. It is set for tests of mutants, whose programs must not
+// get into build/tests.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
@@ -82,7 +83,7 @@ func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) 
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
 // Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger
-// in the folder dir. PAY_TO and LEDGER_FILE have defaults, which settings can replace. No
+// in the folder dir. PAY_TO and LEDGER_FILE have defaults, which the caller can replace. No
 // other setting has a default.
 func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 	cmd := exec.Command(shop(tb, "server"))

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Pace records how long the slowest call of a test took, among those that have a timeout.
+// Pace records how long the slowest call of a test took. Only calls that have a timeout count.
 type Pace struct {
 	mu      sync.Mutex
 	slowest time.Duration
@@ -57,8 +57,9 @@ type trial struct {
 	cleanups []func()
 }
 
-// run runs do, and after it the cleanups of the trial. Each runs in a separate goroutine,
-// because it may call runtime.Goexit. The method run returns when all have ended.
+// run runs a function, and then the cleanups of the trial, the last one first. Each runs in a
+// separate goroutine, because it may call runtime.Goexit. The method run returns when all have
+// ended.
 func (t *trial) run(do func()) {
 	t.cleanups = []func(){do}
 	for n := 1; n > 0; n = len(t.cleanups) {

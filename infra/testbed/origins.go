@@ -159,7 +159,7 @@ func (e expiring) Err() error {
 	return nil
 }
 
-// Value hides the inner context. A context that is derived from this one would otherwise find
+// Value hides the inner context. Otherwise a context that is derived from this one would find
 // the inner context, and would take its error from there.
 func (expiring) Value(any) any { return nil }
 

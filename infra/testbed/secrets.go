@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// headerPiece is a length in bytes. A text that contains so many consecutive bytes of a
-	// header shows the header.
+	// headerPiece is a length in bytes. A text counts as showing a header if it contains so
+	// many consecutive bytes of the header.
 	headerPiece = 60
 	// hexPiece is the corresponding length for a signature, in hexadecimal digits. It is
 	// longer than an address, because a log may show addresses.
@@ -30,7 +30,7 @@ func (s *Secrets) Add(header string) {
 	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
-		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // JSON has bytes in this form
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // in JSON, a signature in bytes has this form
 		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
 }

@@ -42,7 +42,7 @@ type Deployment struct {
 	Source func() string // returns the source address of the next event; nil means the client's
 	Logs   io.Writer     // gets the functions' output in whole lines; nil discards it
 
-	OnEvent func(p *Execution, event []byte) // called before p gets an event
+	OnEvent func(p *Execution, event []byte) // called before the process p gets an event
 	OnEnd   func(function string, payload []byte, err error)
 }
 

@@ -187,8 +187,8 @@ func permissionsOf(statement object) (all []string) {
 	if cmp.Equal(statement, query) {
 		return []string{"dynamodb:Query on ${Ledger.Arn}" + index}
 	}
-	// A condition with ForAllValues also holds for a request without keys. That is safe here,
-	// because every request for one of these actions has keys.
+	// A condition with ForAllValues is also true for a request without keys. That is safe
+	// here, because every request for one of these actions has keys.
 	condition, _ := statement["Condition"].(object)
 	keys, _ := condition["ForAllValues:StringLike"].(object)
 	items := object{"Effect": "Allow", "Action": statement["Action"], "Resource": table(object{"Fn::GetAtt": []any{"Ledger", "Arn"}}, ""),

@@ -44,7 +44,8 @@ func Claim(tb testing.TB, l *ledger.Ledger, key string, at time.Time) *ledger.Ho
 }
 
 // Transfer signs a transfer of $0.005 to the local payee, and claims it as a payment. It
-// returns the signed transfer, which a test may send to a chain, and the hold on the payment.
+// returns the signed transfer, which a test may send to a chain, the hold on the payment, and
+// the payment's ledger key.
 func Transfer(tb testing.TB, l *ledger.Ledger, payer *x402test.Wallet) (testbed.SignedTransfer, *ledger.Hold, string) {
 	tb.Helper()
 	payee := testbed.Must(x402.ParseAddress(boot.LocalPayTo))
@@ -65,7 +66,7 @@ func Owe(tb testing.TB, l *ledger.Ledger) string {
 }
 
 // Abandon changes a payment as if its process had been killed an hour ago, before it sent the
-// payment to the facilitator. The purchase has belonged to another payment since then.
+// payment to the facilitator. Since then, the purchase has belonged to another payment.
 func Abandon(tb testing.TB, store ledger.Store, key string) {
 	tb.Helper()
 	r := ledgertest.Payment(tb, store, key)

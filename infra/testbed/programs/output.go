@@ -9,7 +9,7 @@ import (
 // Output is a writer that keeps the output of a program, and finds the address that the program
 // prints when it is ready. The zero value is ready for use.
 type Output struct {
-	mark  string // the text before the address; if empty, the text that the local runner prints there
+	mark  string // the text that the program prints before the address; if empty, the local runner's text
 	most  int    // how many bytes are kept, from the end; 0 means all
 	mu    sync.Mutex
 	text  bytes.Buffer
