@@ -220,7 +220,7 @@ func (e *envelope) forTomorrow() []alarm {
 		periods: 4,
 	}, {
 		// Without a chain node, reconcile cannot find out what became of payments in doubt.
-		// The alarm chain reports that fault.
+		// The alarm chain reports that fault, and this alarm does not.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{

@@ -25,8 +25,8 @@ type exception struct{ rule, of, reason string }
 // exceptions returns all exceptions. TestCDKNag fails if an exception is not needed, and on
 // any other finding of cdk-nag.
 func exceptions() []exception {
-	// byForm returns an exception for a wildcard in a resource's name. Because AWS completes
-	// the name, or a person chooses it, a policy can state only its form.
+	// byForm returns an exception for a wildcard in a resource's name. AWS completes the name,
+	// or a person chooses it, so a policy can state only the form of the name.
 	byForm := func(of, reason string) exception {
 		return exception{rule: "AwsSolutions-IAM5", of: "Resource::" + of, reason: reason}
 	}

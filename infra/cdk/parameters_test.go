@@ -51,8 +51,9 @@ func elsewhere() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
 
-// changes returns sets of parameters, by name. The set with an empty name is unchanged. The
-// set with the name of a parameter differs from it only in that parameter.
+// changes returns sets of parameters, by name. The set with an empty name is the unchanged
+// one. The set with the name of a parameter differs from the unchanged set only in that
+// parameter.
 func changes() map[string]map[string]string {
 	all := map[string]map[string]string{"": standing()}
 	for name, value := range others() {
