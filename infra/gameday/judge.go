@@ -77,10 +77,10 @@ func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
 	return values
 }
 
-// Minutes returns the state of an alarm at the end of each minute. CloudWatch evaluates an
-// alarm with a period of a minute or longer every minute, over periods that end with that
-// minute. An alarm begins as Insufficient. An alarm that notifies about missing data is Firing
-// once there are no more data.
+// Minutes returns the state of an alarm at the end of each minute. If the period of an alarm
+// is a minute or longer, CloudWatch evaluates the alarm every minute, over periods that end
+// with that minute. An alarm begins as Insufficient. An alarm that notifies about missing data
+// is Firing once there are no more data.
 func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 	long := a.Period / 60
 	return a.states(minutes, func(minute int) []float64 {

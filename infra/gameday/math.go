@@ -127,9 +127,10 @@ func (f formula) call(name string, v []number) (number, error) {
 	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }
 
-// chosen returns the result of IF. If the condition is missing, so is the result. If it is
-// true, the result is the second argument of IF, or 0 if that is missing. If it is false, the
-// result is the third argument, even if that is missing.
+// chosen returns the result of IF. If the condition is missing, the result is missing. If the
+// condition is true, the result is the second argument of IF, or 0 if that argument is
+// missing. If the condition is false, the result is the third argument, even if that argument
+// is missing.
 func chosen(condition, yes, no number) number {
 	v := number{value: no.value}
 	if condition.isMissing() {

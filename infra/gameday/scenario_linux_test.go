@@ -283,8 +283,9 @@ func (c scenario) back(payers []*payer) {
 	}
 }
 
-// books checks the transfers. Every authorization must have moved its price at most once, and
-// must have moved it if and only if its payer was answered or is owed something.
+// books checks the transfers, and the debts at the end. No authorization may have moved money
+// more than once. It must have moved its price if its payer was answered or is owed something,
+// and no money otherwise. No payer may be both answered and owed.
 func (c scenario) books(w *world, out *outcome) {
 	for _, p := range out.payers {
 		moved := w.facilitator.books.Moved(p.address)
