@@ -92,9 +92,9 @@ func styleOf(source *ast.File) style {
 	return s
 }
 
-// standsForCondition reports whether an indexed literal replaces an if or a switch. A literal
-// that does not is a table: it has more than three elements, or it is an array whose elements
-// have keys, such as the names of constants.
+// standsForCondition reports whether an indexed literal replaces an if or a switch. Any other
+// indexed literal is a table: it has more than three elements, or it is an array whose
+// elements have keys, such as the names of constants.
 func standsForCondition(literal *ast.CompositeLit) bool {
 	if len(literal.Elts) > 3 {
 		return false

@@ -85,8 +85,7 @@ func moduleOf(t *testing.T, folder string) string {
 	return ""
 }
 
-// check returns the first error of the package that the file at path belongs to, if that file has
-// the given text.
+// check returns the first error of a package in which the file at path has the given text.
 func (c checker) check(path, text string) error {
 	files := token.NewFileSet()
 	p := c.packages[path]

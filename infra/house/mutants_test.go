@@ -87,8 +87,8 @@ func mutantsOf(t *testing.T, list string) []mutant {
 // declaredTest matches the declaration of a test that go test -run can choose.
 var declaredTest = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 
-// checkTestOf fails t unless m.Test, the arguments of go test, names a package of the repository,
-// and each pattern of -run in it matches a test of that package.
+// checkTestOf checks m.Test, the arguments of go test. They must name a package of the
+// repository, and each pattern of -run in them must match a test of that package.
 func checkTestOf(t *testing.T, list string, m mutant) {
 	t.Helper()
 	arguments := strings.Fields(m.Test)
