@@ -53,8 +53,8 @@ func (a exchange) by(method, target string) exchange {
 }
 
 // TestAnswers checks that Check finds the fault in each response that does not match the
-// description. It has only a few matching responses, because every suite that uses Check has
-// them, for all operations.
+// description. The test has only a few responses that match, because every suite that uses
+// Check has such responses, for all operations.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := served(t)

@@ -61,8 +61,9 @@ func (s service) arguments(t *testing.T) string {
 	return string(testbed.Must(json.Marshal(s.goods.arguments)))
 }
 
-// mcpClients returns third-party clients. Each is a function that returns the command for a
-// service. All pay for a tool. Some also print its price, or send the same payment again.
+// mcpClients returns third-party clients, by name. Each is a function that returns a command,
+// which pays for a tool of the given service. Some commands also print the tool's price, or
+// send the same payment again.
 func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	script := func(program, era string) func(*testing.T, service) *exec.Cmd {
 		return func(t *testing.T, s service) *exec.Cmd {

@@ -284,7 +284,8 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
-// save writes a program to a file, as a reader of the documentation page does who copies it.
+// save writes a program to a file, as a reader does who copies the program from the
+// documentation page.
 func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)

@@ -249,8 +249,8 @@ type purchase struct {
 	Headers map[string]string `json:"headers"`
 	Report  *report           `json:"report"` // the body that is posted; nil for a GET
 	// Calls is the maximum number of calls. Timeout is the client's timeout for a call, in
-	// seconds; 0 means the client's default. With Once, the loop makes no further call after
-	// it has the answer.
+	// seconds; 0 means the client's default. If Once is set, the loop makes no further call
+	// after it has the answer.
 	Calls   int  `json:"calls"`
 	Timeout int  `json:"timeout"`
 	Once    bool `json:"once"`

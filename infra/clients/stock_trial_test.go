@@ -173,8 +173,7 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 }
 
 // lookupsHeld is the longest time for which the resolver holds its answers back. A lookup
-// survives this time, because the service asks the resolver five times, which takes longer in
-// total.
+// survives this time, because the lookup is tried five times, which takes longer in total.
 const lookupsHeld = 20 * time.Second
 
 // lookUp is called for every query to the resolver, and reports whether it has answered the
