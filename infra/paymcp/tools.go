@@ -62,8 +62,8 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	return s, nil
 }
 
-// readable returns a third party's description without control characters for a terminal. Its
-// division into lines is kept.
+// readable returns a third party's description without the control characters that a terminal
+// would obey. The text keeps its division into lines, but is cut after maxDescription bytes.
 func readable(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")

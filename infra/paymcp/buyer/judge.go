@@ -64,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard records what the server says about the charge. If the server has once said that money
-// has moved, this is kept even if a later reply does not mention the charge.
+// heard records what the server says about the charge. Once the server has said that money has
+// moved, the record stays so even if a later reply does not mention the charge.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
@@ -163,10 +163,10 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
 }
 
-// refused decides what to do when the server refuses the payment and asks for another one. If
-// an earlier call made the refused signature, and that signature is known to be dead, refused
-// buys with a new signature. If this call made it (fresh), no new signature is made, because
-// the server would refuse that one as well.
+// refused decides what to do when the server refuses the payment and asks for another one. It
+// buys with a new signature only if an earlier call made the refused signature, and that
+// signature is known to be dead. If this call made the refused signature (fresh), the server
+// would refuse a new one as well.
 func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
 	fate := b.fateOf(ctx, p)
