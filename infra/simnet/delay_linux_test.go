@@ -228,7 +228,7 @@ func TestDelay(t *testing.T) {
 // its round trips.
 const target = 1.10
 
-// trip is a lookup and the number of round trips, one after the other, that it needs.
+// trip is a lookup and the number of round trips that the lookup needs, one after the other.
 type trip struct {
 	op     catalog.Operation
 	domain string

@@ -16,8 +16,8 @@ type line struct {
 	draw  *rand.Rand
 }
 
-// lose makes the line lose a share of the packets from now on. With the same seed, a line
-// loses the same packets.
+// lose makes the line lose a share of the packets from now on. Two lines with the same seed
+// lose the same packets.
 func (l *line) lose(share float64, seed uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -72,8 +72,9 @@ func deniedRows() (rows []row) {
 	return rows
 }
 
-// relayedRows returns the rows for a service with two resolvers. The first is at relayAddr and
-// denies addresses. The second is 1.1.1.1 and gives true answers, which the service must sell.
+// relayedRows returns the rows for a service with two resolvers. The first, at relayAddr,
+// denies the name in every query for addresses. The second, 1.1.1.1, gives true answers, which
+// the service must sell.
 func relayedRows() []row {
 	return []row{
 		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),

@@ -268,14 +268,14 @@ func opens() []syscall.SockFilter {
 	return []syscall.SockFilter{
 		{Code: loadByte, K: 0},
 		{Code: and, K: 0xf0},
-		{Code: equal, K: 0x40, Jf: 6}, // if it is not IPv4, jump to IPv6
+		{Code: equal, K: 0x40, Jf: 6}, // if the packet is not IPv4, jump to the check for IPv6
 		{Code: loadByte, K: 9},
 		{Code: equal, K: udp, Jt: 11},
 		{Code: equal, K: tcp, Jf: 9},
 		{Code: headerToX, K: 0},
 		{Code: loadAfterX, K: 13},
-		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // jump to the flags
-		{Code: loadByte, K: 6},                         // IPv6: the byte that names the next header
+		{Code: syscall.BPF_JMP | syscall.BPF_JA, K: 4}, // jump to the check of the TCP flags
+		{Code: loadByte, K: 6},                         // for IPv6: the byte that names the next header
 		{Code: equal, K: udp, Jt: 5},
 		{Code: equal, K: tcp, Jf: 3},
 		{Code: loadByte, K: 40 + 13},
