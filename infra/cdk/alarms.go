@@ -315,10 +315,10 @@ type alarm struct {
 	of         []series
 	expression string
 	bound      float64
-	below      bool   // the alarm goes off below the bound, not above
+	below      bool   // whether the alarm goes off below the bound; otherwise it goes off above the bound
 	period     int    // length of a period, in seconds
 	periods    int    // how many of the latest periods the alarm evaluates; 0 means 1
-	breaching  int    // in how many of these the value must be beyond the bound; 0 means all
+	breaching  int    // in how many of these periods the value must be beyond the bound; 0 means in all of them
 	missing    string // how the alarm treats a period without data; empty means missingGood
 }
 

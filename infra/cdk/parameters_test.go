@@ -255,7 +255,7 @@ func TestAParameterIsMissed(t *testing.T) {
 	}
 	text := string(must(os.ReadFile(changed(t, templatePath, " (settings ${Settings})", "")))(t))
 	all = bySAM(t, stored(t, text), map[string]map[string]string{"": standing(), "ReceiptKey": changes()["ReceiptKey"]})
-	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these do not receive ReceiptKey
+	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these functions do not receive ReceiptKey
 	if same := unchanged(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
 		t.Errorf("functions that Lambda does not publish: %v, want %v", same, want)
 	}

@@ -87,7 +87,7 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
 		if id == "ReleaseFaultsAlarm" {
-			continue // its metrics do not depend on the catalog
+			continue // the metrics of this alarm do not depend on the catalog
 		}
 		metrics := properties(d, id)["Metrics"].([]any)
 		metrics = slices.DeleteFunc(metrics, func(m any) bool {
