@@ -15,13 +15,13 @@ import (
 
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
-	ID      string  // its logical id in the template
+	ID      string  // the alarm's logical id in the template
 	Name    string  // the property AlarmName
 	Means   string  // the property AlarmDescription
 	Queries []Query // the metrics and expressions, in the order of the template; a plain alarm has one metric
 	returns string  // id of the query whose value is compared with the threshold
 
-	below     bool // values below the threshold breach, instead of values above it
+	below     bool // whether values below the threshold breach; otherwise values above it breach
 	threshold float64
 	// The alarm goes off if at least Datapoints of the last Periods data points breach. Period
 	// is the length of a period in seconds.

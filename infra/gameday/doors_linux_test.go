@@ -78,8 +78,8 @@ const registryName = "rdap.registry.net"
 // resolver is the recursive resolver of one world. Every name exists.
 type resolver struct {
 	*door
-	mute    atomic.Bool // it receives queries and does not answer
-	strayed atomic.Bool // the public origin resolves to the same address as every other name
+	mute    atomic.Bool // whether the resolver receives queries without answering them
+	strayed atomic.Bool // whether the public origin resolves to the same address as every other name
 }
 
 func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *resolver {

@@ -23,8 +23,8 @@ const frontName = "api.facts.net"
 type front struct {
 	ca       *testbed.Authority
 	gateway  http.Handler // set once the gateway exists
-	unmapped atomic.Bool  // the domain has lost its mapping to the API
-	ending   atomic.Bool  // the certificate expires soon
+	unmapped atomic.Bool  // whether the domain has lost its mapping to the API
+	ending   atomic.Bool  // whether the certificate expires soon
 }
 
 // newFront starts the front at an address.

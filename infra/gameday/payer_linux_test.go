@@ -48,7 +48,7 @@ type payer struct {
 	address        string // the wallet's address, in lower case
 	url, signature string
 	seen           []sight
-	broken         error // why there was no answer
+	broken         error // why there is no answer, no final answer, or no log entry of the request; nil if nothing failed
 }
 
 // newPayer returns a payer who has signed a payment for a lookup of a new domain name.

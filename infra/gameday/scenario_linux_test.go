@@ -40,7 +40,7 @@ type scenario struct {
 
 	fires   []string // alarms that must go off, one for each fault
 	faults  int      // number of faults; 0 means one
-	heals   bool     // the test accepts that the fault ends before an alarm goes off
+	heals   bool     // whether the fault may end before an alarm goes off
 	may     []string // alarms that may go off
 	lingers []string // alarms that must still be on at the end, although the fault was repaired
 }

@@ -54,7 +54,7 @@ type world struct {
 	turnstile *turnstile
 
 	mu    sync.Mutex
-	procs map[string]*cloud.Execution // by payer, the process that handles the payment
+	procs map[string]*cloud.Execution // the process that handles the payment, by payer
 	// crashes names the functions whose processes are killed when they get an event.
 	crashes map[string]bool
 }
