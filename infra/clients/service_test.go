@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 // goods describes what a seller's program sells, and how a buyer asks for it.
 type goods struct {
 	name     string
-	stranger bool   // the seller is the shop of infra/shop instead of the service
+	stranger bool   // whether the seller is the shop of infra/shop instead of the service
 	path     string // the path and query that buyers request
 	amount   string
 	answer   map[string]any

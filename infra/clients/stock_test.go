@@ -26,7 +26,7 @@ type stockClient struct {
 	title   string
 	command string
 	tools   func(*testing.T) workshop
-	keyed   bool // the loop sends the same Idempotency-Key with each call; otherwise it sends none
+	keyed   bool // whether the loop sends the same Idempotency-Key with each call; otherwise it sends none
 }
 
 func stockClients() []stockClient {
