@@ -17,9 +17,9 @@ type fateKind int
 
 const (
 	open  fateKind = iota // the signature may still be executed
-	dead                  // it has moved no money and never will
-	moved                 // it has moved money
-	stuck                 // this program cannot find out
+	dead                  // the signature has moved no money and never will
+	moved                 // the signature has moved money
+	stuck                 // this program cannot find out what became of the signature
 )
 
 // fate says what became of a signature. If the transaction that executed the signature is
