@@ -115,7 +115,7 @@ func allHosts() []host {
 const (
 	closedAddr    = "93.184.1.1" // the address of a host on which nothing listens
 	sixAddr       = "2606:2800:220:1::6"
-	unroutedAddr  = "2606:2800:221:1::6" // no route leads to this address
+	unroutedAddr  = "2606:2800:221:1::6" // an address to which no route leads
 	bootstrapAddr = "93.184.2.1:80"
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
