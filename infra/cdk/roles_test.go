@@ -45,8 +45,9 @@ func TestBootstrapRoles(t *testing.T) {
 	}
 }
 
-// TestRolesAreGiven checks that a role exists only if somebody may assume it, and that a
-// wildcard is refused.
+// TestRolesAreGiven checks that a role exists only if somebody may assume it, and that the
+// role is for the table that LedgerTableName names. A wildcard, or anything else that is not
+// the ARN of a role, a user or an account, must be refused.
 func TestRolesAreGiven(t *testing.T) {
 	t.Parallel()
 	context := deployed.Context()

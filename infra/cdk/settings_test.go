@@ -77,7 +77,7 @@ func TestSettings(t *testing.T) {
 }
 
 // TestListeners checks that somebody is notified of pages and of tickets, unless the context
-// says none.
+// says none. An invalid recipient must be a fault.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	const tenant, team = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"
@@ -163,8 +163,8 @@ func TestSettingsFaults(t *testing.T) {
 	}
 }
 
-// TestRules checks that CloudFormation refuses the same settings as the CDK app, before it
-// changes anything.
+// TestRules checks the rule of the template on facilitators, which CloudFormation evaluates
+// before it changes anything. The rule must refuse the same settings as the CDK app.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	var holds func(v any) bool

@@ -63,9 +63,10 @@ func TestEnvelope(t *testing.T) {
 	}
 }
 
-// TestDashboard checks that each operation has its graphs, and that the dashboard links to the
-// runbook. Each series that the functions store costs money, so it must be in a graph or an
-// alarm. Graphs and alarms must not show any other series.
+// TestDashboard checks that each operation has its graphs, that the dashboard links to the
+// runbook, and that the dashboard's name contains the region. Each series that the functions
+// store costs money, so it must be in a graph or an alarm. Graphs and alarms must not show any
+// other series.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)
@@ -120,8 +121,8 @@ func alarmedMetrics(t *testing.T) map[string]bool {
 }
 
 // TestCodeIsShipped runs the app as the CDK CLI does, in infra/cdk and with a context in the
-// environment. Each function has its built binary as an asset, SAM has nothing left to build,
-// and nothing is added that the context does not ask for.
+// environment. Each function must have its built binary as an asset. SAM must have nothing
+// left to build. The app must add nothing that the context does not ask for.
 func TestCodeIsShipped(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -156,7 +157,8 @@ func TestCodeIsShipped(t *testing.T) {
 	}
 }
 
-// TestAppNamesItsFaults checks that without a context the app fails and names what is missing.
+// TestAppNamesItsFaults checks that the app fails if the context lacks settings or has an
+// invalid one. The error must have the number of faults, and must name them.
 func TestAppNamesItsFaults(t *testing.T) {
 	t.Parallel()
 	_, err := synth(t, ".", map[string]any{ctxAssets: assetsNone, ctxRetention: "x"})

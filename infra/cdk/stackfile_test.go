@@ -61,8 +61,8 @@ func TestStackFile(t *testing.T) {
 	}
 }
 
-// TestStackFileFaults checks that a fault in the file ends the app, except for a setting that
-// only a later release knows.
+// TestStackFileFaults checks that a fault in the file ends the app with an error that names
+// the fault. The only exception is a setting that only a later release knows.
 func TestStackFileFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
