@@ -83,9 +83,9 @@ func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 
 const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
 
-// TestEveryMinute checks that an alarm whose period is longer than a minute is evaluated every
-// minute, over the preceding time. Without newer values, the last value counts as long as it
-// is in the evaluation range.
+// TestEveryMinute checks an alarm whose period is longer than a minute. The alarm must be
+// evaluated every minute, over the time before that minute. Without newer values, the last
+// value counts as long as it is in the evaluation range.
 func TestEveryMinute(t *testing.T) {
 	t.Parallel()
 	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
