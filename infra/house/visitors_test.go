@@ -34,8 +34,8 @@ type updates struct {
 }
 
 // TestDependabot checks that Dependabot looks at exactly the folders that have files with
-// dependencies. For the actions of workflows, this is the root. Each ecosystem gets one pull
-// request a week.
+// dependencies. For the actions of workflows, this is the root. Each ecosystem must get one
+// pull request a week, with versions that are at least some days old.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Version int       `yaml:"version"`

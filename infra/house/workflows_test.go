@@ -55,9 +55,10 @@ func readWorkflows(t *testing.T) []workflow {
 	return all
 }
 
-// TestWorkflows checks that only jobs have permissions, that each job has a timeout, that each
-// machine has a fixed version, and that no checkout leaves its token in the work tree.
-// actionlint (make check) and zizmor (TestWorkflows of infra) find other errors in the files.
+// TestWorkflows checks that each job names its permissions, and that no workflow has
+// permissions for all its jobs. Each job must have a timeout, each machine must have a fixed
+// version, and no checkout may leave its token in the work tree. actionlint (make check) and
+// zizmor (TestWorkflows of infra) find other errors in the files.
 func TestWorkflows(t *testing.T) {
 	for _, w := range readWorkflows(t) {
 		if w.Permissions == nil || len(w.Permissions) > 0 {
