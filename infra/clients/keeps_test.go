@@ -219,7 +219,8 @@ func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes s
 	p.one(t, g)
 }
 
-// inGroup gives a command a new process group that does not ignore interrupts.
+// inGroup makes a command start in a new process group. The command must not inherit that
+// interrupts are ignored, so this process catches interrupts until the test ends.
 func inGroup(t *testing.T, cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	caught := make(chan os.Signal, 1)

@@ -101,9 +101,9 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 
 // TestReceiptsByTheStockPackage checks our receipts with the unmodified @x402/extensions. The
 // package must find the receipt of a live answer, verify it with the key that the service
-// publishes, and match it to the offer. With the service's key, the package must sign the same
-// bytes as the service. After a change of the key, old receipts must verify as long as the old
-// key is published, and no longer.
+// publishes, and match it to the offer. A receipt with a changed signature must fail. With the
+// service's key, the package must sign the same bytes as the service. After a change of the
+// key, old receipts must verify as long as the old key is published, and no longer.
 func TestReceiptsByTheStockPackage(t *testing.T) {
 	t.Parallel()
 	tools := nodeWorkshop(t)

@@ -60,11 +60,12 @@ const maxShort = 8
 // placeholder stands for the payer's private key in the commands on the page.
 const placeholder = "PRIVATE_KEY=0x…"
 
-// TestPayingPrograms runs every program of the page as the page shows it. In an empty folder,
-// it runs the printed commands. The program must pay. If the result of its payment is lost, a
-// second run with the printed key must make no second payment. If the payer has no money, the
-// program must fail with a message. On the page of a service for a test network, the program
-// must pay on that network.
+// TestPayingPrograms runs every program of the page as the page shows it, except those that
+// TestCurl runs. In an empty folder, it runs the printed commands. The program must pay. A
+// second run with the printed key must make no second payment, and a longer program must make
+// none even if the result of its first payment was lost. If the payer has no money, a longer
+// program must fail with a message. A short program and the Go program must also pay at the
+// shop. On the page of a service for a test network, the program must pay on that network.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
 	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these two

@@ -39,11 +39,11 @@ type returning struct {
 	payer  string
 }
 
-// TestClientsComeBack checks a client that gives up while the service still owes its answer.
-// The service is killed and starts again, and its lookups work again. After the window,
-// another process of the client sends a new signature. This process must get the answer, and
-// the two payments must be charged once, because the window begins only with an answer. The
-// same must hold for the shop. charged.md has a row for this test.
+// TestClientsComeBack checks a client that gives up while the service still owes the answer.
+// Then the service is killed and starts again, and its lookups work again. After the window,
+// another process of the client sends a new signature. That process must get the answer. The
+// two payments must be charged once, because the window begins only with an answer. The same
+// must hold for the shop. charged.md has a row for this test.
 func TestClientsComeBack(t *testing.T) {
 	t.Parallel()
 	outages := []*outage{newOutage(t, ours(t)), newOutage(t, shop())}
@@ -91,9 +91,9 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning starts the program of every client and lets its buyers buy. Each buyer gets a
-// copy of its order, after change has changed the copy. The results are returned by the ID of
-// the order.
+// playReturning starts the program of every client, and lets the buyers with that client buy.
+// Each buyer gets a copy of its order, after change has changed the copy. The results are
+// returned by the ID of the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)
