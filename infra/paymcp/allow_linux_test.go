@@ -42,8 +42,9 @@ func typed(t *testing.T, args []string, lines ...string) (string, error) {
 	return string(out), err
 }
 
-// TestAllow checks that a person can allow real money at a terminal, and that from then on
-// pay-mcp pays exactly what was allowed.
+// TestAllow checks that a person can allow real money at a terminal. If the person cancels, or
+// types something invalid, nothing may be allowed. Otherwise exactly what the person typed
+// must be saved, and pay-mcp must then pay.
 func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

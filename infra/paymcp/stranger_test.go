@@ -178,8 +178,8 @@ func TestStranger(t *testing.T) {
 	s.charged(t, 2)
 }
 
-// TestChangedTerms checks that only what was allowed is paid. For another price, payee or
-// token, nothing may be paid, and the message must say why.
+// TestChangedTerms checks that only what was allowed is paid. For another price, payee, token
+// or network, nothing may be paid, and the message must say why.
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -259,8 +259,9 @@ func TestChainDecides(t *testing.T) {
 	}
 }
 
-// TestNotAllowed checks that a server on another machine must use https, and that it is not
-// paid before a person has allowed it.
+// TestNotAllowed checks that a server on another machine must use https, and that other
+// unusable URLs are refused as well. A server on another machine is not paid before a person
+// has allowed it: the error must show the command for that.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
 	for url, says := range map[string]string{

@@ -228,7 +228,8 @@ func TestCanonical(t *testing.T) {
 }
 
 // TestNotAllowed checks that nothing is signed for an offer that is not allowed. The message
-// must name the limit, the price, and how a person can change the limit.
+// must say what is not allowed, and with which command a person can change that. It must not
+// contain control characters from the offer.
 func TestNotAllowed(t *testing.T) {
 	other := "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
@@ -280,7 +281,8 @@ func TestSecondWay(t *testing.T) {
 }
 
 // TestBudget checks that the budget covers any period of 24 hours. Signatures of all processes
-// must count, even those that the server refused.
+// must count, even those that the server refused. If a payment would exceed the budget, the
+// message must say when there is room for the payment.
 func TestBudget(t *testing.T) {
 	world(t, true, func(t *testing.T, p *place) {
 		p.terms.PerDay = big.NewInt(14_999)
@@ -338,7 +340,8 @@ func TestReceiptWarning(t *testing.T) {
 	})
 }
 
-// TestFree checks that a free tool costs nothing and leaves no file.
+// TestFree checks that a free tool is answered without a note, and leaves no purchase in the
+// folder.
 func TestFree(t *testing.T) {
 	world(t, false, func(t *testing.T, p *place) {
 		b := p.start()

@@ -63,8 +63,8 @@ func TestReserveAtOnce(t *testing.T) {
 	}
 }
 
-// TestSumByToken checks that each token has its own sum. The letter case of the token's
-// address must not matter.
+// TestSumByToken checks that each token of each network has a separate sum. The letter case of
+// the token's address must not matter. A negative amount must be refused.
 func TestSumByToken(t *testing.T) {
 	t.Parallel()
 	p := open(t, t.TempDir(), time.Now)
@@ -134,8 +134,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestLeavesNothing checks that no file is left if no purchase was made, even while other
-// callers wait for the lock.
+// TestLeavesNothing lets many callers hold a purchase, one after the other, without making it.
+// Two callers must never hold it at once, and no file may be left at the end.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
