@@ -31,9 +31,10 @@ import (
 )
 
 // TestSimnet plays the tables of paid requests against the local runner and against the
-// functions as they are deployed. Then it checks that the answers covered the codes and the
-// nullable fields, that packets were sent only to hosts that the service may connect to, and
-// that the runner's memory is within its limits.
+// functions as they are deployed. It also plays tables for networks whose resolvers deny
+// names. Then it checks that the answers covered the codes and the nullable fields, that
+// packets were sent only to hosts that the service may connect to, and that the runner's
+// memory is within its limits.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil || testing.Short() {
 		t.Skip("played in make verify: ", err)

@@ -271,8 +271,8 @@ func startTool(n *internet, c trip, times int) (peer string, all *series) {
 }
 
 // TestTroubles checks that make bench measures each trouble with all operations that the
-// trouble can affect. The hosts of a trouble must exist, and must have dead addresses if the
-// trouble says so.
+// trouble can affect, and the healthy network first. The hosts of a trouble must exist, and
+// must have dead addresses if the trouble says so.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]host{}
