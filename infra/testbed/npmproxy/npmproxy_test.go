@@ -18,7 +18,8 @@ const lock = `{"lockfileVersion": 3, "packages": {
 
 // TestRegistry checks that a registry has exactly the versions in the lock file, and that the
 // highest version of a package is the latest. Requests for files must be redirected to the
-// other registry. Other packages and files must not be found.
+// real registry. Other packages and files must not be found. A broken lock file must be an
+// error.
 func TestRegistry(t *testing.T) {
 	h, err := New([]byte(lock), "https://registry.example/")
 	if err != nil {
