@@ -188,8 +188,8 @@ func (d deployment) holds(condition any) bool {
 }
 
 // identity returns a text that identifies a physical resource. The text changes exactly when
-// CloudFormation would replace the resource. It does so when the logical id changes, or when a
-// property changes that cannot be updated in place.
+// CloudFormation would replace the resource: when the logical id changes, or when a property
+// changes that cannot be updated in place.
 func (d deployment) identity(id string) string {
 	if known, ok := d.identities[id]; ok {
 		return known

@@ -24,7 +24,7 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in either release
-	breaks   float64                  // the share that the new versions break of their payments that would otherwise succeed
+	breaks   float64                  // the share of their otherwise good payments that the new versions break
 	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release

@@ -130,8 +130,8 @@ func ofDNS(t *testing.T, v any) any {
 }
 
 // numbered matches the end of the logical id of an additional alarm. An additional alarm
-// watches the functions for which the first alarm of its kind has no room. How many there are
-// depends on the catalog.
+// watches the functions for which the first alarm of its kind has no room. The number of
+// additional alarms depends on the catalog.
 var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
 
 // releasedAlike checks that every function that sells is released like dns, and removes the
