@@ -68,7 +68,7 @@ func TestGameDay(t *testing.T) {
 
 // checkOutcomes checks that every alarm goes off in some scenario, and that none goes off in
 // the first scenario, which has no fault. In every other scenario, one alarm must go off for
-// each fault. Only if the fault heals, there may be no alarm.
+// each fault. If the fault heals, no alarm need go off.
 func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
 	t.Helper()
 	for _, a := range alarms {

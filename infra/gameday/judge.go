@@ -112,8 +112,8 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 
 // judged returns the next state of an alarm. The given points are those of the evaluation
 // range, newest first, and the given state is the previous one. The alarm evaluates the newest
-// points that exist, up to a.Periods of them. If there are so many, none counts as missing,
-// wherever the gaps are.
+// points that exist, up to a.Periods of them. If at least a.Periods points exist, none counts
+// as missing, wherever the gaps are.
 func (a Alarm) judged(points []float64, before State) State {
 	there := 0
 	breaching := 0

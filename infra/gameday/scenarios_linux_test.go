@@ -303,7 +303,7 @@ func scenarios() []scenario {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
 		// A frozen process continues after the time limit of its call to the table. If it sees
-		// that before the table's answer, the call counts in the alarm ledger-faults.
+		// the limit before the answer, the call counts in the alarm ledger-faults.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),

@@ -156,7 +156,8 @@ func (w *world) handed(p *cloud.Execution, event []byte) {
 	}
 }
 
-// serving returns the process that got the payment of a payer, or nil if none has.
+// serving returns the process that got the payment of a payer, or nil if no process has got
+// it.
 func (w *world) serving(payer string) *cloud.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
