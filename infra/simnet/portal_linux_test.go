@@ -23,7 +23,7 @@ const relayAddr = "93.184.3.3"
 // portal is a resolver that denies every name. The first label of a name decides which SOA
 // record the answer has.
 type portal struct {
-	relays *resolvers // answers queries for name servers; if it is nil, these are denied like all others
+	relays *resolvers // answers queries for name servers; if it is nil, these queries are denied like all others
 }
 
 func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {

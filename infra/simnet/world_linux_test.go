@@ -138,7 +138,7 @@ type internet struct {
 	tap   *tap
 	hosts map[string]host
 	far   farNamespace // the namespace of the service; nil means the namespace of this process
-	lines [2]line      // one line to the service, and one from it
+	lines [2]line      // one line to the service, and one from the service
 	first firstResolver
 	// public has the addresses that the service may connect to: the server of the bootstrap
 	// file, and port 443 of closedAddr and of every host that has a server.
