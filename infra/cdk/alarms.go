@@ -231,7 +231,8 @@ func (e *envelope) forTomorrow() []alarm {
 		// When a run of reconcile fails, the series open has no value, and the alarm must keep
 		// its state. An IF whose condition is true returns 0 in place of a missing value,
 		// which would end the alarm. An IF whose condition is missing returns no value. So the
-		// outer condition uses the series open, and is missing whenever that is.
+		// outer condition uses the series open, and is missing whenever that series is
+		// missing.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,

@@ -72,7 +72,8 @@ func TestPrintedCommands(t *testing.T) {
 		}
 	}
 	// Two of these public zones contain api.hostfacts.example, and the command must choose the
-	// more specific one. The other two only have similar names.
+	// more specific one. The other two only have similar names. A private zone follows, which
+	// the command must not choose.
 	for _, zone := range []string{"example", "hostfacts.example", "i.hostfacts.example", "notapi.hostfacts.example"} {
 		run("aws route53 create-hosted-zone --name " + zone + " --caller-reference " + zone)
 	}

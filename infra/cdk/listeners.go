@@ -17,7 +17,7 @@ const (
 	ctxTeams   = "teamsChannel"
 )
 
-// nobody is the value of alarmEmail and ticketEmail that means no notification by e-mail.
+// nobody is the value of alarmEmail or ticketEmail if nobody is to be notified by e-mail.
 const nobody = "none"
 
 // listeners are the recipients of alarms. An empty field means no such recipient.

@@ -17,7 +17,7 @@ import (
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
 	ctxUnknown = "unknown"      // how to treat settings that this release does not know: see ignoreUnknown
-	ctxCommit  = "commit"       // the commit of the code
+	ctxCommit  = "commit"       // the commit of the code that is being deployed
 	ctxFormer  = "formerCommit" // the commit of the code that was deployed before
 )
 
