@@ -11,7 +11,7 @@ import (
 
 // Filter is a metric filter as a template defines it. It counts matching lines of a log group.
 type Filter struct {
-	LogGroup string // its logical id in the template
+	LogGroup string // the log group's logical id in the template
 	Metric   Metric
 	finds    condition
 	value    string // what the filter adds to the metric: a number, or a reference to a member of the line

@@ -24,8 +24,8 @@ route add local 0.0.0.0/0 dev lo table local
 
 // TestGameDay plays every scenario. Every alarm of the deployment must go off in at least one
 // scenario, and no alarm may go off in the first scenario, in which nothing breaks. Each fault
-// causes one page or one ticket, or heals without any. Alarms that only roll back a release are not
-// tested here.
+// must cause one page or one ticket, unless the fault heals. Alarms that only roll back a
+// release are not tested here.
 func TestGameDay(t *testing.T) {
 	if testing.Short() {
 		t.Skip("make verify builds the functions and the CDK app for it")

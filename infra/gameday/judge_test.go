@@ -135,8 +135,8 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 }
 
 // TestSilence checks when an alarm that notifies about missing data goes off: once the whole
-// evaluation range is empty. This range is longer than the periods that the alarm evaluates. The
-// alarm does not go off before there were any data.
+// evaluation range is empty. This range is longer than the periods that the alarm evaluates.
+// The alarm must not go off before there were any data.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for periods, want := range map[int]int{1: 15, 3: 25} {

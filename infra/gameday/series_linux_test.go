@@ -19,7 +19,7 @@ import (
 type measured struct {
 	gateway gatewayLog
 	mu      sync.Mutex
-	text    bytes.Buffer // everything that the functions printed
+	text    bytes.Buffer // what the functions printed, and the errors of failed invocations
 	values  []dated
 	rounds  []int64 // when each round began, in Unix milliseconds
 	faults  []error // lines that CloudWatch would drop
