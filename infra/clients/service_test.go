@@ -137,8 +137,8 @@ func startShop(t *testing.T, sold goods, window string) service {
 	return w.startAt(t, testbed.FreeAddr(t))
 }
 
-// start starts the seller in this world. If the world had an earlier process, its ledger is
-// used again.
+// start starts the seller in this world. If an earlier process ran in this world, the seller
+// uses the ledger of that process again.
 func (w world) start(t *testing.T) service {
 	return testbed.Must(w.tryStart(t))
 }

@@ -40,7 +40,7 @@ type trial struct {
 	row     string // the trial's row in charged.md
 	mode    failureMode
 	moment  killMoment
-	gateway *gateway // the clients call the service through it
+	gateway *gateway // the gateway through which the clients call the service
 	world   world
 	addr    string // the service's address
 	service service
