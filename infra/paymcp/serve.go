@@ -56,10 +56,10 @@ func newProxy(p *proxy) *proxy {
 // firstList limits how long the start of pay-mcp waits for a slow paid server.
 const firstList = 5 * time.Second
 
-// serve answers a host until its input ends. It gets the list of tools from the paid server
-// before it serves requests, because a later list would be a change, of which the host is
-// notified. A client that lists the tools and then ends at once fails if the notification
-// comes at that moment.
+// serve answers a host until its input ends. Before it serves requests, it gets the list of
+// tools from the paid server. If the list came later, the list would be a change, and the host
+// would be notified. A client that lists the tools and then ends at once fails if the
+// notification comes at that moment.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	limited, cancel := context.WithTimeout(ctx, firstList)
 	defer cancel()

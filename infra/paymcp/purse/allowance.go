@@ -24,8 +24,8 @@ type Allowance struct {
 	PerDay  string    `json:"perDay"`  // for any 24 hours, in atomic units
 	KeyFile string    `json:"keyFile"` // the file with the private key of the wallet that pays
 	Allowed time.Time `json:"allowed"`
-	// Node is the URL of a node of the network, which can tell whether a payment was made. If
-	// Node is empty, the network's public node is used. With NoNode, no node is used.
+	// Node is the URL of a node of the network. The node can tell whether a payment was made.
+	// If Node is empty, the network's public node is used. With NoNode, no node is used.
 	Node string `json:"node,omitempty"`
 }
 
