@@ -118,7 +118,7 @@ var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unav
 // observed collects what the answers have shown so far.
 type observed struct {
 	facts sync.Map         // the noted facts, such as that an operation answered with an error code
-	api   *clients.OpenAPI // every answer must conform to it
+	api   *clients.OpenAPI // the description to which every answer must conform
 }
 
 func (o *observed) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true) }
@@ -138,7 +138,8 @@ func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 	}
 	reply, err := s.buy(t, op.Path+r.query())
 	// On a busy machine, the client may write the request later than the service allows for a
-	// new connection. Package net/http does not export the error that the client then gets.
+	// new connection. The client then gets an error that package net/http does not export, so
+	// this code looks for the error's text.
 	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || ranOut.Match(reply.Body) && len(r.faults(reply)) > 0 {
 		p.Took(patience)
 		<-time.After(reply.RetryAfter())
