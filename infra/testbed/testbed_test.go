@@ -6,7 +6,7 @@ import (
 )
 
 // TestFairly checks that a test runs again if a busy machine may have made it fail, and that a
-// Grave fault fails it at once.
+// Grave fault makes the test fail at once.
 func TestFairly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
