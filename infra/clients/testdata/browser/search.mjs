@@ -64,7 +64,7 @@ export async function docsSearchByKeyboard(stage) {
   await page.keyboard.press("Enter"); // the place is in a fold, which must open
   await page.locator("#found").waitFor({ state: "hidden" });
   assert.equal(new URL(page.url()).hash, "#money");
-  const place = page.locator("li").filter({ hasText: /^A contract wallet.s new signature/ });
+  const place = page.locator("li").filter({ hasText: /^If a contract wallet signs again/ });
   assert.ok(await place.evaluate((node) => node.closest("details").open && document.activeElement === node), "the fold is open, and the focus there");
   assert.ok(await place.evaluate(inView), "what was found is in view");
   assert.ok(await page.evaluate(() => CSS.highlights.get("found").size > 0), "its words are marked");
