@@ -60,7 +60,7 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 	}
 	signs := &receipts{configured: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
 	if c.receiptKey != nil {
-		_, _ = signs.key(context.Background()) // loads the key now; /ready reports an error
+		_, _ = signs.key(context.Background()) // this loads the key now; an error is ignored here, because /ready reports it
 	}
 	platform := c.platform(log, now)
 	settle, err := c.facilitators(platform)

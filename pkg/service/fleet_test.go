@@ -208,8 +208,8 @@ func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	return testbed.Must(wallet.Seal(draft))
 }
 
-// contract returns a payment for an offer with the signature of a contract, which only the
-// code of the contract can check.
+// contract returns a payment for an offer, signed by a contract wallet. Only the wallet's code can
+// check such a signature.
 func (f *fleet) contract(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
 	return contractSigned(draft)

@@ -218,7 +218,7 @@ func (s *Seller) describe(origin string) mcp.Description {
 	}
 }
 
-// paywall replaces the body of a 402 by a page if the client wants a page.
+// paywall replaces the body of a 402 with a page if the client wants a page.
 func (s *Seller) paywall(
 	op Operation, r *http.Request, res storefront.Response, offer x402.PaymentRequired,
 ) (storefront.Response, error) {

@@ -28,7 +28,7 @@ type explored struct {
 	replies         []facilitatorReply // the possible replies of the facilitator
 	works           []work             // the ways in which the work can end
 	nodeMayFail     bool               // the node may be unable to tell, as often as budget.silences says
-	secondEndpoint  bool               // the second authorization is for another endpoint, at another price unless onePrice is set
+	secondEndpoint  bool               // the second authorization is for another endpoint; the prices differ unless onePrice is set
 	onePrice        bool               // if secondEndpoint is set, both endpoints have the same price
 	checks          bool               // each request comes in two forms; the seller's check refuses one of them
 	mostRuns        int                // how many runs of the work a payment has at most; 0 for any number
@@ -172,8 +172,8 @@ func faultlessTimes() []time.Duration {
 	return []time.Duration{20 * time.Second, 80 * time.Second, 12 * time.Minute, time.Hour, 19 * time.Hour, 26 * time.Hour, 50 * time.Hour}
 }
 
-// later returns the next instant of a continuation without faults. ok is false after the last
-// instant.
+// later returns the instant that follows now in a continuation without faults. If now is an instant
+// of the world, the continuation begins. ok is false after the last instant.
 func (x *explorer) later(now int8) (next int8, ok bool) {
 	world, each := len(x.world.instants), len(faultlessTimes())
 	if int(now) < world {

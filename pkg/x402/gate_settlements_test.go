@@ -121,7 +121,7 @@ func (c settlementRow) first() x402.Settlement { return c.said[0] }
 
 func (c settlementRow) last() x402.Settlement { return c.said[len(c.said)-1] }
 
-// shows reports whether there is a node and its finding has the fate v.
+// shows reports whether the row has a node, and that node finds the fate v.
 func (c settlementRow) shows(v x402.Fate) bool { return c.chain != nil && c.chain.Fate == v }
 
 // outcome returns the expected outcome of the last request.

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere means that the payment that owns a purchase came for another request. The
-// payer has then used the same key for both requests.
+// ownerElsewhere means that the payment that owns the purchase was made for another request: the
+// payer has used one key for two requests.
 const ownerElsewhere ledger.Ownership = -1
 
 // view returns what this attempt needs to classify a record: the time, the arrival and the

@@ -270,8 +270,9 @@ func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Pro
 	}
 }
 
-// TestOpenPurchase checks that the payment which opens a purchase first owns it, and can open
-// it again before every later attempt. Any other payment must learn who the owner is.
+// TestOpenPurchase checks that the first payment that opens a purchase becomes its owner, and that
+// the owner can open the purchase again before each of its later attempts. Any other payment must
+// learn who the owner is.
 func TestOpenPurchase(t *testing.T) {
 	d := newTestLedger(t)
 	first, second := d.opened(t)

@@ -309,8 +309,8 @@ func another(t *testing.T, script string) []byte {
 	return b
 }
 
-// TestSharedCommit checks that the writes which wait while a transaction runs share the next
-// one, in their order. If that transaction fails, all of them fail, including a write that
+// TestSharedCommit checks that all writes that wait while a transaction runs are done in the next
+// transaction, in the order in which they came. If that transaction fails, all of them fail, including a write that
 // changed nothing.
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
