@@ -3,7 +3,9 @@
 // Evidence, so that the chain decides when a facilitator leaves a payment in doubt. It
 // implements x402.Evidence and reconcile.Scanner.
 //
-// What Find returns, and on which evidence:
+// The table shows what Find returns on which evidence. In it, latest and safe are the node's
+// blocks with these tags. If the seller may have sent the payment itself, the limit is ten
+// minutes in place of 60 s.
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid
@@ -20,10 +22,10 @@
 // authorization, and the log of its Transfer. USDC emits the two in succession, so the Transfer
 // is the token's log with the next log index.
 //
-// A receipt counts even if its block is the latest one. An authorization counts as expired only
-// at a block that the node calls safe (or finalized, if it does not know safe). No
+// A receipt counts even if its block is the latest one. An authorization counts as expired
+// only at a block that the node calls safe (or finalized, if it does not know safe). No
 // reorganisation can then make the authorization executable again. NeverPaid is not accepted
-// from a node whose latest block is more than five minutes away from our clock.
+// from a node if the time of its latest block is more than five minutes away from our clock.
 //
 // Only complete and consistent replies count. A malformed reply, a log that a reorganisation
 // removed, a receipt from another block than its log, and two contradictory statements are all
@@ -55,16 +57,18 @@ const (
 	// an answer.
 	MaxNodes = 5
 
-	// ceiling bounds a call whose caller set no deadline; the Gate sets a deadline of 4 s.
-	// scanCeiling does the same for calls that search thousands of blocks, such as Transfers.
+	// ceiling is the longest time that a call may take, even if its caller set no deadline. (The
+	// Gate sets a deadline of 4 s.) scanCeiling is the longest time of a call that searches
+	// thousands of blocks, such as Transfers.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 
 	// maxCalls bounds the messages to one node in one call of Find, Received, BlockAt or
 	// Transfers. It is enough to search a day of Base if the node allows 2,000 blocks a search.
 	maxCalls = 48
-	// headAge is how far the time of a node's latest block may be from our clock. A node whose
-	// latest block is further away is not believed when it says that something never happened.
+	// headAge is the largest accepted difference between the time of a node's latest block and
+	// our clock. If the difference is larger, the node is not believed when it says that
+	// something has not happened.
 	headAge = 5 * time.Minute
 
 	maxURL = 2048
@@ -78,9 +82,10 @@ type Config struct {
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
 	// Read, if it is not nil, returns URLs that replace those in URLs: for example, URLs with
-	// keys that are kept in a secret. It is called whenever the chain is asked. failed says
-	// that no node could answer the last time. Until Read has returned a list, and whenever the
-	// list is empty, the nodes in URLs are asked. An error of Read must not contain a URL.
+	// keys that are kept in a secret. Read is called whenever the chain is asked. Its argument
+	// failed is true if no node could answer the previous time. Until Read has returned a list,
+	// and whenever that list is empty, the nodes in URLs are asked. An error of Read must not
+	// contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string
@@ -104,7 +109,7 @@ type Nodes struct {
 	maxCalls  int
 	maxBody   int64 // the largest reply that is read, in bytes
 	static    []*node
-	failed    atomic.Bool // whether no node could answer the last call
+	failed    atomic.Bool // whether the last call got no answer from any node
 
 	mu     sync.Mutex
 	urls   []string // the list that Read returned
@@ -196,8 +201,9 @@ func (n *Nodes) replace(urls []string) error {
 	return nil
 }
 
-// each calls ask with one node after another until a call succeeds. Every node gets its share
-// of the time. limit bounds the time for all nodes, even if the caller set no deadline.
+// each calls ask with one node after another until a call succeeds. Each node gets an equal
+// share of the time that remains. All nodes together get at most the time in limit, even if
+// the caller set no deadline.
 func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

@@ -16,8 +16,8 @@ import (
 // The tests in this file ask a real Ethereum node about a real token. They show that the play
 // money in the other tests behaves as it would on a chain.
 
-// realChain is a real chain with Base's block time, a payer who has money, and the transfers
-// that the payee really received.
+// realChain is a chain of a real Ethereum node with Base's block time, a payer who has money,
+// and a list of the transfers to the payee that the test has made.
 type realChain struct {
 	world
 	*testbed.Chain
@@ -72,8 +72,8 @@ func (b *realChain) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	}
 }
 
-// enter records the transfers to the payee that a transaction made, in the order of the
-// arguments.
+// enter adds the transfers that a transaction made to the payee to the list of transfers, in
+// the order of the arguments.
 func (b *realChain) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
@@ -99,7 +99,7 @@ func depositOf(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
 
-// payment makes a payment of the price, and records it.
+// payment makes a payment of the price to the payee, and adds it to the list of transfers.
 func (b *realChain) payment(t testing.TB) {
 	t.Helper()
 	a := b.authorize(t)

@@ -15,8 +15,9 @@ import (
 const (
 	// A payment's block may be older than the first claim of the payment by at most slack,
 	// because block times and our clock differ by seconds. For a payment that we may have sent
-	// ourselves, the limit is sentSlack. A transfer with its nonce is almost certainly ours,
-	// and must be found even if our clock was ahead at the claim.
+	// ourselves, the limit is sentSlack. A transfer with the nonce of that payment is almost
+	// certainly the one that we sent. It must be found even if our clock was ahead when the
+	// payment was claimed.
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
@@ -58,7 +59,7 @@ type inquiry struct {
 // Find implements x402.Evidence. It ends when ctx ends, and after ten seconds at the latest.
 // The package comment lists the findings. A CannotTell always has a cause.
 func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
-	if q.Since.IsZero() || q.ValidBefore.IsZero() { // without these times the answer could be about another payment
+	if q.Since.IsZero() || q.ValidBefore.IsZero() { // without these two times, the finding could be about another payment
 		return x402.Finding{Cause: errors.New("chain: the question has no time")}
 	}
 	i := inquiry{
@@ -84,10 +85,12 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return f
 }
 
-// find first checks the transaction that the question names, because that is the shortest way.
-// The receipt of that transaction counts even if a node that is behind answers the next call.
-// The hash comes from outside and is only a hint: a wrong hash proves nothing. find then
-// searches for the log.
+// find first asks for the receipt of the transaction that the question names, because that is
+// the shortest way. If the receipt gives a finding, find asks for nothing that the finding
+// does not need. The next call might reach a node that is behind, where the authorization
+// still looks unused. The transaction's hash comes from outside and is only a hint: a wrong
+// hash proves nothing. If the receipt gives no finding, find asks whether the authorization is
+// spent. If it is, find searches for the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {
@@ -139,11 +142,12 @@ func (i *inquiry) unspent() (x402.Finding, error) {
 }
 
 // search finds the log of the use or the cancellation of an authorization that is spent at the
-// latest block. The first block that it searches is too old to hold the payment, and the last
-// is the latest block. If the authorization was already spent at that old block, the error is
-// errEarly, and it does not matter how the authorization was spent. A node that keeps no old
-// states cannot answer this. With such a node, search goes a day further back, because no
-// authorization is valid for longer.
+// latest block. It searches from a block that is too old to hold the payment up to the latest
+// block. If these blocks have no such log, search asks whether the authorization was already
+// spent at the old block. If it was, the error is errEarly, and it does not matter how the
+// authorization was spent. A node that keeps no old states cannot answer that question. On
+// such a node, search goes back one more day, because no authorization is valid for longer
+// than a day.
 func (i *inquiry) search() (l entry, err error) {
 	head, err := i.latest()
 	if err != nil {
@@ -170,9 +174,10 @@ func (i *inquiry) search() (l entry, err error) {
 	return l, err
 }
 
-// searchIn searches a range of blocks from the oldest to the newest, because an authorization
-// is usually used in the first seconds after its claim. Both arguments of the events are
-// indexed, so the node can filter exactly. Any other log in the reply is an error.
+// searchIn searches a range of blocks for the log that spends the authorization. It begins
+// with the oldest block, because an authorization is usually used in the first seconds after
+// its claim. Both arguments of the two events are indexed, so the node can select exactly this
+// log. Any other log in the reply is an error.
 func (i *inquiry) searchIn(low, high uint64) (entry, error) {
 	for low <= high {
 		to := min(high, low+i.width-1)
@@ -202,8 +207,9 @@ func (i *inquiry) spends(l entry) bool {
 	return (l.is(topicUsed, i.token) || l.is(topicCanceled, i.token)) && l.Topics[1] == i.payer && l.Topics[2] == i.nonce
 }
 
-// byReceipt returns the finding that follows from the receipt of a transaction, which must
-// spend the authorization. It also returns the log of the use or the cancellation.
+// byReceipt returns the finding that follows from the receipt of a transaction, and the log of
+// the authorization's use or cancellation in that receipt. If the receipt has no such log,
+// byReceipt returns an error.
 func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	r, block, err := i.receipt(hash)
 	if err != nil {
@@ -232,10 +238,11 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 	return f, l, err
 }
 
-// never makes the finding NeverPaid with a reason. Because nobody tries the payment again
-// after this finding, there is an error if the time of the node's latest block differs from
-// our clock by more than the given duration, or by more than headAge. A finding that compares
-// the chain's time with ours can be wrong by as much as the two clocks differ.
+// never makes the finding NeverPaid with a reason. Nobody tries the payment again after this
+// finding. So never returns an error if the time of the node's latest block differs from our
+// clock by more than the given duration, or by more than headAge. The given duration is short
+// for a finding that compares a time of the chain with a time of our clock, because the
+// comparison can be wrong by as much as the two clocks differ.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestFind checks every finding that the package comment lists, and how a node that is behind
-// or a wrong clock affects it.
+// TestFind checks every finding in the table of the package comment. It also checks what Find
+// returns if the node is behind or our clock is wrong.
 func TestFind(t *testing.T) {
 	t.Parallel()
 	const end, old = int(window / blockTime), "latest block is"
@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // from the payment's block to the first claim; if 0, the claim is two seconds before the block
+		claim   time.Duration // how long after the payment's block the first claim was; 0 means that it was two seconds before that block
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 		want    x402.Finding
 		why     string        // a text in the cause; if it is not empty, CannotTell is expected instead of want
 		calls   []string      // the methods that the client must call, in order; nil means any
-		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same finding as without
+		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same as if it does not
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
@@ -91,8 +91,8 @@ func TestFind(t *testing.T) {
 		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
-		// On a chain that makes blocks faster than Base, the first guess is not old enough. The
-		// start of the search is found even there.
+		// On a chain that makes blocks faster than Base, the first guess at the block where the
+		// search must begin is too young. Find must then guess an older block.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
 			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
@@ -129,8 +129,9 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestHint checks that a correct transaction hash from outside helps, and that a wrong one does
-// no harm.
+// TestHint checks that the finding is the same as without a hash if the question has a wrong
+// transaction hash, or if the node does not return the receipt of the right transaction. Find
+// must ask the node only about a hash that has the right form.
 func TestHint(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -144,7 +145,7 @@ func TestHint(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, hash string
-			first      []string // the calls about the hash; the calls of a question without a hash follow
+			first      []string // the calls about the hash, which come before the calls of a question without a hash
 		}{
 			{"another payment", unrelated, callsHint},
 			{"in no block", hash("77"), callsHint[:1]},
@@ -163,7 +164,7 @@ func TestHint(t *testing.T) {
 	}
 	for name, r := range map[string]rule{
 		"not to be asked": refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`),
-		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // a stranger can make such a transaction
+		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // anybody can make a transaction with so long a receipt
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.proxy.reset(func(c *call) bool { return c.nth == 0 && r(c) })
@@ -172,13 +173,14 @@ func TestHint(t *testing.T) {
 	}
 }
 
-// TestCappedRanges checks that Find copes with nodes that limit the range of a search, each
-// with a different refusal. Find must still end if the limit is too narrow.
+// TestCappedRanges asks nodes that limit the range of a search, and that refuse a wider range
+// in different ways. Find must find the payment with narrower searches. If the limit is too
+// narrow, or if the node refuses us for another reason, Find must end with CannotTell.
 func TestCappedRanges(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	q := p.claimed()
-	p.mine(60) // settled two minutes after the claim
+	p.mine(60) // the payment is made two minutes after the claim
 	tx := p.pay(q)
 	p.mine(300)
 	for name, refuse := range map[string]rule{
@@ -206,7 +208,8 @@ func TestCappedRanges(t *testing.T) {
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
-		// After a node has refused us for too many requests, it is not asked again at once.
+		// A node that refuses us for our identity or for too many requests is not asked again at
+		// once.
 		{name: "HTTP 429", refuse: slowDown(), why: methodLogs, calls: 4, search: 1},
 		{name: "HTTP 429 with an error", refuse: refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), why: methodLogs, calls: 4, search: 1},
 		{name: "code 429", refuse: refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), why: methodLogs, calls: 4, search: 1},
@@ -229,8 +232,8 @@ func TestCappedRanges(t *testing.T) {
 	}
 }
 
-// TestIncompleteQuestion checks that a question without its times is answered CannotTell,
-// without asking a node.
+// TestIncompleteQuestion checks that the finding is CannotTell if the question lacks one of
+// its two times, and that no node is asked.
 func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -268,7 +271,7 @@ func TestGarbage(t *testing.T) {
 		"HTTP 500":         status(http.StatusInternalServerError),
 		"redirect":         status(http.StatusTemporaryRedirect),
 		"it breaks":        func(*call) bool { panic(http.ErrAbortHandler) },
-		"no end":           endless, // the client stops reading
+		"no end":           endless, // the reply has no end, so the client must stop reading
 		"it hangs": func(c *call) bool {
 			c.say(`{"jsonrpc":`)
 			c.ResponseWriter.(http.Flusher).Flush()
@@ -280,7 +283,7 @@ func TestGarbage(t *testing.T) {
 		for at, method := range callsSearch {
 			otherWays := name == "an error" || name == "no end"
 			if otherWays && method == methodLogs {
-				continue // TestCappedRanges and TestFind cover these cases
+				continue // Find then makes narrower searches, which TestCappedRanges and TestFind check
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
 				var ctx context.Context
@@ -306,7 +309,7 @@ func TestGarbage(t *testing.T) {
 	p.expect(t, q, paid(tx), callsSearch)
 }
 
-// endless sends blanks until the client stops reading.
+// endless is a rule that sends blanks until the client stops reading.
 func endless(c *call) bool {
 	blanks := []byte(strings.Repeat(" ", 1<<16))
 	for {

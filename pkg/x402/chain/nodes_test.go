@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// probe calls Probe, and compares the public message of the error.
+// probe calls Probe, which must return an error with the given public message.
 func (w *world) probe(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
 	err := w.client.Probe(ctx)
@@ -44,8 +44,9 @@ func TestProbe(t *testing.T) {
 	p.expectNothing(t, p.claimed(), methodState)
 }
 
-// TestChainID checks that a node is asked for its chain id until it has once replied with the
-// right id, even if many callers ask at the same time.
+// TestChainID checks that the client asks a node for its chain id before it asks anything
+// else, until the node has once replied with the right id. From then on, the client does not
+// ask for the id again. Eight callers may ask at the same time.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -108,9 +109,10 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestNodes checks that the next node is asked if a node is down, hangs, is on another chain
-// or is behind, and that each node gets only its share of the time. A node that refuses us for
-// too many requests is not asked again at once.
+// TestNodes has two nodes. The first one is down, hangs, is on another chain, gives no
+// results, is behind, or refuses us for too many requests. The second node must then be asked,
+// and must still have time to answer. After the first node has refused us for too many
+// requests, each question to the client asks it only once.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -169,7 +171,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 }
 
 // findsWithin looks for a payment within a time limit. It triples the limit until it finds the
-// payment.
+// payment, or until the limit is above patience.
 func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
 	var f x402.Finding
 	for ; f.Fate != x402.Paid && limit <= patience; limit *= 3 {
@@ -180,7 +182,8 @@ func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Dura
 	return f
 }
 
-// answersAll makes every call except Find, on a chain with one payment, and checks the answers.
+// answersAll makes every call of Nodes except Find, on a chain with one payment, and checks
+// the answers.
 func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
 	t.Helper()
 	list, err1 := n.Received(ctx, tx, p.payee)
@@ -192,8 +195,9 @@ func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string
 }
 
 // TestNodesThatAreRead checks the lists of nodes that Config.Read returns. A list replaces the
-// configured nodes, and a later list replaces an earlier one. The configured nodes are asked
-// until Read has returned a list. Read is told when no node could answer.
+// configured nodes, and a later valid list replaces an earlier one. The configured nodes are
+// asked until Read has returned a list, and when the list is empty. Read is told when no node
+// could answer.
 func TestNodesThatAreRead(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -208,7 +212,7 @@ func TestNodesThatAreRead(t *testing.T) {
 		name                    string
 		list                    []string
 		fails                   error
-		nodeAnswers, toldFailed bool // toldFailed: Read is told that no node answered the last time
+		nodeAnswers, toldFailed bool // whether a node answers Probe, and whether Read is told that none answered the previous time
 	}{
 		{name: "not read yet", fails: fails, nodeAnswers: true},
 		{name: "one is down", list: []string{down.url(), p.proxy.url()}, nodeAnswers: true},

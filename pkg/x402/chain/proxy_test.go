@@ -15,8 +15,8 @@ import (
 // secret stands for a provider's key, which must not appear in any cause.
 const secret = "s3cr3tk3y"
 
-// proxy is a server in front of a real node. It counts the calls, and its rule may change the
-// answers.
+// proxy is a server in front of the node of a chain. It counts the calls, and its rule may
+// change the answers.
 type proxy struct {
 	server *httptest.Server
 	target http.Handler
@@ -121,7 +121,7 @@ func (p *proxy) serve(ctx context.Context, w http.ResponseWriter, body []byte, b
 	}
 }
 
-// ask asks the real node.
+// ask sends a body to the node behind the proxy, and returns the node's answer.
 func (p *proxy) ask(body string) string {
 	r, answer := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(body)), httptest.NewRecorder()
 	r.Header.Set("Content-Type", "application/json")
@@ -139,9 +139,9 @@ type call struct {
 
 	body    string
 	gone    <-chan struct{}          // closed when the client has given up
-	batched bool                     // whether it is one of several calls in a message
-	nth     int                      // its number among the calls since the last reset, from 0
-	node    func(body string) string // asks the real node
+	batched bool                     // whether the call is one of the calls in a batch
+	nth     int                      // the number of calls before it since the last reset
+	node    func(body string) string // sends a body to the node behind the proxy, and returns its answer
 }
 
 // say writes an answer, or the beginning of one, and returns true.

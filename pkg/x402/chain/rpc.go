@@ -113,9 +113,9 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 		// With this header the transport does not decompress the body, so maxBody bounds the
 		// memory.
 		"Accept-Encoding": {"identity"},
-		// net/http does not send an empty header. But this one tells it that the request may be
-		// sent again if a kept connection turns out to be closed. That is safe because all
-		// calls here only read.
+		// net/http does not send this header, because the header has no value. But the header tells
+		// net/http that it may send the request again if a kept connection turns out to be closed.
+		// That is safe because all calls here only read.
 		"Idempotency-Key": {},
 	}
 	if user := s.node.url.User; user != nil {

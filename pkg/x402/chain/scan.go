@@ -23,10 +23,10 @@ var (
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
 )
 
-// Received returns the transfers of one transaction to an account, in the order of its logs. It
-// asks the first node that knows the transaction, at that node's latest block. It does not look
-// for the transfers' authorizations. It ends when ctx ends, and after ten seconds at the
-// latest.
+// Received returns the transfers of one transaction to an account, in the order of its logs.
+// It asks one node after another until a node knows the transaction. The transaction counts
+// even if its block is that node's latest one. Received does not look for the transfers'
+// authorizations. It ends when ctx ends, and after ten seconds at the latest.
 func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Address) (transfers []reconcile.Transfer, err error) {
 	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
@@ -78,9 +78,9 @@ func (s *session) firm() (header, error) {
 	return safe, err
 }
 
-// firstAt returns the number of the first block that is not before t. It goes back from the
-// safe block, twice as far each time, until it finds a block with a time before t. Then it
-// halves the range between that block and the lowest block it has seen whose time is not
+// firstAt returns the number of the first block whose time is not before t. It goes back from
+// the safe block, twice as far each time, until it finds a block whose time is before t. Then
+// it halves the range between that block and the lowest block it has seen whose time is not
 // before t.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
@@ -94,7 +94,7 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 	back := blocksBetween(t, high.time()) + margin
 	for high.Number-low.Number > 1 || low == (header{}) {
 		number := low.Number + (high.Number-low.Number)/2
-		if low == (header{}) { // no block from before t was found yet
+		if low == (header{}) { // no block whose time is before t was found yet
 			number = high.Number - min(high.Number, back)
 			back *= 2
 		}
@@ -119,9 +119,9 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 // wrong order.
 func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from)) / blockTime) }
 
-// Transfers implements reconcile.Scanner. It begins at the given block, and ends at the safe
-// block, or when it has some 2,000 transfers. It asks the first node that already has the
-// first of these blocks. It ends when ctx ends, and after thirty seconds at the latest.
+// Transfers implements reconcile.Scanner. It reads from the given block to the node's safe
+// block, or until it has some 2,000 transfers. It skips a node that is behind the given block,
+// if another node is not. It ends when ctx ends, and after thirty seconds at the latest.
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false
@@ -137,8 +137,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error that comes after some transfers were read is ignored, because the next call
-		// meets it again. See reconcile.Scanner.
+		// An error that comes after some blocks were read is ignored, because the next call meets
+		// the same error. See reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch = c.batch
 			read = true
@@ -195,8 +195,8 @@ func (s *scan) scanRanges() error {
 func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
 
 // incoming searches a range of blocks for transfers to the payee, and groups them by block. It
-// asks for the last block of the range in the same message, because a node that does not have
-// that block yet would omit transfers without an error.
+// asks for the last block of the range in the same message: if the node does not have that
+// block yet, its reply may omit transfers without an error.
 func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{
 		s.logQuery(low, high, topicTransfer, nil, s.payee),

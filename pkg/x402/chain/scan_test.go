@@ -59,7 +59,8 @@ func TestTransfersInRuns(t *testing.T) {
 		})
 	}
 	p.client.maxCalls, p.proxy.batch = maxCalls, 0
-	// A method that is refused in a batch is called separately.
+	// The node refuses searches for logs if they come in a batch. Transfers must then send them
+	// alone.
 	p.proxy.reset(on(methodLogs, func(c *call) bool { return c.batched && refused()(c) }))
 	got, _ := p.readAll(t, first)
 	equal(t, "transfers without logs in batches", lines(want.Transfers), lines(got))
@@ -67,7 +68,8 @@ func TestTransfersInRuns(t *testing.T) {
 	p.proxy.reset(capped(t, 0, slowDown()))
 	p.refuses(t, first, "429")
 	equal(t, "messages: latest, safe, and the search that was refused", 3, p.proxy.messages())
-	// It is an error if too few calls are allowed to read anything, or if a reply is too long.
+	// If too few calls are allowed to read any block, or if a reply is too long, Transfers must
+	// return an error.
 	for calls := 1; calls < 4; calls++ {
 		p.proxy.reset(nil)
 		p.client.maxCalls = calls
@@ -97,8 +99,8 @@ func TestTransfersEndOfRun(t *testing.T) {
 	}
 }
 
-// TestTransfersBeforeError checks that Transfers keeps what it has read before an error, and
-// that the next call returns the error.
+// TestTransfersBeforeError checks that Transfers returns the transfers that it has read before
+// an error, without the error. The next call of Transfers must return the error.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 4)
@@ -146,7 +148,8 @@ func TestTransfersLagging(t *testing.T) {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
-	// The node searches a shorter range, and passes the result off as that of the whole range.
+	// The node does not have the last block of the range, but answers the search as if it had all
+	// blocks.
 	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	p.refuses(t, first, "node has no block")
 	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))
@@ -155,7 +158,7 @@ func TestTransfersLagging(t *testing.T) {
 	if all, _ := p.readAll(t, first); len(all) != 1 {
 		t.Errorf("%d transfers", len(all))
 	}
-	// If there are several nodes, one that is not behind is asked.
+	// If one of several nodes is behind, the next one is asked.
 	behind := startProxy(t, p.proxy.target, instead("safe", "0x5"))
 	got, err := p.cold(t, behind.url(), p.proxy.url()).Transfers(t.Context(), p.payee, safe)
 	if err != nil || got.Next != safe+1 || len(behind.methods()) == 0 {

@@ -105,8 +105,9 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 }
 
 // sendFirst makes the first calls of a list, as many as the node accepts in one message, and
-// returns their results. If the node refuses even two calls, the range of the first one may be
-// too wide. To find out, it makes the first call alone.
+// returns their results. If the node refuses even a batch of two calls, perhaps only the first
+// call is to blame: it may search too many blocks. To find out, sendFirst makes the first call
+// alone.
 func (s *session) sendFirst(queries []query) ([]json.RawMessage, error) {
 	for {
 		n := min(len(queries), s.size)
@@ -165,8 +166,9 @@ func (s *session) latest() (header, error) {
 }
 
 // current returns the latest block of a node. It fails if the time of that block differs from
-// our clock by more than the given duration. To a node that is behind, a used authorization
-// still looks unused. To a node that is ahead, an authorization expires too early.
+// our clock by more than the given duration. On a node that is behind, a used authorization
+// still looks unused. On a node whose time is ahead of ours, an authorization expires too
+// early.
 func (s *session) current(within time.Duration) (header, error) {
 	head, err := s.latest()
 	if err != nil {
@@ -178,9 +180,9 @@ func (s *session) current(within time.Duration) (header, error) {
 	return head, nil
 }
 
-// safe returns the newest block that no reorganisation will undo. That is the block that the
-// node calls safe. If the node replies to safe with an error or null, it is the block that the
-// node calls finalized.
+// safe returns the newest block that no reorganisation will undo. That is the block with the
+// tag safe. If the node replies to a request for safe with an error or null, safe returns the
+// block with the tag finalized.
 func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)

@@ -143,8 +143,9 @@ func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage)
 	return items, nil
 }
 
-// decodeLogs decodes a list of logs. If a reorganisation has removed one of the logs, the whole
-// reply is unusable, because the node is between two chains.
+// decodeLogs decodes a list of logs. If a reorganisation has removed one of the logs,
+// decodeLogs refuses the whole list, because the node gave it in the middle of the
+// reorganisation.
 func decodeLogs(raw json.RawMessage) ([]entry, error) {
 	return decodeList(raw, math.MaxInt, func(raw json.RawMessage) (entry, error) {
 		l, err := decode[entry](raw)

@@ -107,7 +107,8 @@ func newPlay(t testing.TB) *play {
 	return p
 }
 
-// claimed returns the question about an authorization that was first claimed now.
+// claimed returns the question about a new authorization, with the chain's present time as its
+// first claim.
 func (p *play) claimed() x402.Question {
 	return x402.Question{
 		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.moved) + 1), 1},
@@ -115,8 +116,9 @@ func (p *play) claimed() x402.Question {
 	}
 }
 
-// pay makes the transfer of an authorization in the next block, and returns the transaction. If
-// the question has no nonce, the transfer is made without an authorization.
+// pay makes the transfer that a question asks about in the next block, and returns the hash of
+// the transaction. If the question has no nonce, the transfer is made without an
+// authorization.
 func (p *play) pay(q x402.Question) string {
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
 	if q.Nonce == [32]byte{} {
@@ -129,7 +131,8 @@ func (p *play) pay(q x402.Question) string {
 	return tx
 }
 
-// settled returns the question about an authorization whose transfer was made after its claim.
+// settled makes the transfer of an authorization in the block after its claim. It returns the
+// question about the authorization, and the hash of the transaction.
 func (p *play) settled() (q x402.Question, tx string) {
 	q = p.claimed()
 	return q, p.pay(q)
@@ -152,7 +155,7 @@ func (w *world) blockHash(t testing.TB, number uint64) string {
 // hash returns a hash that repeats one byte 32 times.
 func hash(b string) string { return "0x" + strings.Repeat(b, 32) }
 
-// find asks the client, and checks what must hold for every finding.
+// find calls the client's Find, and checks what must be true of every finding.
 func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -172,8 +175,8 @@ func check(t testing.TB, f x402.Finding) {
 	}
 }
 
-// expect asks the client, and compares the finding. If lists of calls are given, the client
-// must have made exactly these calls.
+// expect calls the client's Find, and fails the test unless it returns the given finding. If
+// lists of calls are given, the client must have made exactly these calls.
 func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls ...[]string) {
 	t.Helper()
 	w.proxy.reset(w.proxy.rule)
@@ -188,8 +191,9 @@ func (w *world) expect(t *testing.T, q x402.Question, want x402.Finding, calls .
 	}
 }
 
-// expectHinted asks with the hash of the transaction. The client must then ask for that
-// transaction's receipt and block and, if the finding is NeverPaid, for the latest block.
+// expectHinted is like expect for a question that names the transaction. The client must ask
+// only for that transaction's receipt and block and, if the finding is NeverPaid, for the
+// latest block.
 func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402.Finding) {
 	t.Helper()
 	q.Transaction = tx
@@ -200,7 +204,8 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-// expectNothing checks that the finding is CannotTell for the given cause.
+// expectNothing checks that the finding is CannotTell, and that its cause contains the given
+// text.
 func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)
@@ -215,7 +220,7 @@ func never(reason string) x402.Finding {
 }
 func open(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
 
-// next calls Transfers once, and checks what must hold for every call.
+// next calls Transfers once, and checks what must be true after every call.
 func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 	t.Helper()
 	before := w.proxy.messages()
@@ -258,7 +263,7 @@ func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, ru
 	}
 }
 
-// refuses checks that a call of Transfers fails for the given reason.
+// refuses checks that a call of Transfers returns an error that contains the given text.
 func (w *world) refuses(t testing.TB, from uint64, why string) {
 	t.Helper()
 	got, err := w.next(t, from)

@@ -233,8 +233,10 @@ func TestRateStoreSlow(t *testing.T) {
 	})
 }
 
-// TestRateClientHangsUp checks what happens when a client hangs up. A report that the client's
-// request has begun continues, and a request that waits for a report returns at once.
+// TestRateClientHangsUp has two requests of one client. The first request is being reported to
+// the store, and the second waits for that report. Then the client hangs up. The report must
+// still be completed. The second request must return at once: it is allowed, with the error
+// context.Canceled.
 func TestRateClientHangsUp(t *testing.T) {
 	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
