@@ -56,7 +56,7 @@ func HashOf(body []byte) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers reports whether the receipt is for this body.
+// Covers reports whether the receipt has the digest of this body, in the form of HashOf.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)
@@ -70,8 +70,9 @@ type header struct {
 
 const algorithm = "EdDSA"
 
-// Offer is the payload of a signed offer: the terms of one way to pay, which do not expire.
-// Its members are in the order of their names, as canonical JSON (RFC 8785) has them.
+// Offer is the payload of a signed offer: the terms of one way to pay. The terms do not
+// expire. The members of an Offer are in the order of their names, as canonical JSON (RFC
+// 8785) has them.
 type Offer struct {
 	Amount      string `json:"amount"` // atomic units
 	Asset       string `json:"asset"`
@@ -91,8 +92,9 @@ type Signer struct {
 // ErrMismatch says that the public key of a private key is not published.
 var ErrMismatch = errors.New("receipt: the private key belongs to none of the published keys")
 
-// NewSigner returns a Signer that signs with a private key. published has the keys of the DID
-// document. The error is ErrMismatch unless the public key is one of these.
+// NewSigner returns a Signer that signs with a private key. The argument published lists the
+// keys in the seller's DID document. If the public key of the private key is not in that list,
+// the error is ErrMismatch.
 func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
 	for _, key := range published {
 		if key.Equal(private.Public()) {
@@ -141,8 +143,8 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned returns the text that the signature of a compact JWS covers. name is the thumbprint
-// of the key.
+// unsigned returns the text that the signature of a compact JWS covers. The argument name is
+// the thumbprint of the key.
 func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
@@ -170,7 +172,7 @@ func canonical(v any) ([]byte, error) {
 	}
 	doc := bytes.TrimSuffix(buffer.Bytes(), []byte("\n"))
 	for _, c := range doc {
-		if c > '~' || c == '\\' { // characters below ' ' are always escaped
+		if c > '~' || c == '\\' { // the encoder has escaped characters below ' ' with a backslash
 			return nil, errors.New("receipt: text that is not printable ASCII, or has to be escaped")
 		}
 	}

@@ -14,13 +14,14 @@ import (
 const (
 	body = `{"domain":"example.com","type":"A","rcode":"NOERROR","resolver":"1.1.1.1","ttl":300,"records":[{"address":"192.0.2.1"}]}`
 	kid  = "did:web:api.example.com#3iR-H6Xx_3rpt7eNMUVNazSZkUclb_cekBJZZL4mlUs"
-	// This is a receipt by package @x402/extensions 2.27, signed with key(1). The package
-	// verifies it.
+	// vector is a receipt that package @x402/extensions 2.27 has signed with key(1). That package
+	// also accepts this receipt.
 	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
-	// The same package makes these signatures. The first is for the same statement with the
-	// request and the digest of the body, and the second is for an offer.
+	// The same package has made these two signatures. whole is the signature of the statement in
+	// vector with the request and the digest of the body added. offered is the signature of an
+	// offer.
 	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
 	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
@@ -59,8 +60,9 @@ func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
 
-// TestVectors checks that Sign and SignOffer make the same signatures as the package of the
-// extension, and that Verify accepts its receipt.
+// TestVectors checks that Sign and SignOffer make the same signatures as package
+// @x402/extensions, and that Verify accepts a receipt of that package. Shown must return the
+// signed offer with zeros in place of the signature.
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
@@ -69,7 +71,7 @@ func TestVectors(t *testing.T) {
 	}
 	for _, c := range []struct {
 		jws  string
-		all  bool // the receipt includes the request and the digest of the body
+		all  bool // whether the receipt has the request and the digest of the body
 		kept string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
 		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
@@ -100,7 +102,7 @@ func TestVectors(t *testing.T) {
 
 // TestRevocation checks that publishing other keys, in any order, changes no key id and
 // invalidates no signature. If a key is no longer published, everything that it signed becomes
-// invalid.
+// invalid. NewSigner must refuse a key that is not published.
 func TestRevocation(t *testing.T) {
 	t.Parallel()
 	a, b, c := public(key(1)), public(key(2)), public(key(3))
@@ -130,7 +132,8 @@ func TestRevocation(t *testing.T) {
 	}
 }
 
-// TestChanged checks that any change makes a receipt invalid.
+// TestChanged checks that a receipt is invalid if any byte of it is changed, if text is added
+// to it or cut off, or if it is verified with another key.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	jws, ours := must(signer(key(1)).Sign(delivery())), find(public(key(1)))
@@ -152,7 +155,7 @@ func TestChanged(t *testing.T) {
 }
 
 // TestForm checks that text with a valid signature is a receipt only if it also has the form
-// of version 1.
+// of version 1, and if the public key has the right size.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
