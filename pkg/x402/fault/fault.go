@@ -80,9 +80,9 @@ func (e *Error) After(d time.Duration) *Error {
 // Final returns a copy of the error that does not ask the client to wait.
 func (e *Error) Final() *Error { return e.After(-1) }
 
-// Paused returns a copy of the error which says that the work cannot be done before d has
-// passed. The next run waits that long, regardless of earlier failures, and the client is
-// asked to wait that long.
+// Paused returns a copy of the error. The copy says that the work cannot be done before d has
+// passed. The next run of the work then begins after d, however often the work has failed, and
+// the client is asked to wait for d.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
 	c.after = d
@@ -112,8 +112,8 @@ func (e *Error) IsPrevented() bool { return e.prevented }
 // the target can cause such a silence. There are two kinds. Either the target accepted a
 // connection, but its answer was not complete when the lookup's time was over. Or no resolver
 // could resolve the target's name, although the resolvers answered for another name. Resolvers
-// and registries themselves are not targets. After such a failure, the answer is owed at
-// first. After enough such failures, the silence is the answer.
+// and registries themselves are not targets. After the first such failures, the payer is still
+// owed an answer. After enough such failures, the silence itself is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true
