@@ -28,8 +28,8 @@ type ToolResult struct {
 	Meta ToolMeta `json:"_meta"`
 }
 
-// ToolMeta has the data that HTTP has in headers. x402 defines Receipt. Each of the other
-// members is specific to one service.
+// ToolMeta is the _meta of a result. It has the data that an HTTP response has in headers.
+// x402 defines Receipt. Each of the other members is specific to one service.
 type ToolMeta struct {
 	Receipt    *x402.SettleResponse `json:"x402/payment-response"`
 	Replayed   bool                 `json:"hostfacts/replayed"`
@@ -54,9 +54,10 @@ func (r ToolResult) Required() (x402.PaymentRequired, error) {
 	return v, nil
 }
 
-// Call calls a tool of the server at url. header is the payment as the HTTP header
-// PAYMENT-SIGNATURE would have it, or empty. The call carries the payment as a JSON object,
-// and not in base64 as the header does. key is a purchase key, or empty.
+// Call calls a tool of the server at url. If the argument header is not empty, it is the
+// payment, in the form of the HTTP header PAYMENT-SIGNATURE. The call carries the payment as a
+// JSON object, and not in base64 as that HTTP header does. If the argument key is not empty,
+// it is the purchase key.
 func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any, header, key string) (ToolResult, error) {
 	meta := map[string]any{}
 	if header != "" {
@@ -101,7 +102,7 @@ func Call(ctx context.Context, c *x402test.Client, url, tool string, args map[st
 }
 
 // SignCall asks for the price of a tool call, and signs a payment of that price. It returns
-// the payment as the HTTP header PAYMENT-SIGNATURE would have it.
+// the payment in the form of the HTTP header PAYMENT-SIGNATURE.
 func SignCall(ctx context.Context, c *x402test.Client, url, tool string, args map[string]any) (header string, err error) {
 	r, err := Call(ctx, c, url, tool, args, "", "")
 	if err != nil {
