@@ -105,7 +105,8 @@ func TestFaults(t *testing.T) {
 			"PAY_TO must|FACILITATOR_SECRET_ARN must|FACILITATOR_SECRET_ARN and other|" +
 				"FACILITATOR_TOKEN and FACILITATOR_KEY_ID|go together"},
 
-		// A second facilitator must have other credentials.
+		// The URLs of facilitators and nodes must be https, or http on this machine. A second
+		// facilitator must have other credentials.
 		{vars{"FACILITATOR_URL": one}, ""},
 		{vars{"FACILITATOR_URL": "http://198.51.100.9/hush"}, "FACILITATOR_URL must be an https URL"},
 		{vars{"FACILITATOR_URL": "ftp://127.0.0.1/hush"}, "FACILITATOR_URL must be an https URL"},
@@ -163,10 +164,10 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFormerTerms checks the setting with the former terms and the time until which they are
-// accepted, and two warnings of /ready: that releases are not watched while that setting is
-// set, and that there is only one resolver. There are no components if the time is more than a
-// day away.
+// TestFormerTerms checks how FORMER_TERMS is read: the former terms, and the time until which
+// they are accepted. If that time is more than a day away, there must be an error in place of
+// the components. TestFormerTerms also checks two warnings of /ready: that releases are not
+// watched while FORMER_TERMS is set, and that there is only one resolver.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }

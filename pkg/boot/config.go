@@ -111,9 +111,9 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	return c, e.err()
 }
 
-// ParseAWS parses how an operator's command reaches AWS: the region and the credentials.
-// endpoint is the name of the variable that can replace the endpoint of the AWS service that
-// the command uses. It is "" if the command uses several services.
+// ParseAWS parses how an operator's command reaches AWS: the region and the credentials. The
+// argument endpoint is the name of the variable that can replace the endpoint of the AWS
+// service that the command uses. The name is "" if the command uses several services.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
 	other := ""
@@ -242,7 +242,7 @@ func (c Config) settlesElsewhere() bool {
 }
 
 // paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. usual is the default node, which the method chain explains.
+// chain. The argument usual is the default node, which the method chain explains.
 func (e *environment) paymentSettings(c *Config, usual string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

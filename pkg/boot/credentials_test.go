@@ -66,7 +66,7 @@ func TestSecret(t *testing.T) {
 			f.token = "Bearer two"
 			v.says(holds(`{"token":"two"}`))
 			now = now.Add(time.Minute)
-			settle() // if the first secret had a token, the facilitator refuses it now, so the secret is read again
+			settle() // if the first secret had a token, the facilitator now refuses that token, so the next payment reads the secret again
 			if s := settle(); s.Class != x402.Moved {
 				t.Errorf("mended: %+v", s)
 			}
@@ -88,7 +88,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	})
 	for name, c := range map[string]struct {
 		vars       vars
-		one, other bool // whether each facilitator has credentials
+		one, other bool // whether the first and the second facilitator have credentials
 	}{
 		"tokens":     {vars{"FACILITATOR_TOKEN": "token-of-one", "FACILITATOR_FALLBACK_TOKEN": "token-of-other"}, true, true},
 		"secrets":    {vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}, true, true},
@@ -214,8 +214,10 @@ func testKeys() aws.CredentialsProvider {
 	return credentials.NewStaticCredentialsProvider("AK", "SK", "ST")
 }
 
-// TestReadSecret checks that the secret is read with the credentials of a role, including their
-// session token. TestSecret checks a store that does not answer.
+// TestReadSecret checks that the secret is read with the credentials of a role, including
+// their session token. An error must not show what was read. If Secrets Manager could not
+// answer, there must be a second attempt. TestSecret checks what happens if Secrets Manager
+// does not answer at all.
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`

@@ -158,10 +158,10 @@ func (c Config) markProbe() (service.Probe, bool) {
 	}, c.Ledger.Name != "" && c.Stack != ""
 }
 
-// publicOrigin returns the origin at which the public reaches the deployment. This is BASE_URL,
-// or else the origin in the ledger's mark. The mark has it because the template cannot tell a
-// function the domain name of the function's API. publicOrigin returns "" if neither origin is
-// known, or if the origin is not https.
+// publicOrigin returns the origin at which the public reaches the deployment. This is
+// BASE_URL, or else the origin in the ledger's mark. The mark stores the origin because the
+// template cannot tell a function the domain name of the function's API. publicOrigin returns
+// "" if neither origin is known, or if the origin is not https.
 func (c Config) publicOrigin(ctx context.Context) string {
 	origin := c.BaseURL
 	if origin == "" && c.Ledger.Name != "" && c.Stack != "" {

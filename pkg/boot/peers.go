@@ -52,8 +52,8 @@ func (e *environment) facilitators(c *Config) {
 	}
 }
 
-// hostAndPath returns the host and the path of a URL. Two facilitators must differ in at least
-// one of them.
+// hostAndPath returns the host and the path of a facilitator's URL. The URLs of two
+// facilitators must differ in the host or in the path.
 func hostAndPath(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil {
@@ -62,10 +62,11 @@ func hostAndPath(raw string) string {
 	return strings.ToLower(u.Host) + strings.TrimRight(u.Path, "/")
 }
 
-// credentials returns the credentials of a facilitator, and the secret that contains them or
-// nil if no secret does. Unreadable credentials do not stop the service: the free documents
-// work, paid calls return facilitator_misconfigured, and /ready reports the error.
-// Contradictory credentials are a fault of the configuration.
+// credentials returns the credentials of a facilitator, and the secret that contains them. The
+// secret is nil if the variables themselves contain the credentials, or if there are none.
+// Unreadable credentials do not stop the service: the free documents work, paid calls return
+// facilitator_misconfigured, and /ready reports the error. Contradictory credentials are a
+// fault of the configuration.
 func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
 	hasSecret := e.text(of+"_SECRET_ARN") != ""
 	hasKey := v.keyID != "" || v.keySecret != ""
@@ -102,14 +103,16 @@ func (e *environment) secret(name secretName) *secret {
 	}}
 }
 
-// fixed returns credentials that never change. If err is not nil, they always return err.
+// fixed returns credentials that never change. If err is not nil, every use of the credentials
+// returns err.
 func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain sets which nodes of the chain are used. RPC_URL can name them. If it is empty, the
-// nodes in the facilitator's secret are used. If the secret has none, the default node is used,
-// which may be empty. If the default is noNodes, an empty RPC_URL means that no node is used.
+// chain sets which nodes of the chain are used. If RPC_URL names nodes, these are used. If
+// RPC_URL is empty, the nodes in the facilitator's secret are used. If the secret has none
+// either, the default node is used; an empty default means that there is no such node. If the
+// default is noNodes, an empty RPC_URL means that no node is used at all.
 func (e *environment) chain(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
@@ -152,8 +155,9 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 	return chain.New(n)
 }
 
-// nodesOfSecret returns the nodes in the secret, which may have none. failed means that none of
-// the nodes that were returned before has worked.
+// nodesOfSecret returns the nodes in the secret, which may have none. The argument failed is
+// true if none of the nodes that were returned before has worked. The secret is then due to be
+// read again.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()
@@ -173,8 +177,8 @@ func evidence(view *chain.Nodes) (x402.Evidence, reconcile.Scanner) {
 
 // facilitators holds the clients of the facilitators and their probes for /ready. A required
 // probe checks that at least one facilitator settles the service's kind of payment on the
-// network. With two facilitators, each also has an optional probe, which warns if that
-// facilitator does not.
+// network. If there are two facilitators, each of them also has an optional probe, which warns
+// if that facilitator does not settle such payments.
 type facilitators struct {
 	settler x402.Settler
 	probes  []service.Probe

@@ -41,8 +41,8 @@ func deployed(changes ...vars) vars {
 	return v
 }
 
-// secretVars returns the variables with which a function reads its facilitator's secret from
-// the vault.
+// secretVars returns the variables that make a function read its facilitator's secret from the
+// vault.
 func (v *vault) secretVars() vars {
 	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
 }
@@ -147,7 +147,7 @@ func secretReply(member string, value any) string {
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // of every answer, except to /supported if supports is true; 0 means that it depends on the request
+	status   int // the HTTP status of every answer, except to /supported if supports is true; 0 means that the status depends on the request
 	supports bool
 	heard    []string
 }

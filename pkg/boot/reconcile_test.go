@@ -7,9 +7,10 @@ import (
 	"time"
 )
 
-// TestNodesOfTheSecret checks that the nodes in the secret are used, and that other nodes are
-// used only if the secret has none. If RPC_URL is the word secret, no other nodes are used, not
-// even the public node if the secret cannot be read.
+// TestNodesOfTheSecret reads the list of nodes in a secret. If RPC_URL is empty, the public
+// node must be configured as well, for a secret without nodes. If RPC_URL is the word secret,
+// the public node must not be configured, even if the secret cannot be read. If the list is
+// not valid or its nodes have failed, the secret must be read again.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -45,9 +46,9 @@ func TestNodesOfTheSecret(t *testing.T) {
 	}
 }
 
-// TestWatch checks that the client that reads the chain and its probe are either both present
-// or both absent. If they are absent, the interfaces are nil, and /ready names the missing
-// setting.
+// TestWatch checks that the client that reads the chain and the probe of the chain are both
+// present if a node is configured, and otherwise both absent. If they are absent, the
+// interfaces that evidence returns must be nil, and a warning of /ready must name RPC_URL.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {

@@ -38,9 +38,9 @@ const (
 var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitator.ErrUnreachable)
 
 // fetchSecret returns the current value of a secret. An endpoint that is not empty replaces
-// AWS's endpoint. attempt is the time limit of each attempt. The error is errSecretSilent or
-// says why the secret has no value. It never contains what was read. The size of the reply is
-// bounded, and no cache, connection or goroutine remains afterwards.
+// AWS's endpoint. The last argument is the time limit of each attempt. The error is
+// errSecretSilent, or says why the secret has no value. No error contains what was read. The
+// size of the reply is bounded, and no cache, connection or goroutine remains afterwards.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -85,8 +85,9 @@ func explainSecret(err error) error {
 	return fmt.Errorf("%w: %w", errSecretSilent, err)
 }
 
-// rereadAfter is the minimum time between two readings of a secret. Without it, the secret
-// would be read all the time while its credentials are rejected.
+// rereadAfter is the minimum time between two readings of a secret. Without this minimum,
+// every payment would read the secret again while the facilitator rejects the credentials in
+// it.
 const rereadAfter = time.Minute
 
 // secret is a secret with several values: credentials, nodes, and a receipt key. It is read
@@ -119,7 +120,8 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret. It reads the secret first if that is due.
+// document returns the secret. If the secret has to be read for the first time or again,
+// document reads it first.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

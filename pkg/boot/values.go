@@ -236,7 +236,7 @@ func parseAmount(v string) (*big.Int, error) {
 	return amount, nil
 }
 
-// countTo returns a parser of whole numbers from 0 to the given maximum. 0 turns something off.
+// countTo returns a parser of whole numbers from 0 to the given maximum.
 func countTo(most int) func(string) (int, error) {
 	return func(v string) (int, error) {
 		n, err := strconv.Atoi(v)

@@ -51,10 +51,10 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components returns the components of a deployment that uses the given stores. Text from
-// others is made safe to read before it is logged, whatever the handler of log is.
+// Components returns the components of a deployment that uses the given stores. Every text in
+// a log line that others wrote is made safe to read, whatever handler the logger has.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
-	const longestFormer = 24 * time.Hour // catches a mistyped time, which would keep the old payee valid for too long
+	const longestFormer = 24 * time.Hour // this limit catches a mistyped time, which would keep the old payee valid for too long
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Components{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
@@ -102,7 +102,7 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 // key that no record has, because that is the only key that the function of /ready may read.
 // The facilitators' probes send their credentials and ask which payments are supported. The
 // other probes check the resolvers and the chain. The chain's probe is optional, because the
-// service works without the chain; it is left out if view is nil.
+// service works without the chain. If view is nil, there is no probe of the chain.
 func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	checkLedger := func(ctx context.Context) error {
 		_, err := payments.Fetch(ctx, "ready")
@@ -258,10 +258,10 @@ func (c Config) Reconciling(stores Stores, log *slog.Logger, now func() time.Tim
 // errNoReceiptKey is the text in /ready when no key is configured.
 var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come without a signed receipt; make receipt-key makes a key")
 
-// receipts signs offers and answers with the receipt key. A key in the environment is available
-// at once. A key in the secret is read for the first answer, and offers are unsigned until
-// then. Without a key, nothing is signed. Nothing is signed with an unpublished key either,
-// because nobody could verify the signature.
+// receipts signs offers and answers with the receipt key. If the key is in the environment, it
+// is available at once. If the key is in the secret, it is read for the first answer, and
+// offers are unsigned until then. Without a key, nothing is signed. Nothing is signed with an
+// unpublished key either, because nobody could verify the signature.
 type receipts struct {
 	configured ed25519.PrivateKey // the key in the environment; if nil, the secret may have one
 	secret     *secret
@@ -349,7 +349,8 @@ func (r *receipts) secretSigner(doc []byte) (*receipt.Signer, error) {
 	return r.signerOf(key)
 }
 
-// SignReceipts makes the service sign with key, unless a receipt key or a secret is configured.
+// SignReceipts makes the service sign with the given key, if neither a receipt key nor a
+// secret is configured. It also publishes the public key, if no key is published.
 func (c *Config) SignReceipts(key ed25519.PrivateKey) {
 	if c.receiptKey != nil || c.secret != nil {
 		return
