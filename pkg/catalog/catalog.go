@@ -108,8 +108,8 @@ type Param struct {
 	Required    bool
 	Default     string // "" means that there is no default
 	Enum        []string
-	// Example is the parameter's value in the query to which the example answer belongs. The
-	// query omits the parameter if this is its default.
+	// Example is the parameter's value in the query to which the example answer belongs. If the
+	// example is the default value, the query omits the parameter.
 	Example string
 	// Code is the code of the error for a wrong value. It is empty if every value is accepted.
 	Code fault.Code

@@ -32,7 +32,7 @@ type Field struct {
 	// text.
 	Show   string
 	Fields []Field // the fields of an object
-	Items  []Field // the shapes of an array's items, at least one; or of an object that can have several
+	Items  []Field // the shapes of an array's items (at least one), or the shapes of an object that can have several
 }
 
 // TypeText returns the type in the spec's words, such as "integer or null".
@@ -101,7 +101,7 @@ func fieldOf(t reflect.Type, tag reflect.StructTag) Field {
 			{Type: "object", Schema: "ChildFailure", Fields: FieldsOf[bundle.Failure]()},
 		}
 		f.Schema = ""
-	case t.Implements(reflect.TypeFor[json.Marshaler]()): // already JSON; treated as an object
+	case t.Implements(reflect.TypeFor[json.Marshaler]()): // a type that makes its own JSON, which is described as an object
 	case kind == reflect.Slice:
 		item := fieldOf(t.Elem(), "")
 		item.Description = tag.Get("item")

@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestOperations checks what the texts say about prices and deadlines. A bundle costs as much
-// as its parts together. All operations of a kind have the same deadline, except that the tool
-// Headers has the deadline of the bundle uptime-check.
+// TestOperations checks prices and deadlines. A bundle must cost as much as its parts
+// together, and the bundle's text must say this. All operations of a kind must have the same
+// deadline, except that the tool Headers must have the deadline of the bundle uptime-check.
 func TestOperations(t *testing.T) {
 	for _, b := range Playbooks() {
 		sum := 0
@@ -129,8 +129,9 @@ func described(t *testing.T, fields []Field) {
 	}
 }
 
-// TestSlip checks which parameter was meant by a wrong name: a name that is misspelt, or that
-// another operation uses. A wrong name can only mean a parameter that refuses some values.
+// TestSlip checks which parameter Slip returns for a name that the operation does not have,
+// because the name is misspelt or belongs to another operation. Slip must not return a
+// parameter that accepts every value.
 func TestSlip(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ op, name, meant string }{
