@@ -72,8 +72,8 @@ type Request struct {
 // Notification reports whether the message is a notification, which gets no answer.
 func (q *Request) Notification() bool { return q.ID == nil }
 
-// Parse parses the body of a POST and compares it with the headers. If either is wrong, bad is
-// the response to send, and q has the members that could be read.
+// Parse parses the body of a POST and compares it with the headers. If the body or a header is
+// wrong, bad is the response to send, and q has the members of the body that could be read.
 func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
 	q = new(Request)
 	if bad := q.parseMessage(h, body); bad != nil {
@@ -145,7 +145,8 @@ func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 }
 
 // parseVersion finds the revision of the request. If _meta names a revision, that revision
-// counts, and the header must name the same one. Otherwise the header's revision counts.
+// counts, and the header must name the same revision. If _meta names none, the revision in the
+// header counts. If the header names none either, the revision is the one in assumed.
 func (q *Request) parseVersion(h http.Header) *Response {
 	fromHeader, once := single(h, HeaderVersion)
 	if !once {

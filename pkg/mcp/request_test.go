@@ -33,8 +33,8 @@ func server() *mcp.Server {
 	}
 }
 
-// ask returns the server's answer to a message. The answer to a valid call names the tool that
-// was called.
+// ask returns the server's answer to a message. If the message is a valid call of dns_lookup,
+// the result in the answer names that tool.
 func ask(h http.Header, body string) *mcp.Response {
 	q, bad := mcp.Parse(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
@@ -51,8 +51,10 @@ func ask(h http.Header, body string) *mcp.Response {
 	})
 }
 
-// TestMessages checks the answer to each message: its HTTP status, and a text that its body
-// must contain. If that text is a code of -32xxx, the answer must be a JSON-RPC error.
+// TestMessages checks the answer to each message: the HTTP status of the answer, and a text
+// that its body must contain. In many cases that text is the code of a JSON-RPC error. An
+// answer without a text must have no body. Only an answer of revision 2026-07-28 may have a
+// resultType.
 func TestMessages(t *testing.T) {
 	call := func(params string) string {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
