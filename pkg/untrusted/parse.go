@@ -80,7 +80,7 @@ func explain(err error) error {
 	return errors.New("not valid JSON")
 }
 
-// parseObject reads an object, with parseMember for each value.
+// parseObject reads an object. It calls parseMember to read each value.
 func parseObject[V any](d *jsontext.Decoder, parseMember func(*jsontext.Decoder) (V, error)) (map[string]V, error) {
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
