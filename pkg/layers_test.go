@@ -266,7 +266,7 @@ func TestPlayMoneyIsLocal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // the page copies what the local runner has set
+	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // page.go only copies what the local runner has set
 	said := map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		file, _, _ := strings.Cut(line, ":")
