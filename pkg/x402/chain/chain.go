@@ -57,9 +57,9 @@ const (
 	// an answer.
 	MaxNodes = 5
 
-	// ceiling is the longest time that a call may take, even if its caller set no deadline. (The
-	// Gate sets a deadline of 4 s.) scanCeiling is the longest time of a call that searches
-	// thousands of blocks, such as Transfers.
+	// ceiling is the longest time that a call may take, even if its caller set no deadline.
+	// (The Gate sets a deadline of 4 s.) scanCeiling is the longest time of a call that
+	// searches thousands of blocks, such as Transfers.
 	ceiling     = 10 * time.Second
 	scanCeiling = 30 * time.Second
 

@@ -51,7 +51,7 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // in the form of a log's topics
+	payer, payee, nonce string        // of the question, in the form of a log's topics
 	slack               time.Duration // how much older than the first claim a block may be
 	oldest              time.Time     // the earliest time that the payment's block can have
 }

@@ -208,8 +208,8 @@ func TestCappedRanges(t *testing.T) {
 	}{
 		{name: "too narrow to finish", most: 1, refuse: tooWide(), why: errOutOfCalls.Error(), calls: maxCalls, search: maxCalls},
 		{name: "no search at all", refuse: tooWide(), why: "query exceeds max block range", calls: maxCalls, search: 15},
-		// A node that refuses us for our identity or for too many requests is not asked again at
-		// once.
+		// A node that refuses us for our identity or for too many requests is not asked again
+		// at once.
 		{name: "HTTP 429", refuse: slowDown(), why: methodLogs, calls: 4, search: 1},
 		{name: "HTTP 429 with an error", refuse: refusal(http.StatusTooManyRequests, `{"code":-32005,"message":"rate limit"}`), why: methodLogs, calls: 4, search: 1},
 		{name: "code 429", refuse: refusal(http.StatusOK, `{"code":429,"message":"compute units exceeded"}`), why: methodLogs, calls: 4, search: 1},

@@ -17,13 +17,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// lie is a rule that makes a node lie, and the reason why the client refuses the result.
+// lie is a rule that makes a node lie, and a text that the client's error must contain.
 type lie struct {
 	rule rule
 	why  string
 }
 
-// TestLyingLogs checks that Find answers CannotTell if a log or a receipt is wrong.
+// TestLyingLogs checks that the finding is CannotTell if a log, a receipt or a block is wrong.
 func TestLyingLogs(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -85,8 +85,8 @@ func TestLyingLogs(t *testing.T) {
 			p.expectNothing(t, q, c.why)
 		})
 	}
-	// Some nodes omit fields, and some add fields. That does no harm. After the lies above, the
-	// same client still finds the payment.
+	// An honest node may omit some fields, or add fields. The client that has heard the lies
+	// above must find the payment with such a node.
 	for name, r := range map[string]rule{
 		"honest":       nil,
 		"no removed":   rewrite(logs, `,"removed":false`, ``),
@@ -209,9 +209,9 @@ func fuzzLog(index int) string {
 		fuzzToken, topicTransfer, topicOf(x402.Address{1}), topicOf(fuzzPayee), 1, index, fuzzPlace)
 }
 
-// FuzzReply reads arbitrary bytes as the reply to each kind of call. An accepted result must
-// have the right form and be within its bounds, and another JSON reader must find the same
-// result.
+// FuzzReply reads arbitrary bytes as the reply to each kind of call. If the client accepts the
+// reply, encoding/json must find the same result in it. Every value that the client decodes
+// from the result must have the right form and be within its bounds.
 func FuzzReply(f *testing.F) {
 	receipt := `{` + fuzzPlace + `,"status":"0x1","logs":[` + fuzzLog(3) + `]}`
 	for _, result := range []string{
@@ -307,8 +307,8 @@ func wellFormed(t *testing.T, logs []entry, low, high uint64) {
 	}
 }
 
-// FuzzBatch reads arbitrary bytes as the answer to a batch. Each accepted result must be the
-// one that its reply would have given alone.
+// FuzzBatch reads arbitrary bytes as the answer to a batch. For each accepted result, exactly
+// one reply in the batch must give this result if the client reads the reply alone.
 func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))

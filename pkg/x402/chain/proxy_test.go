@@ -23,7 +23,7 @@ type proxy struct {
 	mu     sync.Mutex
 	rule   rule
 	calls  []call
-	trips  int // messages since the last reset; a batch is one message
+	trips  int // the number of messages since the last reset; a batch is one message
 	batch  int // the largest batch that is accepted, in requests; 0 means any
 }
 

@@ -31,8 +31,8 @@ const (
 	idleTimeout = 5 * time.Second
 )
 
-// errNoBatch is the cause if a node does not answer a batch, which may be too large for it. It
-// is handled inside the package.
+// errNoBatch is the error if a node does not answer a batch, perhaps because the batch is too
+// large for the node. The package handles this error itself.
 var errNoBatch = errors.New("node does not answer a batch of this size")
 
 // nodeError is a JSON-RPC error object, with which a node refuses to answer.
@@ -113,9 +113,9 @@ func (s *session) exchange(queries []query) (int, []byte, error) {
 		// With this header the transport does not decompress the body, so maxBody bounds the
 		// memory.
 		"Accept-Encoding": {"identity"},
-		// net/http does not send this header, because the header has no value. But the header tells
-		// net/http that it may send the request again if a kept connection turns out to be closed.
-		// That is safe because all calls here only read.
+		// net/http does not send this header, because the header has no value. But the header
+		// tells net/http that it may send the request again if a kept connection turns out to
+		// be closed. That is safe because all calls here only read.
 		"Idempotency-Key": {},
 	}
 	if user := s.node.url.User; user != nil {

@@ -137,8 +137,8 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 		if err != nil && nothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
-		// An error that comes after some blocks were read is ignored, because the next call meets
-		// the same error. See reconcile.Scanner.
+		// An error that comes after some blocks were read is ignored, because the next call
+		// meets the same error. See reconcile.Scanner.
 		if !read || c.batch.Safe > batch.Safe {
 			batch = c.batch
 			read = true

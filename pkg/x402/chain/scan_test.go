@@ -148,8 +148,8 @@ func TestTransfersLagging(t *testing.T) {
 			t.Errorf("from %d: %+v, %v", from, got, err)
 		}
 	}
-	// The node does not have the last block of the range, but answers the search as if it had all
-	// blocks.
+	// The node does not have the last block of the range, but answers the search as if it had
+	// all blocks.
 	p.proxy.reset(either(on(methodLogs, result("[]")), about(hexQuantity(safe), result("null"))))
 	p.refuses(t, first, "node has no block")
 	p.proxy.reset(about("latest", on(methodHeader, member("number", "0x5"))))

@@ -106,8 +106,8 @@ func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	return n, nil
 }
 
-// decodeHex decodes a string of 0x and size bytes in hexadecimal. If size is empty, any number
-// of bytes is accepted.
+// decodeHex decodes a string of 0x and hexadecimal digits. It must have as many bytes as size
+// says. If size is the empty text, any number of bytes is accepted.
 func decodeHex(raw json.RawMessage, size string) (string, error) {
 	digits, ok := afterPrefix(raw)
 	b, err := hex.DecodeString(digits)
@@ -200,7 +200,8 @@ func decodeReceipt(raw json.RawMessage, hash string) (receipt, error) {
 	return r, nil
 }
 
-// decodeHeader decodes the block that was asked for by the given number or tag.
+// decodeHeader decodes the reply to a request for the block with the given number or tag. If
+// the request had a number, the block must have that number.
 func decodeHeader(raw json.RawMessage, block string) (header, error) {
 	if string(raw) == "null" {
 		return header{}, fmt.Errorf("%w %s", errNoBlock, block)

@@ -88,7 +88,8 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// play is a world with play money. Its blocks are two seconds apart and hold only transfers.
+// play is a world with a simulated chain and play money. The blocks of the chain are two
+// seconds apart and contain only transfers.
 type play struct {
 	world
 	now   time.Time
