@@ -187,9 +187,10 @@ const MaxSize = 16 << 10
 // names, or that this key is not published.
 var ErrInvalid = errors.New("receipt: invalid")
 
-// Verify parses a receipt and checks its signature. It returns the statement and the id of the
-// key (KeyID), which it passes to find to get the key. The error is ErrInvalid or the error of
-// find. Verify does not check whether the key may speak for the resource; Authorizes does.
+// Verify parses a receipt and checks its signature. The receipt names its key by an id (see
+// KeyID), and Verify gets the key with that id from find. Verify returns the statement and the
+// id. The error is ErrInvalid or the error of find. Verify does not check whether the key may
+// speak for the resource; Authorizes does.
 func Verify(jws string, find func(kid string) (ed25519.PublicKey, error)) (s Statement, kid string, err error) {
 	parts := strings.Split(jws, ".")
 	if len(jws) > MaxSize || len(parts) != 3 {
@@ -328,8 +329,8 @@ func Document(host string, keys []ed25519.PublicKey) ([]byte, error) {
 	return append(doc, '\n'), nil
 }
 
-// FindKey returns the key with the id kid from a DID document. The error is ErrInvalid unless
-// the document has such a key and the key may sign receipts.
+// FindKey returns the key with the id kid from a DID document. If the document has no such
+// key, or if that key may not sign receipts, the error is ErrInvalid.
 func FindKey(doc []byte, kid string) (ed25519.PublicKey, error) {
 	var d document
 	if err := json.Unmarshal(doc, &d); err != nil {
