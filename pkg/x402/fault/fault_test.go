@@ -19,8 +19,8 @@ func TestFrom(t *testing.T) {
 	if f := fault.From(fmt.Errorf("wrapped: %w", own)); f != own || f.Public() != "domain is odd" {
 		t.Errorf("%v", f)
 	}
-	// The cause may contain text that a peer sent. In a log, that text must be short and without
-	// control characters.
+	// The cause may contain text that a peer sent. In a log, that text must be short and
+	// without control characters.
 	f := fault.New(fault.LedgerUnavailable, errors.New("\u009b2J\u202e"+strings.Repeat("\x01", 64000)))
 	if text := f.Error(); len(text) > 1024 || !strings.HasPrefix(text, "ledger_unavailable: ?2J??") {
 		t.Errorf("%d bytes, %.100q", len(text), text)
