@@ -29,7 +29,8 @@ type Config struct {
 	// BaseURL is the public origin. If it is empty on Lambda, the origin of each request is the
 	// domain name that the gateway reports.
 	BaseURL string
-	// Paused means that SELLING is no: there is no facilitator, on purpose.
+	// Paused means that SELLING is no. The deployment then has no facilitator, and this is
+	// intended.
 	Paused         bool
 	FacilitatorURL string
 	// FallbackURL is a second facilitator, which is used when the first one fails. It is empty
@@ -51,8 +52,8 @@ type Config struct {
 	// Lambda.
 	Function, Version string
 
-	// LowestPrice is set if an operator inspects the ledger of another shop. It is that shop's
-	// lowest price, in atomic units. If it is nil, the ledger is this service's.
+	// LowestPrice is nil if the ledger is this service's. If an operator inspects the ledger
+	// of another shop, LowestPrice is that shop's lowest price, in atomic units.
 	LowestPrice *big.Int
 
 	credentials, fallbackCredentials facilitator.Credentials
@@ -255,8 +256,8 @@ func (e *environment) table() Table {
 	return Table{Name: e.ledgerTable, AWS: e.aws(e.dynamoEndpoint)}
 }
 
-// aws returns the configuration for an AWS service at the given endpoint. If the endpoint is
-// empty, it is AWS's own.
+// aws returns the configuration for an AWS service at the given endpoint. If no endpoint is
+// given, AWS's own endpoint is used.
 func (e *environment) aws(endpoint string) aws.Config {
 	e.require("AWS_REGION")
 	c := aws.Config{Region: e.region, Credentials: e.awsKeys()}

@@ -67,8 +67,9 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	}, nil
 }
 
-// Claim implements service.ReadyStore. If DynamoDB's reply is lost, it can happen that no
-// process has the claim. All processes then use the stored results.
+// Claim implements service.ReadyStore. If DynamoDB's reply to a successful claim is lost, the
+// process does not know that it has the claim. No process probes then, and all of them use the
+// stored results.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
 		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(keepReady).Unix(),

@@ -20,10 +20,11 @@ func keyPair(n byte) (private, public string) {
 	return receipt.FormatKey(key), receipt.FormatPublic(key.Public().(ed25519.PublicKey)) //nolint:forcetypeassert // Public documents this type
 }
 
-// TestReceiptConfiguration checks every configuration of receipts. Answers are signed with a
-// published key, or they are unsigned and /ready says why. Offers are signed with the same key
-// as soon as it is in memory. The secret is never read for an offer, and /ready says that
-// offers are unsigned until the first answer.
+// TestReceiptConfiguration checks every configuration of receipts. Answers must be signed with
+// a published key, or they must be unsigned and /ready must say why. Offers must be signed
+// with the same key as soon as that key is in memory. The secret must never be read for an
+// offer. If the key is in the secret, /ready must say that offers are unsigned until the first
+// answer.
 func TestReceiptConfiguration(t *testing.T) {
 	t.Parallel()
 	one, onePublic := keyPair(1)

@@ -10,13 +10,13 @@ import (
 // of all settings. The runbook's table of settings is generated from the same list.
 type Setting struct {
 	Name string
-	// Default is the value of an empty variable. If there is no fixed default, Otherwise says
-	// in the runbook what an empty variable means.
+	// Default is the value that counts if the variable is empty. If there is no fixed default,
+	// Otherwise says in the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
 	// Template means that the template sets the variable, and sets it to the same value for
-	// every function. Secret means that the value can contain a secret. The template leaves
-	// such a variable empty for a function that does not read it.
+	// every function. Secret means that the value can contain a secret. The template leaves a
+	// variable with Secret empty for every function that does not read it.
 	Template, Secret bool
 	Readers          Readers
 
