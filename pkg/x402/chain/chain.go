@@ -4,8 +4,8 @@
 // implements x402.Evidence and reconcile.Scanner.
 //
 // The table shows what Find returns on which evidence. In it, latest and safe are the node's
-// blocks with these tags. If the seller may have sent the payment itself, the limit is ten
-// minutes in place of 60 s.
+// blocks with these tags. The limit of 60 s applies to a payment that the seller has not sent.
+// If the seller may have sent the payment, the limit is ten minutes.
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid

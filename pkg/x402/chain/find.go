@@ -86,11 +86,11 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // find first asks for the receipt of the transaction that the question names, because that is
-// the shortest way. If the receipt gives a finding, find asks for nothing that the finding
-// does not need. The next call might reach a node that is behind, where the authorization
-// still looks unused. The transaction's hash comes from outside and is only a hint: a wrong
-// hash proves nothing. If the receipt gives no finding, find asks whether the authorization is
-// spent. If it is, find searches for the log.
+// the shortest way. If the receipt gives a finding, find returns that finding, and does not
+// ask for the state of the authorization. That question might reach a node that is behind,
+// where the authorization still looks unused. The transaction's hash comes from outside and is
+// only a hint: a wrong hash proves nothing. If the receipt gives no finding, find asks whether
+// the authorization is spent. If it is, find searches for the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {

@@ -130,7 +130,7 @@ func TestNodes(t *testing.T) {
 			passesOver(t, p, name, r, q, tx)
 		})
 	}
-	// If no node answers, the error contains every cause, and no key.
+	// If no node answers, the error contains the cause of each node, and no key.
 	one, two := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, "")), startProxy(t, p.proxy.target, on(methodChain, result(`"0x1"`)))
 	n := p.cold(t, one.url(), two.url())
 	f := n.Find(t.Context(), q)

@@ -25,7 +25,7 @@ const (
 	// maxExcerpt limits how much of a node's text an error quotes.
 	maxExcerpt = 160
 
-	connectTimeout = 3 * time.Second // for the dial, and again for the handshake that follows
+	connectTimeout = 3 * time.Second // the time limit of the dial, and also of the TLS handshake after it
 	// idleTimeout is short because a connection is kept only for the calls of one answer. A
 	// Lambda environment must not use an old connection after a freeze.
 	idleTimeout = 5 * time.Second

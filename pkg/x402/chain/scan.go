@@ -16,8 +16,9 @@ import (
 // return more, because it keeps all transfers of the message that reaches this number.
 const maxTransfers = 2000
 
-// Errors of Received for a transaction that has moved no money, or none yet. Any other error
-// means that no node could answer.
+// Errors of Received for a transaction that has failed, or that is in no block yet. Any other
+// error means that the given text is not the hash of a transaction, or that no node could
+// answer.
 var (
 	ErrUnknownTransaction = errors.New("the transaction is in no block that the node knows")
 	ErrFailedTransaction  = errors.New("the transaction failed: it has moved nothing")
