@@ -67,8 +67,8 @@ type Info struct {
 	Message string // default public message
 	Class   Class
 	// Retry means that the request may be repeated, with the same signature or with a new one,
-	// and that all repetitions together are charged at most once. For the class Owed this
-	// holds until a request is answered.
+	// and that all repetitions together are charged at most once. For the class Owed, this is
+	// true until one of the requests is answered.
 	Retry bool
 	// After is the default Retry-After; 0 means that no Retry-After is sent.
 	After time.Duration

@@ -28,8 +28,8 @@ type Error struct {
 }
 
 // New returns an error with a code of this package and its default message. If the code is not
-// from this package, a client sees an internal_error instead. cause is logged, never shown,
-// and may be nil.
+// from this package, a client sees an internal_error instead. The cause is logged, is never
+// shown to a client, and may be nil.
 func New(c Code, cause error) *Error {
 	return &Error{Code: c, info: infoOf(c), cause: cause}
 }
