@@ -148,10 +148,10 @@ func TestReadyWithAFallback(t *testing.T) {
 	}
 }
 
-// TestSharedSecret checks that a secret is kept once it has been read. It is read again after a
-// failed reading, or if a value in it did not work, but at most once a minute by the wall
-// clock. If a later reading fails, the earlier secret is kept. A payer waits at most two
-// seconds for a reading.
+// TestSharedSecret checks that a secret is kept once it has been read. It is read again after
+// a failed reading, or if a value in it did not work, but at most once a minute by the wall
+// clock. If a later reading fails, the secret that was read earlier is still used. A payer
+// waits at most two seconds for a reading.
 func TestSharedSecret(t *testing.T) {
 	t.Parallel()
 	reads, doc, fails := 0, "", errors.New("throttled")

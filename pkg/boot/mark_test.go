@@ -81,7 +81,7 @@ func TestPublicOrigin(t *testing.T) {
 	t.Parallel()
 	const marked = `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"origin":{"S":"%s"},"written":{"N":"1"}}}`
 	for name, c := range map[string]struct {
-		base, table string // BASE_URL, and the table's answer in JSON; if that is empty, the table fails
+		base, table string // BASE_URL, and the table's answer in JSON; if the answer is empty, the table fails
 		want        string
 	}{
 		"a domain":              {"https://api.example.com", "{}", "https://api.example.com"},
@@ -107,9 +107,9 @@ func TestPublicOrigin(t *testing.T) {
 	}
 }
 
-// TestSetMarkMeanwhile checks that SetMark replaces only the mark that it has read. If a mark
-// with another payee is written in the meantime, it is not overwritten, even if replace is
-// true.
+// TestSetMarkMeanwhile checks that SetMark replaces only the mark that it has read. If
+// somebody else writes a mark between the reading and the writing, SetMark must return an
+// error and keep that mark, even if replace is true.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""

@@ -29,7 +29,7 @@ type vars map[string]string
 func env(v vars) func(string) string { return func(name string) string { return v[name] } }
 
 // deployed returns the environment of a deployed function, with the given changes. Without
-// changes it is valid.
+// changes, the environment is valid.
 func deployed(changes ...vars) vars {
 	v := vars{
 		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
@@ -122,7 +122,7 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 // says sets the answer to all later requests.
 func (v *vault) says(answer http.HandlerFunc) { v.answer.Store(&answer) }
 
-// silent answers only after its caller has given up.
+// silent never answers its caller. It returns after the caller has given up.
 func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func reply(status int, body string) http.HandlerFunc {

@@ -148,7 +148,7 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 }
 
 // formerTerms holds the terms that the last change has replaced, and the time until which they
-// are accepted. A field is empty if its term did not change.
+// are accepted. If a term did not change, its field is empty.
 type formerTerms struct {
 	until  time.Time
 	payTo  string
