@@ -223,8 +223,9 @@ func TestDeployedCode(t *testing.T) {
 	}
 }
 
-// TestTheSellerStandsAlone checks that a program that sells something else links nothing of
-// this product.
+// TestTheSellerStandsAlone checks the packages with which another program can sell something
+// else for payments over x402. They must link nothing of the lookups and the rest of this
+// product.
 func TestTheSellerStandsAlone(t *testing.T) {
 	sold := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
 	for _, p := range list(t) {
