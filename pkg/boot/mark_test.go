@@ -108,8 +108,8 @@ func TestPublicOrigin(t *testing.T) {
 }
 
 // TestSetMarkMeanwhile checks that SetMark replaces only the mark that it has read. If
-// somebody else writes a mark between the reading and the writing, SetMark must return an
-// error and keep that mark, even if replace is true.
+// somebody else writes a mark with another payee between the reading and the writing, SetMark
+// must return an error and keep that mark, even if replace is true.
 func TestSetMarkMeanwhile(t *testing.T) {
 	t.Parallel()
 	stored, condition := "{}", ""
