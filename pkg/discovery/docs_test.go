@@ -22,7 +22,7 @@ import (
 
 // TestLinks follows the links to this service in documents and pages. Each link must lead to a
 // document, to an operation, or to another path of the service. If the link has an anchor, the
-// page that it leads to must have that anchor exactly once.
+// page to which the link leads must have that anchor. No page may have the same anchor twice.
 func TestLinks(t *testing.T) {
 	d, s := rendered(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
@@ -211,15 +211,16 @@ func TestLLMsGrammar(t *testing.T) {
 	}
 }
 
-// TestSizes checks the lengths of two texts for agents. The first is the guidance in the
-// OpenAPI description, of which agentcash reads 4,000 characters: each operation may take 40
-// of them. The second is llms-full.txt, in which each operation may take 6,200. testSite has
-// the longest origin for which these sizes are promised. infra/clients counts the tokens that
-// models read before a first call.
+// TestSizes checks the lengths of two texts for agents. The first text is the guidance in the
+// OpenAPI description. It may have 3,320 characters, and 40 more for each operation, because
+// agentcash, a client, reads only 4,000 characters of the guidance. The second text is
+// llms-full.txt. It may have 6,200 characters for each operation. testSite has the longest
+// origin for which these sizes are promised. infra/clients counts the tokens that models read
+// before a first call.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
 		text       string
-		fixed, per int // in characters: for the whole text, and for each operation
+		fixed, per int // the allowed characters: those that do not depend on the operations, and those for each operation
 	}{
 		"guidance":           {newView(testSite()).section("guidance.txt.tmpl"), 3320, 40},
 		catalog.PathLLMsFull: {string(body(t, rendered(), catalog.PathLLMsFull)), 0, 4 * 1550},
@@ -231,9 +232,11 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestToolSchemas checks that the schemas of a tool accept the tool's example and price, and
-// reject wrong arguments, error bodies and incomplete prices. Clients validate what they send
-// and receive against these schemas.
+// TestToolSchemas checks the two schemas of every tool, because clients validate what they
+// send and receive against them. The schema of the arguments must accept the arguments of the
+// example and reject wrong arguments. The schema of the answer must accept the example answer
+// and the price. It must reject an error body, a price without a way to pay, and an empty
+// object.
 func TestToolSchemas(t *testing.T) {
 	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {
@@ -276,9 +279,10 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 	}
 }
 
-// TestResultSchemas checks every example against both schemas of its result: the exact one, and
-// the one in the OpenAPI description. Each schema must refuse the example if any one member, at
-// any depth, is missing or is replaced by an object with an unexpected member.
+// TestResultSchemas checks every example against both schemas of its result: the exact one,
+// and the one in the OpenAPI description. Each schema must accept the example. It must refuse
+// the example after any one member, at any depth, is removed, or is replaced by an object with
+// an unexpected member.
 func TestResultSchemas(t *testing.T) {
 	description := body(t, rendered(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {

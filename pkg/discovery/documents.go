@@ -39,7 +39,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// Paths that the spec does not have, but that browsers and crawlers request.
+// Paths that browsers and crawlers request, although the spec does not list them.
 const (
 	wellKnown    = "/.well-known/"
 	pathSecurity = wellKnown + "security.txt"
@@ -59,8 +59,9 @@ const (
 	typePNG  = "image/png"
 )
 
-// Document is one document. Its content is made at the first request and then shared by all
-// requests, so a new process renders only the documents that are requested.
+// Document is one document. Its content is made at the first request for it and then shared by
+// all requests, so a process renders only the documents that are requested. The exception is
+// security.txt, which is made for each request.
 type Document struct {
 	Path        string
 	ContentType string
@@ -69,8 +70,8 @@ type Document struct {
 	content  func() content
 }
 
-// content is the body of a document, plain and compressed, each form with a strong ETag. A
-// document that is made for each request is not compressed.
+// content is the body of a document, plain and compressed, each form with a strong ETag. If a
+// document is made for each request, its compressed form is nil.
 type content struct {
 	Page
 	etag       string
@@ -190,13 +191,14 @@ func New(s Site) *Documents {
 	return d
 }
 
-// security returns security.txt (RFC 9116). It is rendered for each request, because a stored
-// copy would expire. Its text stays the same for a day.
+// security returns security.txt (RFC 9116). The text is rendered for each request, because it
+// has an expiry date and a stored copy would expire. The date is computed from the day, so the
+// text stays the same for a day.
 func (s Site) security() []byte {
-	const days = 180 // section 2.5.5 recommends less than a year
+	const days = 180 // the time until the expiry date; RFC 9116, section 2.5.5, recommends less than a year
 	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days)
 	body := "Contact: " + s.Contact + "\nExpires: " + ends.Format(time.RFC3339) + "\n"
-	if strings.HasPrefix(s.Origin, "https://") { // section 2.5.2 requires https
+	if strings.HasPrefix(s.Origin, "https://") { // RFC 9116, section 2.5.2, requires https for the field Canonical
 		body += "Canonical: " + s.Origin + pathSecurity + "\n"
 	}
 	return []byte(body)
@@ -225,11 +227,12 @@ func (d *Documents) Paths() (all []string) {
 // header is treated as absent.
 const maxAccept = 1024
 
-// preferences returns the qualities in an Accept or Accept-Encoding header (RFC 9110, section
-// 12.4.2), by name in lower case. If a name occurs several times, its highest quality counts. A
-// semicolon is added to a name whose parameters ask for a variant. If there are several
-// headers, the caller must first join them with commas. ok is false if the header is too long
-// or malformed.
+// preferences parses an Accept or Accept-Encoding header. It returns the quality of each
+// listed name (RFC 9110, section 12.4.2); the keys are the names in lower case. If a name
+// occurs several times, its highest quality counts. If a name has a parameter other than q and
+// charset, it asks for a variant, and its key ends in a semicolon. If a request has several
+// such headers, the caller must first join them with commas. If the header is too long or
+// malformed, ok is false.
 func preferences(header string) (list map[string]float64, ok bool) {
 	if len(header) > maxAccept {
 		return nil, false
@@ -251,7 +254,7 @@ func preferences(header string) (list map[string]float64, ok bool) {
 				if !ok {
 					return nil, false
 				}
-			case "charset": // our responses are always UTF-8
+			case "charset": // not a variant, because our responses are always UTF-8
 			default:
 				if !strings.HasSuffix(name, ";") {
 					name += ";"
@@ -290,9 +293,9 @@ func parseQuality(text string) (q float64, ok bool) {
 	return q, isDecimal && len(text) <= len("0.000")
 }
 
-// quality returns the quality of the most specific of the names that the list has. The least
-// specific name comes first. If the list has none of the names, quality returns a negative
-// number.
+// quality returns the quality of one of the given names, which come from the least to the most
+// specific. It chooses the most specific name that the list has. If the list has none of the
+// names, quality returns a negative number.
 func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
 	for _, name := range names {
@@ -304,10 +307,11 @@ func quality(list map[string]float64, names ...string) float64 {
 }
 
 // WantsHTML reports whether an Accept header prefers text/html to application/json. It returns
-// false if the header prefers neither, or is absent, malformed or too long. A program therefore
-// gets JSON unless it clearly asks for a page. A range with parameters, such as
-// text/html;level=1, asks for a variant that does not exist here. It does not count for HTML,
-// but it counts for JSON, which is the safer choice.
+// false if the header prefers neither, or is absent, malformed or too long. A program
+// therefore gets JSON unless it clearly asks for a page. A range with parameters, such as
+// text/html;level=1, asks for a variant, and this service has no variants. Such a range does
+// not count as text/html. With application/json, a range with parameters counts as the plain
+// range, because JSON is the safer choice.
 func WantsHTML(accept string) bool {
 	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
 		return false // typical headers of programs
@@ -345,8 +349,9 @@ func WantsGzip(accept string) bool {
 	return zipped > 0 && zipped >= quality(list, "*", "identity")
 }
 
-// zippers are reused, because each takes a megabyte of memory. They use the default level: the
-// best level takes twice as long for one percent less.
+// zippers has the gzip.Writers that are not in use. They are reused, because each takes a
+// megabyte of memory. They use the default level of compression. The best level would take
+// twice as long and make a body only one percent smaller.
 var zippers sync.Pool
 
 // Gzip compresses a body. The same body always gives the same bytes.
@@ -363,7 +368,7 @@ func Gzip(body []byte) []byte {
 	return b.Bytes()
 }
 
-// etagOf returns a strong validator of a body.
+// etagOf returns a strong ETag, made from the hash of a body.
 func etagOf(body []byte) string {
 	sum := sha256.Sum256(body)
 	return `"` + hex.EncodeToString(sum[:16]) + `"`

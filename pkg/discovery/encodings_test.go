@@ -15,9 +15,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestEncodings checks that every document except security.txt is served plain and compressed,
-// with the same text and different ETags. A response to HEAD, and a response with status 304,
-// must have the headers of the response to GET.
+// TestEncodings requests every document except security.txt and the redirect from /, with GET
+// and HEAD, plain and compressed. Both forms must have the same text, and all forms of all
+// documents must have different ETags. A response to HEAD must have the headers of the
+// response to GET. The status must be 304 exactly if the client already has that form of the
+// document.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := rendered(), map[string]string{}
@@ -81,8 +83,9 @@ func wholeHeader(doc Document, accept string) http.Header {
 	return whole
 }
 
-// checkEncoding requests a document, and compares the response with the document's text and
-// with the header that whole has. A 304 lacks the headers that describe a body.
+// checkEncoding requests a document with the given Accept-Encoding and If-None-Match. It
+// compares the response with the expected status, with the document's text, and with the
+// headers in whole. If the status is 304, the headers that describe a body must be absent.
 func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
 	t.Helper()
 	w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})

@@ -31,15 +31,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestGenerated checks the embedded tool catalog, or writes it with -update. infra/house makes
-// the other generated files: styles, scripts and the markup of programs.
+// TestGenerated checks that the embedded tool catalog is the one that package catalog gives.
+// With -update it writes the file. infra/house makes the other generated files: styles,
+// scripts and the markup of programs.
 func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }
 
-// TestRelease checks the release number of the MCP server, or increases it with -update. Every
-// change of the tools or of the registry entry is a new release, whatever the Site, and no
-// number is used twice.
+// TestRelease checks that the recorded release of the MCP server is that of the present tools,
+// instructions and registry entry. Each change of one of them is a new release, and no number
+// is used twice. So if one has changed, -update increases the number by one. The test uses
+// blankSite, because a release does not depend on the Site.
 func TestRelease(t *testing.T) {
 	const file = "assets/generated/release.json"
 	r := decoded[release](must(os.ReadFile(file)))
@@ -100,10 +102,11 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole returns a field's description. For an array of objects it adds the names of
-// the objects' fields, as in "A and AAAA {address}; MX {preference, exchange}". For a single
-// object it adds no names, because its fields are in the example, or in the entry of the tool
-// whose result it is.
+// describeWhole returns a field's description. If the field is an array of objects,
+// describeWhole adds the names of the objects' fields, as in "A and AAAA {address}; MX
+// {preference, exchange}". If the field is a single object, describeWhole adds no names,
+// because the example answer shows them. For a field that contains another tool's result, that
+// tool's entry shows them.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {
@@ -122,8 +125,10 @@ func describeWhole(f catalog.Field) string {
 	return text
 }
 
-// TestPaywallScript checks that the script has nothing that would turn text from strangers
-// into markup or code, or would end the page's script element early.
+// TestPaywallScript checks that the script of the paywall page has nothing that would turn
+// text from strangers into markup or code, or would end the page's script element early. The
+// script must also contain no sessionStorage, no parseFloat, no template action, and no
+// absolute URL except the links to wallets.
 func TestPaywallScript(t *testing.T) {
 	for _, bad := range []string{
 		"innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "new Function", "setHTML", "parseFromString",
@@ -141,12 +146,12 @@ func withoutWallets(script string) string {
 	return strings.NewReplacer("https://link.metamask.io/dapp/", "", "https://go.cb-w.com/dapp?cb_url=", "").Replace(script)
 }
 
-// publishedKey is the private key that signed the recorded example. It is the smallest possible
-// key. Everybody knows it, so nobody keeps money there.
+// publishedKey is the private key that signed the payment in the recorded example. It is the
+// smallest possible key. Everybody knows it, so nobody keeps money in its account.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
-// recordHandshake signs the offer at the documented origin with the published key, and lets a
-// Gate settle and answer the payment.
+// recordHandshake makes the recording for wireExample. It signs the offer of documentedOrigin
+// with publishedKey, and lets a Gate settle and answer the payment.
 func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()
@@ -191,7 +196,7 @@ func TestRecordedHandshakeIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // fake time, in the synctest bubble
 		want := append(must(json.MarshalIndent(recordHandshake(t), "", "  ")), '\n')
-		kept(t, "assets/handshake.json", string(want)) // run make update twice, because the documents embed this file
+		kept(t, "assets/handshake.json", string(want)) // after a change, run make update twice: the first run writes this file, and the second writes the documents, which embed it
 	})
 }
 
@@ -234,7 +239,8 @@ func decoded[T any](raw []byte) (v T) {
 	return v
 }
 
-// same fails the test if a document, or a part of it, differs from the expected one.
+// same fails the test if two values differ: want is expected, and got is a document or a part
+// of one.
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -256,7 +262,8 @@ func golden(t *testing.T, name string, got []byte) {
 	kept(t, "testdata/golden/"+name, string(got))
 }
 
-// kept compares a file with the expected text, or writes it with -update.
+// kept compares a file with the expected text. With -update it first writes the text to the
+// file.
 func kept(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {

@@ -11,14 +11,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The maximum sizes of an offer with its retry token, in bytes of JSON. The head of a 402 gets
-// through a proxy with default settings if it has at most 4,000 bytes. In the head, the offer
-// is in base64 and therefore a third longer.
+// The maximum sizes of an offer with its retry token, in bytes of JSON. The offer is in the
+// head of a 402. A proxy with default settings lets a head through if it has at most 4,000
+// bytes. In the head, the offer is in base64 and therefore a third longer.
 //
-// maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
-// has 40 characters. Each further character of the host occurs twice in the signature, in
-// base64: in the key and in the URL. maxUnsigned leaves no room for a signature, only for the
-// headers of a page and of a request from another origin.
+// maxSigned leaves room for a signature of the terms. If the host has 40 characters, the
+// signature has 760 bytes. Each further character of the host makes the signature longer by
+// two characters, in base64: one in the id of the key and one in the URL. maxUnsigned leaves
+// no room for a signature. It leaves room only for the headers of a page and the headers that
+// answer a request from another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
@@ -26,8 +27,8 @@ const (
 )
 
 // identifier is the extension payment-identifier of x402, with which a payer names a payment.
-// It is never required, because the nonce already makes a payment count only once. Its schema
-// is short, because it is in every challenge and every payment.
+// The payer need not use it, because the nonce already makes a payment count only once. The
+// schema in it is short, because every challenge and every payment contain it.
 const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
 // variant says how detailed the discovery extension of a path is.
@@ -37,9 +38,9 @@ type variant struct {
 	notes   bool   // whether the extension describes the parameters
 }
 
-// variants returns all variants, from the most to the least detailed: the example and the
-// whole schema; the example and the top-level fields; schemas only; the names of the fields
-// only; and no fields at all.
+// variants returns all variants, from the most to the least detailed. The first variants have
+// the example answer and a schema. Then come variants with a schema alone, then variants with
+// only the names of the fields, and last a variant without fields.
 func variants() []variant {
 	return []variant{
 		{example: true, fields: deep, notes: true},
@@ -81,9 +82,10 @@ func bazaarOf(op catalog.Operation) []object {
 	return extensions
 }
 
-// toolBazaar returns the discovery extension for a tool. It is as short as possible, because a
-// model reads it twice and has already read the tool's schemas. Facilitators list a tool under
-// the resource's URL and the tool's name.
+// toolBazaar returns the discovery extension for a tool. The extension is as short as
+// possible, because a model reads it twice and has already read the tool's schemas. It
+// contains the tool's name, because facilitators list a tool under that name and the
+// resource's URL.
 func toolBazaar(op catalog.Operation) object {
 	anyString := schema{Type: "string"}
 	anyObject := schema{Type: "object"}
@@ -135,9 +137,10 @@ func bazaar(op catalog.Operation, example bool, input object, inputSchema, resul
 	}
 }
 
-// fitting returns the offer with the first of the extensions that fits into the header together
-// with a signature of the terms. If none fits, the header will have no signature, and the offer
-// gets the first extension that fits without one.
+// fitting adds one of the discovery extensions to the offer. It takes the first extension with
+// which the offer and a signature of the terms fit into the header. If there is none, the
+// header will have no signature, and fitting takes the first extension with which the offer
+// alone fits.
 func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	longer := len(host) - usualHost
@@ -153,8 +156,8 @@ func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.Pa
 }
 
 // Offer returns the payment requirements that answer a request without a payment. They depend
-// only on the operation and the Site: the resource is the path without a query. Clients echo
-// the extensions, and the service compares the echo.
+// only on the operation and the Site, because clients echo the extensions and the service
+// compares the echo with the offer. So the resource is the path without a query.
 func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := x402.PaymentRequired{
 		X402Version: x402.Version,
@@ -173,10 +176,10 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return fitting(required, s, bazaarOf(op))
 }
 
-// Challenge is the JSON body of a 402. Its first part says what must be paid, and has a member
-// error that is a string. The rest is the error's code and message, and how a client marks a
-// request as a repetition. The header PAYMENT-REQUIRED has only the first part, because clients
-// echo it.
+// Challenge is the JSON body of a 402. The embedded PaymentRequired says what must be paid;
+// its member "error" is a string. The other members are the error's code and message, and how
+// a client marks a request as a repetition. The header PAYMENT-REQUIRED has only the
+// PaymentRequired, because clients echo it.
 type Challenge struct {
 	x402.PaymentRequired
 	Code        fault.Code  `json:"code"`
@@ -184,9 +187,9 @@ type Challenge struct {
 	Idempotency Idempotency `json:"idempotency"`
 }
 
-// Idempotency says how a purchase is named and how long its answer is replayed. There is one
-// time for a purchase with a key, and one for a purchase without a key that was answered over
-// HTTP.
+// Idempotency says in which header a client names a purchase, and for how long the answer to
+// the purchase is replayed. ReplaySeconds is for a purchase with a key. DuplicateWindowSeconds
+// is for a purchase without a key that was answered over HTTP.
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
 	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"How long an answer is replayed if the payment has a key."`

@@ -39,8 +39,9 @@ func documentSchemas() object {
 	))
 }
 
-// answerableCodes returns all codes that an operation can answer over HTTP. These are the codes
-// that the operation lists, and the codes of every priced path, which have no row in the spec.
+// answerableCodes returns all codes that an operation can answer over HTTP. These are the
+// codes that the operation lists, and three codes that every priced path can answer although
+// the spec lists them for no operation.
 func answerableCodes(op catalog.Operation) []fault.Code {
 	return append(op.AllErrors(), fault.InternalError, fault.IdempotencyConflict, fault.InvalidIdempotencyKey)
 }
@@ -56,17 +57,20 @@ type errorSet struct {
 
 // declaredErrors returns the error statuses that an operation declares in the OpenAPI
 // description, each with its codes. For two operations, spec §4.1 gives the exact set of
-// statuses, and readers compare the description with it. The codes with other statuses are in
-// x-error-codes. All other operations declare every status that they can answer.
+// statuses, and readers compare the description with the spec. So these operations declare
+// only that set, and their codes with other statuses are listed only in x-error-codes. All
+// other operations declare every status that they can answer.
 //
-// The description has no response named default, because that would count as one more declared
-// response. With a default, generated clients would have a type for the errors with undeclared
-// statuses: ogen returns *ErrorBodyStatusCode as a result, openapi-python-client parses an
-// ErrorBody, openapi-typescript adds the error body to the type of its result error. Without a
-// default, no client loses a body: ogen's validate.UnexpectedStatusCodeError has the response
-// in Payload, openapi-python-client has content (of the detailed response and of
-// UnexpectedStatus), and openapi-fetch always parses error. TestGeneratedClients in
-// infra/clients checks that.
+// The description has no response named "default", because that would count as one more
+// declared response. A default response would give generated clients a type for the errors
+// with undeclared statuses. The client of ogen would return an *ErrorBodyStatusCode as a
+// result, that of openapi-python-client would parse an ErrorBody, and openapi-typescript would
+// add the error body to the type of the result's error. Without a default response, these
+// clients lack the type, but none of them loses a body. In ogen's client, the field Payload of
+// validate.UnexpectedStatusCodeError has the response. In that of openapi-python-client, the
+// field content of the detailed response and of UnexpectedStatus has the body. openapi-fetch
+// always parses the body into its result's error. TestGeneratedClients in infra/clients checks
+// that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	var only []int
 	switch op.Slug {
@@ -90,10 +94,11 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	return sets
 }
 
-// errorSets gives a name to each response that an operation declares. It returns every response
-// once, and begins with the response that the documents declare. The first response with a
-// status is named after the status. Further responses with that status have a number appended.
-// A 402 is always the challenge, whatever its code.
+// errorSets gives a name to each error response that the operations declare. It returns each
+// response once, except the 402. The first response that it returns is the 429 that the free
+// documents declare. The first response with a status is named after the status. Each further
+// response with that status has the same name with a number appended. The name of a 402 is
+// always PaymentRequired, because its body is the challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
 	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
@@ -135,7 +140,7 @@ func headersOf(e errorSet) object {
 		if x402.ChargeOf(o.Info).Yes {
 			charged = true
 		}
-		if o.Class == fault.Answer { // such an error can be replayed from the ledger
+		if o.Class == fault.Answer { // the ledger can replay an error of this class
 			replayed = true
 		}
 	}
@@ -159,7 +164,7 @@ func headersOf(e errorSet) object {
 // the words of the documents.
 type outcome struct {
 	fault.Info
-	// Charged and Retryable are table cells.
+	// Charged and Retryable are the texts of table cells, such as "yes" and "no".
 	Charged   string
 	Retryable string
 	Anchor    string // the anchor of the code in the documentation
@@ -180,10 +185,10 @@ func outcomeOf(info fault.Info) outcome {
 		o.Moved = &charge.Yes
 	}
 	switch {
-	case info.Code == fault.PaymentRequired: // its body is the offer, which has no member "charged"
+	case info.Code == fault.PaymentRequired: // a 402 charges nothing; its body is the offer, which has no member "charged"
 		o.Charged = "no"
 		o.Moved = new(bool)
-	case info.Code == fault.InternalError: // the answer is owed only if the error followed a settlement
+	case info.Code == fault.InternalError: // this code alone does not say whether an answer is owed: one is owed only if the error followed a settlement
 	case info.Class == fault.Owed:
 		o.Charged = "yes, answer owed"
 	}
