@@ -16,10 +16,10 @@ import (
 // bytes. In the head, the offer is in base64 and therefore a third longer.
 //
 // maxSigned leaves room for a signature of the terms. If the host has 40 characters, the
-// signature has 760 bytes. Each further character of the host makes the signature longer by
-// two characters, in base64: one in the id of the key and one in the URL. maxUnsigned leaves
-// no room for a signature. It leaves room only for the headers of a page and the headers that
-// answer a request from another origin.
+// signature has 760 bytes. Each further character of the host is in the signature twice, in
+// base64: in the id of the key and in the URL. maxUnsigned leaves no room for a signature. It
+// leaves room only for the headers of a page and the headers that answer a request from
+// another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100

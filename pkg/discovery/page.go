@@ -16,8 +16,9 @@ import (
 	// This is a copy of html/template that calls no methods of values. The standard library's
 	// package looks up methods by name, so the linker must keep every exported method of a
 	// program. With html/template, a priced function for arm64 has 14.1 to 14.5 MB instead of
-	// 12.1 to 12.5 MB, and discovery has 13.5 MB instead of 10.9 MB. The limit is 13 MB. The
-	// time to the first answer is the same: the medians of 30 starts are 6.8 and 6.6 ms.
+	// 12.1 to 12.5 MB, and discovery has 13.5 MB instead of 10.9 MB. A function may have 13
+	// MB. The time to the first answer is about the same: the medians of 30 starts are 6.8 and
+	// 6.6 ms.
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	layout "github.com/tidwall/pretty"
 
@@ -38,7 +39,7 @@ type Page struct {
 func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose":  prose,
-		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // a line may end after each label
+		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // the page may break the line after each label
 		"json":   highlight,
 		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- TestPrograms in infra/house has escaped it
 		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- an embedded file of this package
@@ -67,9 +68,9 @@ func prose(s string) template.HTML {
 	return template.HTML(strings.Join(parts, "")) // #nosec G203 -- escaped above
 }
 
-// highlight returns indented JSON as HTML. Names are b elements, strings are i elements, and
-// other values are u elements. The pages use these elements only for colours. Characters with a
-// meaning in HTML are escaped, except double quotes, which need no escape in text.
+// highlight returns JSON as HTML. The names of members are b elements, strings are i elements,
+// and other values are u elements. The pages use these elements only for colours. Characters
+// with a meaning in HTML are escaped, except double quotes, which need no escape in text.
 func highlight(s string) template.HTML {
 	other := [2]string{"<u>", "</u>"}
 	return template.HTML(layout.Color([]byte(s), &layout.Style{ // #nosec G203 -- escaped by Append
@@ -88,14 +89,16 @@ func highlight(s string) template.HTML {
 	}))
 }
 
-// inlineHash returns the source expression with which a policy allows exactly this inline text.
+// inlineHash returns the source expression with which a Content-Security-Policy allows an
+// inline style or script that is exactly this text.
 func inlineHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// page renders a page of the documents. Its policy allows the page's style and scripts by
-// their hashes, and the service's icon. It allows no frame and no other origin.
+// page renders a page of the documents. The Content-Security-Policy of the page allows its
+// style and scripts by their hashes, and the service's icon. The policy allows no frame and no
+// other origin.
 func (v *view) page(name string, scripts ...string) Page {
 	policy := "default-src 'none'; style-src " + inlineHash(generated(assets, name+".css"))
 	if len(scripts) > 0 {
@@ -126,26 +129,28 @@ func (d *Documents) Missing(meant string) Page {
 	return page
 }
 
-// Visit is the data of one request that is answered with a page in place of the JSON of a 402.
+// Visit is the data of one request to a priced path that is answered with the paywall page in
+// place of the JSON of a 402. The link is the URL of that request.
 type Visit struct {
-	// Query has the normalised parameters that were sent; domain names are in A-labels. It has
-	// nothing else from the link.
+	// Query has the parameters that the link contains and the operation accepts, in normalised
+	// form: domain names are in A-labels. It has nothing else from the link.
 	Query url.Values
-	// Typed has the parameters exactly as they were sent, including misspelt names. If Query is
-	// empty, the form shows the values in Typed, whatever is wrong with them.
+	// Typed has all parameters of the link exactly as they were sent, including misspelt
+	// names. If Query is empty, the form shows the values in Typed, even if they are invalid.
 	Typed url.Values
 	// Request is the name that the request will have in the receipt. It is empty if the link is
 	// not a valid request yet.
 	Request string
-	// Refused says, in public words, why the request would be refused. It is empty if the
-	// request would not be refused. The page offers nothing for a refused request.
+	// Refused says, in words for the visitor, why the service would refuse the request. If it
+	// is not empty, the page offers no payment.
 	Refused string
-	// Known says, in public words, what is already known about the answer. It may be empty.
+	// Known says, in words for the visitor, what is known about the answer. It may be empty.
 	Known string
 	// Offer is the offer of the 402 that the page replaces. The page lets a wallet sign the
 	// terms of this offer and nothing else.
 	Offer x402.PaymentRequired
-	// Nonce allows the page's script and no other script. It is different in each response.
+	// Nonce is a random value, different in each response. With it, the
+	// Content-Security-Policy allows the page's script and no other script.
 	Nonce string
 }
 
@@ -155,29 +160,30 @@ type paywall struct {
 	opView
 	Visit
 	Data       template.HTMLAttr // the values that the script reads
-	PlayWallet template.JS       // the script in Site.PlayWallet
-	Heading    []piece           // the question, or the name of the operation
+	PlayWallet template.JS       // the script in Site.PlayWallet, without escaping
+	Heading    []piece           // the question with the visitor's values; if Ready is false, the operation's name
 
 	Asked               []paramView // the parameters that a person can choose
 	Asks                bool        // whether one of these parameters is required
 	Lacks               string      // the name of a required parameter that the link lacks; empty if it lacks none
 	Ready               bool        // whether there is a valid request to pay for
 	Call                string      // the URL in the snippets, of this request or of the example
-	Instead, InsteadURL string      // if a URL was typed instead of a name: the host to suggest, and the link to it
+	Instead, InsteadURL string      // if a URL or an e-mail address was typed instead of a name: the host in it, and the link to this page for that host
 }
 
-// paramView is one parameter of the operation. Shown is its normalised value. Typed is the text
-// that was sent, and only the form shows it. Both are empty if the parameter was not sent.
+// paramView is one parameter of the operation. Shown is its normalised value, or empty if it
+// was not sent or is invalid. Typed is the text that only the form shows: the normalised
+// value, or the text that was sent, or the default.
 type paramView struct {
 	catalog.Param
 	Shown, Typed string
-	Chosen       string // the selected value, if the parameter has a list of values
-	Label        string // the parameter's name for a person
+	Chosen       string // if the parameter has a list of values, the one that the form selects
+	Label        string // the parameter's name as the form shows it to a person
 }
 
-// paywallAssets are the assets that the paywall needs. Most Lambda functions serve no other page.
-// The linker drops the assets of all other pages from these functions, because they are in other
-// variables; that saves 180 KB in each function.
+// paywallAssets are the assets that the paywall needs. Most Lambda functions serve no other
+// page. The linker drops the assets of other pages from them, as they are in other variables.
+// That saves 180 KB in each function.
 //
 //go:embed assets/paywall.html.tmpl assets/parts.html.tmpl assets/generated/paywall.css assets/generated/paywall.js
 var paywallAssets embed.FS
@@ -190,7 +196,7 @@ var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywa
 // visitor without a wallet, the page explains everything as text.
 func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	p := &paywall{siteView: siteViewOf(s), opView: opViewOf(s, op), Visit: v}
-	if p.Refused != "" { // the reason begins with the name of a parameter
+	if p.Refused != "" { // the reason begins with a parameter's name in lower case, but on the page it begins a sentence
 		p.Refused = strings.ToUpper(p.Refused[:1]) + p.Refused[1:]
 	}
 	p.takeParams()
@@ -199,10 +205,10 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	return filled(paywallPage(), p), p.policy()
 }
 
-// signable returns the parts of an offer that the page needs: the terms, and the extensions
-// that a payer repeats. It omits the description of the resource, the listing for catalogs and
-// the signed offers, which a payer need not repeat. The service itself tells the facilitator
-// what is sold and what catalogs list.
+// signable returns the parts of an offer that the page needs to make a payment: the URL of the
+// resource, the terms, and the extensions that a payment must repeat. It omits the resource's
+// description, the listing for catalogs and the signed offers: the service itself tells the
+// facilitator what is sold and what catalogs list.
 func signable(offer x402.PaymentRequired) object {
 	extensions := maps.Clone(offer.Extensions)
 	delete(extensions, "bazaar")
@@ -233,8 +239,8 @@ func (p *paywall) policy() string {
 	return strings.Join(directives, "; ")
 }
 
-// takeParams reads the operation's parameters from the link. It ignores all other parameters,
-// because the link's author may have written anything there.
+// takeParams reads the values of the operation's parameters from the Visit. It ignores all
+// other parameters of the link, because the link's author may have written anything there.
 func (p *paywall) takeParams() {
 	understood := url.Values{}
 	instead := url.Values{}
@@ -260,7 +266,7 @@ func (p *paywall) takeParams() {
 			continue
 		}
 		if shown.Typed == "" {
-			shown.Typed = param.Default // the form also sends empty fields, so begin with the default
+			shown.Typed = param.Default // a form also sends empty fields, so the field gets the default value
 		}
 		p.Asked = append(p.Asked, shown)
 	}
@@ -276,11 +282,12 @@ func (p *paywall) takeParams() {
 	}
 }
 
-// viewOf returns a parameter with the values that the page and its input field show.
+// viewOf returns a parameter with the value that the page shows and the text in its input
+// field.
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
-		a.Shown = "" // the parser of a lookup never returns such a value
+		a.Shown = "" // no valid value is so long or not ASCII, so the page does not show it
 	}
 	a.Typed = a.Shown
 	if len(p.Visit.Query) == 0 {
@@ -298,17 +305,16 @@ func (p *paywall) viewOf(param catalog.Param) paramView {
 	return a
 }
 
-// maxShown bounds each parameter that the page shows. No domain name is longer (RFC 1035
+// maxShown is the size limit of a value on the page. No domain name is longer (RFC 1035
 // §2.3.4).
 const maxShown = 253
 
-// maxTyped bounds the text of each parameter that the form shows again. Most URLs are not
-// longer. The input field has the same limit.
+// maxTyped limits a typed text, as maxlength in the template does. Most URLs are not longer.
 const maxTyped = 300
 
-// hostOf returns the host name in a URL, with or without its scheme, or in an e-mail address.
-// It returns "" if the text is already a host name, or if the host has no name, such as an IP
-// address.
+// hostOf returns the host name in a text that is a URL, with or without its scheme, or an
+// e-mail address. It returns "" if the whole text is a host name, or the host is an IP address
+// or has no dot.
 func hostOf(typed string) string {
 	_, rest, found := strings.Cut(typed, "://")
 	if !found {
@@ -326,7 +332,8 @@ func hostOf(typed string) string {
 	return host
 }
 
-// data returns the values that the script reads, as attributes of an element.
+// data returns the data- attributes of the main element of the page. They have the values that
+// the page's script reads.
 func (p *paywall) data(offer string) template.HTMLAttr {
 	ready := "no"
 	if p.Ready {
@@ -355,15 +362,16 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 		{"verdicts", string(encode(rules))},
 		{"hints", string(encode(hints))},
 	} {
-		// Between apostrophes the quotes of JSON need no escape and take one byte each.
+		// Between apostrophes, the double quotes of JSON need no escape and take one byte
+		// each.
 		b.WriteString(" data-" + d.name + "='" + strings.ReplaceAll(html.EscapeString(d.value), "&#34;", `"`) + "'")
 	}
 	return template.HTMLAttr(b.String()) // #nosec G203 -- escaped above
 }
 
-// rulesOf returns the rules for the line that says in words what an answer has found
-// (Operation.Verdicts), in a short form that saves bytes on the page. Each rule is a line with
-// a condition, a sentence and a tone.
+// rulesOf returns an operation's Verdicts in a short form that saves bytes on the page. From
+// them the script makes the line that says in words what an answer has found. Each rule is a
+// line: condition, sentence and tone, separated by "|".
 func rulesOf(op catalog.Operation) string {
 	var rules []string
 	for _, v := range op.Verdicts {
@@ -372,11 +380,11 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing collects what the page needs to show an answer with these fields. Above each part of
-// a bundle, the page says in words what the part has found. rules gets the rules for that line
-// by the name of the part; they are the rules of the operation whose result the part is. hints
-// gets how each field is shown, by the name of the field. A name means the same everywhere in
-// an answer.
+// showing adds to two maps what the page needs to show an answer with these fields. The map
+// rules is for a bundle: above each part of its answer, the page has a line that says in words
+// what the part has found. The key is the name of the part; the value has the rules of the
+// operation whose result the part is. The map hints has how each field is shown, by the name
+// of the field. All fields of one name are shown in the same way.
 func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

@@ -19,8 +19,9 @@ func anyPort() catalog.Operation {
 }
 
 // TestFreeParameter checks a parameter that may be omitted and has no list of values. The form
-// has a field for it. That field contains what was sent, even if it is refused. If nothing was
-// sent, it contains the default, because a form sends empty fields as well.
+// must have an input field for this parameter. If a value was sent, the input field must
+// contain that value, even if the service refuses it. If nothing was sent, the input field
+// must contain the default, because a form sends empty fields as well.
 func TestFreeParameter(t *testing.T) {
 	for name, c := range map[string]struct {
 		asked, refused, want string
@@ -48,8 +49,9 @@ func TestFreeParameter(t *testing.T) {
 	}
 }
 
-// TestParametersInText checks how llms.txt lists a parameter: with its default, with the only
-// value that it accepts, as optional, or as ignored.
+// TestParametersInText checks how the template "params" lists an operation's parameters. A
+// parameter is listed with its default, with the only value that it accepts, as optional, or
+// as ignored.
 func TestParametersInText(t *testing.T) {
 	optional := anyPort()
 	optional.Params[1].Default = ""

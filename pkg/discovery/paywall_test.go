@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// maxPage is the size that every page must stay below, in bytes.
+// maxPage is the size in bytes that every page must stay below.
 const maxPage = 50 << 10
 
 // visit returns the data of a visit to an operation's page, with a domain.
@@ -49,13 +49,15 @@ func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte)
 	return checkPage(t, page, csp), page
 }
 
-// mainOf returns the element whose data- attributes the script reads.
+// mainOf returns the main element of a page. The page's script reads the data- attributes of
+// this element.
 func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
 
 // TestPaywall checks the page of every operation, and of an operation with odd characters in
-// its texts. It compares three whole pages with golden files: a page that asks about a domain,
-// the page of a bundle, which has the rules of the bundle's parts, and a page without a
-// question. The golden files leave out style and script, which are separate files.
+// its texts. It compares three whole pages with golden files: a page for a single lookup of a
+// domain, the page of a bundle, which has the rules of the bundle's parts, and the page of the
+// smoke test, which needs no domain. The golden files leave out the style and the script,
+// because these are files themselves.
 func TestPaywall(t *testing.T) {
 	odd := catalog.DNS()
 	odd.Slug = "odd"
@@ -84,8 +86,9 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
-// TestPaywallSize checks that a page stays small with a signed offer, as in a deployment with
-// receipts, and the longest host, which has 64 characters.
+// TestPaywallSize checks that every page stays smaller than maxPage in a deployment with
+// receipts and with the longest host. The offer then has a signature, and the host has 64
+// characters.
 func TestPaywallSize(t *testing.T) {
 	s := testSite()
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"
@@ -105,10 +108,11 @@ func TestPaywallSize(t *testing.T) {
 	t.Logf("the largest has %d bytes", largest)
 }
 
-// TestPaywallOfAVisit checks that the snippets and the form show every parameter of the request
-// that the operation reads, and nothing else. If the domain is missing, or the request would be
-// refused, the page has no wallet. It then shows only the reason, and outside the form nothing
-// of the request.
+// TestPaywallOfAVisit checks what the page shows of a request. The snippets and the form must
+// show every parameter that the operation reads, and no other. If the domain is missing, or
+// the service would refuse the request, the page must have no wallet. It must then show the
+// reason, and outside the form nothing of the request except the host name that the page
+// suggests instead.
 func TestPaywallOfAVisit(t *testing.T) {
 	const refused, stranger = "domain has the character ' ', which <no> domain name has.", "a stranger's words"
 	said := "D" + refused[1:]
@@ -117,8 +121,8 @@ func TestPaywallOfAVisit(t *testing.T) {
 		op             catalog.Operation
 		asked, refused string
 		call           string   // the call that the snippet makes
-		shown          []string // the values of the request, or the name that the page suggests instead
-		says           string   // the text of a page on which there is nothing to pay for
+		shown          []string // the values of the request that the page shows, or the host name that the page suggests instead
+		says           string   // the text that the page must contain if there is nothing to pay for; empty if there is
 	}{
 		"a name": {op: dns, asked: "domain=www.example.org", call: dns.Path + "?domain=www.example.org", shown: []string{"A", "www.example.org"}},
 		"a type": {
@@ -169,7 +173,8 @@ func TestPaywallOfAVisit(t *testing.T) {
 	}
 }
 
-// keepsDomain checks that the form contains the domain that a person has typed.
+// keepsDomain checks that each input field of the form contains the text that a person has
+// typed as the domain.
 func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	t.Helper()
 	for _, n := range elements(root, "input") {
@@ -177,8 +182,9 @@ func keepsDomain(t *testing.T, root *html.Node, typed string) {
 	}
 }
 
-// TestPaywallFormIsBounded checks that the form keeps no more than a limited part of a typed
-// text, on one line and without characters that change its direction.
+// TestPaywallFormIsBounded checks how the form shows a typed text again. A long text must be
+// cut off. The text must be on one line, without characters that change its direction, and
+// valid UTF-8.
 func TestPaywallFormIsBounded(t *testing.T) {
 	for typed, want := range map[string]string{
 		strings.Repeat("a", 299) + " b c": strings.Repeat("a", 297) + "…",
@@ -201,7 +207,7 @@ func texts(nodes []*html.Node) []string {
 	return all
 }
 
-// selected returns the selected options of a page.
+// selected returns the texts of the selected options on a page.
 func selected(root *html.Node) []string {
 	var values []string
 	for _, n := range elements(root, "option") {
@@ -212,8 +218,9 @@ func selected(root *html.Node) []string {
 	return values
 }
 
-// FuzzPaywallDomain checks that the page shows any name as plain text. The service lets only
-// valid names through, but even an invalid name must do no harm.
+// FuzzPaywallDomain checks that the page shows any domain as plain text. The service passes
+// only valid names to the page, but even an invalid name must do no harm. So the page must
+// have as many elements as the page of a harmless domain with labels of the same length.
 func FuzzPaywallDomain(f *testing.F) {
 	for _, s := range []string{
 		"example.com", `<script>`, `"'><`, "\u202e", "\xff", "a&b=c", "\x00",
@@ -268,7 +275,7 @@ func TestWantsGzip(t *testing.T) {
 	}
 }
 
-// ask requests a document.
+// ask requests a path of the documents. If no document has that path, the response is a 404.
 func ask(d *Documents, method, path string, header map[string]string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://any"+path, nil)
 	for name, value := range header {
@@ -305,12 +312,13 @@ func TestWantsHTML(t *testing.T) {
 		true: {
 			"text/html", "TEXT/HTML", "text/html, */*; q=0.01", "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
 			"text/html, application/json;q=0.999", "application/json;q=0, text/html;q=0.001", "text/*", "text/*;q=0.5, application/*;q=0.4",
-			// The most specific range counts, whatever its order and quality. Among equal
-			// ranges, the highest quality counts.
+			// The most specific range counts, whatever its place in the header and its
+			// quality. Among equal ranges, the highest quality counts.
 			"*/*;q=0.1, application/json;q=0.9, text/html", "application/*;q=0.9, application/json;q=0.1, text/html;q=0.5",
 			"text/html;q=0.1, text/html;q=0.7, application/json;q=0.3",
 			"text/html;charset=utf-8", `text/html;CHARSET="utf-8";Q=0.9`, "application/vnd.api+json, text/html;q=0.2",
-			// Empty elements and white space are fine, and separators inside quotes are text.
+			// Empty elements and white space are allowed. A comma or semicolon inside quotes
+			// is text.
 			" ,\t, text/html\t;\tq=1.000 , ", `application/xml;x="\",", text/html`, "text/html;q=1.",
 			"text/html, " + strings.Repeat("a/b,", 250),
 		},

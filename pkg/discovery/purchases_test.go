@@ -10,7 +10,9 @@ import (
 
 // TestWindowOfOperations checks the duplicate windows of the operations. The smoke test has
 // none, because it charges each payment without a key. Every other operation has the Site's
-// window. The offer, the catalog and the hints of the tool must agree.
+// window. The challenge must give this window. The tool catalog must override its general
+// window for the smoke test only. The hints readOnlyHint and idempotentHint of a tool must be
+// false for the smoke test and true for every other operation.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
 	listed := decoded[struct {
@@ -37,9 +39,10 @@ func TestWindowOfOperations(t *testing.T) {
 	}
 }
 
-// TestAdviceOnPurchases checks that the documents for agents describe what the service does: a
-// key names a purchase rather than a question, and not every error asks for the same payment
-// again.
+// TestAdviceOnPurchases checks that llms.txt and the tool instructions give the right advice.
+// They must say that a key names a purchase, and must not say that it names a question. They
+// must say that a client repeats a payment after a retryable error, and must not say that it
+// does so after every error.
 func TestAdviceOnPurchases(t *testing.T) {
 	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
 	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "After a `retryable` error",

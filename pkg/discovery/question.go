@@ -8,16 +8,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// piece is a piece of a heading: fixed text, or the value of a parameter. If the heading has
-// the value inside a URL, the piece has the whole URL, so that the page does not break a line
-// within a URL that fits on one line.
+// piece is a piece of a heading: fixed text, or the value of a parameter. If the value is
+// inside a URL, the piece is the whole URL. So the page does not break the line within a URL
+// that fits on one line.
 type piece struct {
 	Text  string
 	Value bool
 }
 
-// questionOf returns an operation's question, with the values of one request in it. A parameter
-// that was not sent has its default value.
+// questionOf returns an operation's question as a heading with the values of one request. For
+// a parameter that was not sent, the heading has the default value.
 func questionOf(op catalog.Operation, values url.Values) []piece {
 	var heading []piece
 	ours, rest, found := strings.Cut(op.Question, "{")

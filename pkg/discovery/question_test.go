@@ -8,7 +8,7 @@ import (
 )
 
 // TestShownByName checks that all fields of one name in an answer are shown in the same way.
-// The page looks up by the name how to show a field.
+// They must be, because the page looks up by a field's name how to show the field.
 func TestShownByName(t *testing.T) {
 	for _, op := range catalog.All() {
 		shown := map[string]string{}

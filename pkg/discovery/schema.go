@@ -15,7 +15,7 @@ import (
 // schema is the part of JSON Schema that the documents use. Empty members are omitted.
 type schema struct {
 	Ref         string   `json:"$ref,omitempty"`
-	Type        any      `json:"type,omitempty"` // a type, or several types including "null"
+	Type        any      `json:"type,omitempty"` // the name of a type, or a list of names that includes "null"
 	Description string   `json:"description,omitempty"`
 	Const       any      `json:"const,omitempty"`
 	Enum        []any    `json:"enum,omitempty"`
@@ -25,7 +25,7 @@ type schema struct {
 	Pattern     string   `json:"pattern,omitempty"`
 	Properties  object   `json:"properties,omitempty"`
 	Required    []string `json:"required,omitempty"`
-	Additional  any      `json:"additionalProperties,omitempty"` // false, or the schema of further properties; false forbids them
+	Additional  any      `json:"additionalProperties,omitempty"` // the schema of properties that are not listed; false forbids such properties
 	Items       any      `json:"items,omitempty"`                // the schema of an array's items
 	MinItems    int      `json:"minItems,omitempty"`
 	Minimum     any      `json:"minimum,omitempty"`
@@ -37,16 +37,16 @@ type schema struct {
 type detail int
 
 const (
-	untold  detail = iota // only the type object
+	untold  detail = iota // only the type "object"
 	names                 // the names of the top-level fields
 	shallow               // the top-level fields and their types
-	deep                  // the whole tree, types only
-	exact                 // the whole tree with exact types, but no descriptions
-	named                 // like exact, with descriptions; a named object is a reference to its schema
+	deep                  // the fields at all levels and their types, all of them optional
+	exact                 // like deep, but fields are required unless optional, and others are forbidden
+	named                 // like exact, with descriptions; an object with a named schema is a reference to that schema
 )
 
-// resultSchema returns the schema of an object with these fields. With detail exact or named,
-// the schema allows no other fields, as the spec requires.
+// resultSchema returns the schema of an object with these fields. If the detail is exact or
+// named, the schema allows no other fields, as the spec requires.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
 	if d == untold {
@@ -70,9 +70,9 @@ func resultSchema(fields []catalog.Field, d detail) schema {
 	return s
 }
 
-// alike shortens the schema of an object whose fields all have the same schema. The shortened
-// schema contains the fields' schema only once, and no longer forbids other fields. alike
-// returns any other schema unchanged.
+// alike shortens the schema of an object that has at least three fields, all required and all
+// with the same schema. The shortened schema contains the fields' schema only once, and no
+// longer forbids other fields. alike returns any other schema unchanged.
 func alike(s schema) schema {
 	if len(s.Properties) < 3 || len(s.Required) < len(s.Properties) {
 		return s
@@ -88,8 +88,9 @@ func alike(s schema) schema {
 	return s
 }
 
-// fieldSchema returns the schema of one field. f.Items lists the shapes of an object that can
-// have several, or of the items of an array.
+// fieldSchema returns the schema of one field. If the field is an object that can have several
+// shapes, f.Items lists these shapes. If the field is an array, f.Items lists the shapes of
+// its items.
 func fieldSchema(f catalog.Field, d detail) schema {
 	s := schema{
 		Type:    jsonValue("string", f.Type),
@@ -131,8 +132,9 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	return s
 }
 
-// oneOrAny returns the schema of the only shape, or a schema that allows any of several shapes.
-// Named shapes exclude each other, which oneOf tells the generators of typed clients.
+// oneOrAny returns the schema of a value that can have any of the shapes. If there is only one
+// shape, it is the schema of that shape. If the detail is named, the schema uses oneOf instead
+// of anyOf. oneOf tells the generators of typed clients that the shapes exclude each other.
 func oneOrAny(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {
 		return fieldSchema(shapes[0], d)
@@ -164,7 +166,7 @@ func querySchema(op catalog.Operation, notes bool) schema {
 	s := schema{Type: "object", Properties: object{}}
 	for _, p := range op.Params {
 		ps := paramSchema(p)
-		ps.Examples = nil // the example of the whole query is beside this schema
+		ps.Examples = nil // a document with this schema also has an example of the whole query
 		if notes {
 			ps.Description = p.Description
 		}
@@ -176,14 +178,16 @@ func querySchema(op catalog.Operation, notes bool) schema {
 	return s
 }
 
-// row is a line of a table of fields. It describes a field or a part of a field.
+// row is a line of a table that describes fields. It describes one field, or one field inside
+// another.
 type row struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
 	Description string `json:"description"`
 }
 
-// rows returns the lines of a field tree, with names such as records[].address.
+// rows returns the lines for fields and all fields inside them. A field inside another has a
+// name such as records[].address.
 func rows(fields []catalog.Field) []row { return appendRows(nil, fields, "", "") }
 
 func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
@@ -206,7 +210,8 @@ func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
 	return to
 }
 
-// describe returns a field's description with its allowed values.
+// describe returns a field's description. If the field has a list of allowed values, they are
+// added.
 func describe(f catalog.Field) string {
 	if len(f.Enum) == 0 {
 		return f.Description
@@ -218,7 +223,7 @@ func describe(f catalog.Field) string {
 }
 
 // namedSchemas returns the schemas of the given fields and the named schemas that they
-// contain, each once, in the order of their first occurrence.
+// contain. It returns each schema once, in the order in which the schemas first occur.
 func namedSchemas(tops []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)
@@ -245,7 +250,7 @@ func namedSchemas(tops []catalog.Field) object {
 }
 
 // recordOf returns the schema of an object with these fields. If all fields have the same
-// description, the schema has that description only once.
+// description, that description is only in the description of the object.
 func recordOf(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
@@ -262,8 +267,8 @@ func recordOf(description string, fields []catalog.Field) schema {
 	return s
 }
 
-// object is a JSON object that keeps the order of its members, so that documents have the
-// catalog's order and not an alphabetical one.
+// object is a JSON object that keeps the order of its members. It lets documents list members
+// in the order of the catalog, while a Go map would be in alphabetical order.
 type object []member
 
 type member struct {
@@ -285,8 +290,8 @@ func (o object) MarshalJSON() ([]byte, error) {
 	return append(b, '}'), nil
 }
 
-// encode returns compact JSON that leaves & < > readable. The JSON must be escaped before it
-// is put into HTML.
+// encode returns a value as compact JSON. It does not escape the characters & < >, so the JSON
+// must be escaped before it is put into HTML.
 func encode(v any) []byte {
 	if o, ok := v.(object); ok {
 		b, _ := o.MarshalJSON()
@@ -301,8 +306,9 @@ func indented(raw []byte) string {
 	return strings.TrimSuffix(string(pretty), "\n")
 }
 
-// jsonValue converts a value from text to the JSON type that its parameter or field declares.
-// It returns nil for an empty text.
+// jsonValue converts the text of a value to the JSON type in kind, which the parameter or
+// field declares. A text that is not empty becomes an integer or a string. An empty text
+// becomes nil.
 func jsonValue(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n
@@ -313,7 +319,7 @@ func jsonValue(kind, text string) any {
 	return text
 }
 
-// jsonValues converts each text of a list as jsonValue does.
+// jsonValues applies jsonValue to each text of a list.
 func jsonValues(kind string, texts []string) (all []any) {
 	for _, t := range texts {
 		all = append(all, jsonValue(kind, t))
@@ -330,8 +336,8 @@ func exampleQuery(op catalog.Operation) object {
 	return query
 }
 
-// must returns v, and panics if err is not nil. It is for embedded files, where an error is a
-// bug.
+// must returns v. It panics if err is not nil, so it is only for errors that can come from
+// nothing but a bug, such as those about embedded files.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)
