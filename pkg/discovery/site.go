@@ -18,35 +18,37 @@ type Site struct {
 	Origin string
 	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
-	// MostKept is the largest size of an answer that is stored, in bytes of its compressed
-	// body; 0 means ledger.LeastKept.
+	// MostKept is the largest size of a stored answer, in bytes of its compressed body. The
+	// ledger does not store a larger answer. 0 means ledger.LeastKept.
 	MostKept int
-	// DuplicateWindow is how long, after an answer over HTTP, another payment for the same
-	// request without a purchase key counts as the same purchase. 0 means that it never does.
-	// After an answer over MCP, the time is twice as long.
+	// DuplicateWindow is a time that begins with an answer over HTTP. During it, another
+	// payment for the same request without a purchase key counts as the same purchase. After
+	// an answer over MCP, the time is twice as long. 0 means that another payment is always
+	// another purchase.
 	DuplicateWindow time.Duration
-	// OwnershipProofs are signatures of the bare origin, made with the payee's key.
+	// OwnershipProofs are signatures of the text of Origin, made with the payee's key.
 	OwnershipProofs []string
 	// ReceiptKeys are the public keys that verify offers and receipts. Without a key there is
 	// no DID document.
 	ReceiptKeys []ed25519.PublicKey
-	// PlayMoney means that the facilitator moves no real money.
+	// PlayMoney reports whether payments are in play money: the facilitator moves no real
+	// money.
 	PlayMoney bool
-	// PlayWallet is a script for the page of an operation. It announces a wallet that signs
-	// for the visitor. It is empty except when the local runner uses PlayMoney.
+	// PlayWallet is a script for the page of an operation. The script announces a wallet that
+	// signs for the visitor. Only the local runner sets it, and only with PlayMoney.
 	PlayWallet string
 	// Caps are the limits of the deployment.
 	Caps Caps
-	// Contact is an https or mailto URL at which the operator can be reached. Without it there
-	// is no security.txt. The expiry date in security.txt is computed from Now.
+	// Contact is an https or mailto URL at which the operator can be reached. If it is empty,
+	// there is no security.txt. Now is the clock for the expiry date in security.txt.
 	Contact string
 	Now     func() time.Time
-	// Claims are the operator's files below /.well-known/, by name.
+	// Claims are the contents of the operator's files below /.well-known/, by file name.
 	Claims map[string]string
 }
 
-// iconURL returns the URL of the icon for offers. It returns "" if facilitators would drop the
-// icon, because its URL is not https, or its host is an IP address or a local name.
+// iconURL returns the URL of the icon for offers. Facilitators drop an icon if its URL is not
+// https, or if its host is an IP address or a local name. In these cases iconURL returns "".
 func (s Site) iconURL() string {
 	u, err := url.Parse(s.Origin)
 	if err != nil || u.Scheme != "https" {
@@ -59,7 +61,8 @@ func (s Site) iconURL() string {
 	return s.Origin + pathFavicon
 }
 
-// networkName returns the name of the network, with its CAIP-2 id.
+// networkName returns the name of the network with its CAIP-2 id in parentheses, or only the
+// id if the network has no known name.
 func (s Site) networkName() string {
 	if short := s.shortNetworkName(); short != s.Terms.Network {
 		return short + " (" + s.Terms.Network + ")"
@@ -67,7 +70,8 @@ func (s Site) networkName() string {
 	return s.Terms.Network
 }
 
-// shortNetworkName returns the name of the network, or its CAIP-2 id if it has no known name.
+// shortNetworkName returns the name of the network, or its CAIP-2 id if the network has no
+// known name. It says of a test network that it is one.
 func (s Site) shortNetworkName() string {
 	switch n := x402.Network(s.Terms.Network); {
 	case n.Test:
@@ -88,12 +92,12 @@ func (s Site) playNote() string {
 
 // Caps are the limits of a deployment. 0 turns a limit off.
 type Caps struct {
-	// PerMinute is the number of units that one client may use in a minute. A request without a
-	// payment costs one unit for each 16 KB of its answer, rounded up. A request with a payment
-	// costs Undecided units until it is decided. After that it costs one unit, or Refused units
-	// if its payer could have caused the outcome.
+	// PerMinute is the number of units that one client may use in a minute. A request without
+	// a payment costs one unit for each 16 KB of its answer, rounded up. A request with a
+	// payment costs Undecided units until its outcome is decided. After that, it costs Refused
+	// units if its payer could have caused the outcome, and otherwise one unit.
 	PerMinute, Undecided, Refused int
-	// Single is the number of paid lookups that may run at the same time for one tool, and
-	// Bundle the number for one bundle.
+	// Single is the number of paid lookups that may run at the same time for one operation
+	// that is not a bundle. Bundle is the number for one bundle.
 	Single, Bundle int
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestSites checks that the documents and pages describe the Site of a deployment. They must
-// promise nothing that the deployment has turned off or does not have.
+// TestSites changes one part of a Site in each case, and checks which texts the documents and
+// pages then contain and do not contain. They must describe what the deployment has, and
+// promise nothing that it has turned off or does not have.
 func TestSites(t *testing.T) {
 	const docs, llms, full, api, manifest = catalog.PathDocs, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathOpenAPI, catalog.PathManifest
 	const paywall, missing, challenge, tool, script = "paywall", "missing", "challenge", "tool", "script" // names of texts that are not documents
@@ -119,10 +120,11 @@ func TestSites(t *testing.T) {
 	}
 }
 
-// TestWellKnown checks the files below /.well-known/. The operator's files are served
-// unchanged, with the content types that belong to their names. security.txt exists if there is
-// a contact, and never expires. The document with the keys exists if there are keys, and lists
-// them by their ids.
+// TestWellKnown checks the files below /.well-known/. The operator's files must be served
+// unchanged, with the content types that belong to their names. If the Site has a contact,
+// there must be a security.txt, whose expiry date moves with the clock. If the Site has
+// receipt keys, there must be a DID document that lists each key by its id. Without a contact
+// or keys, these two files must not exist.
 func TestWellKnown(t *testing.T) {
 	old := must(receipt.ParsePublic("TLWr9q15-_WrvMr8wmnYXNJlHtS4hbWGnyQa7fCluik"))
 	now, s := testSite().Now(), testSite()
@@ -154,9 +156,10 @@ func TestWellKnown(t *testing.T) {
 	served(New(s), receipt.Path, "", "")
 }
 
-// TestOrigins checks the icon of an offer and the name of the server. Facilitators must accept
-// the icon. The server's name in the registry begins with the host's labels in reverse order,
-// because a publisher can prove that the host is theirs.
+// TestOrigins checks the icon of an offer and the name of the server. The offer must have the
+// icon only if facilitators accept its URL. The name of the MCP server in the registry must
+// begin with the host's labels in reverse order, because a publisher can prove that they own
+// the host.
 func TestOrigins(t *testing.T) {
 	for origin, want := range map[string][2]string{
 		"https://api.example.com":      {"https://api.example.com/favicon.svg", "com.example.api/hostfacts"},
@@ -164,7 +167,7 @@ func TestOrigins(t *testing.T) {
 		"http://api.example.com":       {"", "com.example.api/hostfacts"}, "http://127.0.0.1:8402": {"", "1.0.0.127/hostfacts"},
 		"https://192.0.2.1": {"", "1.2.0.192/hostfacts"}, "https://localhost": {"", "localhost/hostfacts"},
 		"https://a.localhost": {"", "localhost.a/hostfacts"}, "https://host": {"", "host/hostfacts"},
-		"https://[2001:db8::1]": {"", "[2001/hostfacts"}, "https://ho st": {"", "ho st/hostfacts"}, // nobody can register these hosts
+		"https://[2001:db8::1]": {"", "[2001/hostfacts"}, "https://ho st": {"", "ho st/hostfacts"}, // these names need not be valid, because nobody can register a server under these hosts
 	} {
 		s := testSite()
 		s.Origin = origin
@@ -172,16 +175,16 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestReadmeSaysWhatTheLedgerDoes checks that the README has the ledger's durations and
-// numbers.
+// TestReadmeSaysWhatTheLedgerDoes checks that four statements in the README have the durations
+// and numbers of package ledger.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
 	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
 		"at least "+v.Spacing+".", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
-// TestTablesNameOperations checks that two tables in the documents' templates, limits and
-// caveats, name only existing operations.
+// TestTablesNameOperations checks the tables "limits" and "caveats" in the documents'
+// templates. Their second column may name only existing operations.
 func TestTablesNameOperations(t *testing.T) {
 	v := newView(testSite())
 	for _, r := range append(v.table("limits"), v.table("caveats")...) {
@@ -193,9 +196,10 @@ func TestTablesNameOperations(t *testing.T) {
 	}
 }
 
-// TestGoldenFiles compares every document, the list of tools and the offers with golden files.
-// Clients echo an offer's terms and extensions, and the service compares the echo. Every byte
-// of an offer must therefore stay the same from one release to the next.
+// TestGoldenFiles compares the documents, the list of tools and the offers with golden files.
+// A change of an offer must not go unnoticed: clients echo an offer's terms and extensions,
+// and the service compares the echo with its present offer. So every byte of an offer must
+// stay the same from one release to the next.
 func TestGoldenFiles(t *testing.T) {
 	d, offers := rendered(), object{}
 	for _, op := range catalog.All() {
@@ -237,18 +241,19 @@ func TestRoot(t *testing.T) {
 	}
 }
 
-// longHost has 64 characters. It is the longest host for which the sizes of the offers are
+// longHost has 64 characters. For longer hosts, the sizes that TestOffers checks are not
 // promised.
 const longHost = "the-facts-about-hosts.an-organisation.a-long-registry-name.test1"
 
-// signer signs offers and answers with one key, as a deployment does.
+// signer signs offers and receipts with one key, as a deployment does.
 type signer struct{ *receipt.Signer }
 
 func (s signer) Sign(_ context.Context, d receipt.Statement) (string, error) { return s.Signer.Sign(d) }
 
-// TestOffers checks every offer, over HTTP and for the tool, and the header that carries a
-// payment for it. Gateways must accept their sizes. Catalogs must accept their content: a
-// catalog drops an offer that exceeds its limits or does not conform to its schema.
+// TestOffers checks every offer, over HTTP and for the tool, and the header with a payment for
+// that offer. Gateways must accept the sizes of both. Catalogs must accept the content of the
+// offer: a catalog drops an offer that exceeds the catalog's limits, or whose extensions do
+// not conform to their schemas.
 func TestOffers(t *testing.T) {
 	const mostPayment = 6656
 	s, wallet := testSite(), must(x402test.NewWallet(rand.Reader))
@@ -279,8 +284,8 @@ func TestOffers(t *testing.T) {
 			for name, raw := range offer.Extensions {
 				checkExtension(t, op, kind, name, raw)
 			}
-			// The payer adds its id for payment-identifier to the offer, in the form that the
-			// client's helper writes.
+			// As a payer does, add an id for the extension payment-identifier to the offer. It
+			// has the form that the x402 client's helper writes.
 			offer.Extensions[x402.ExtensionIdentifier] = bytes.Replace(offer.Extensions[x402.ExtensionIdentifier],
 				[]byte(`"required":false`), []byte(`"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`), 1)
 			if payment := must(wallet.Pay(offer, s.Now())); len(payment) >= mostPayment {
@@ -290,9 +295,10 @@ func TestOffers(t *testing.T) {
 	}
 }
 
-// checkExtension validates an extension as a facilitator does before it lists an offer. The
-// info must conform to the schema, and the schema must not refer to another document. The
-// schema must reject wrong values as well.
+// checkExtension validates an extension of an offer as a facilitator does before it lists the
+// offer. The extension's info must conform to its schema, and the schema must not refer to
+// another document. The schema must also reject the info after a wrong change, and accept it
+// after a right one.
 func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw []byte) {
 	t.Helper()
 	e := decoded[struct{ Info, Schema json.RawMessage }](raw)
@@ -306,7 +312,7 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	}
 	changes := []change{{"", "", true}}
 	switch {
-	case name == x402.ExtensionIdentifier: // the extension is offered but not required
+	case name == x402.ExtensionIdentifier: // a payer may add an id, but must keep the member "required"
 		const was = `"required":false`
 		changes = append(changes, change{was, id + `fe0"`, true}, change{was, `"id":"pay_7d5d747be160e280504c099d984bc"`, false})
 	case name == x402.ExtensionReceipt:
@@ -316,7 +322,7 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	case name == "bazaar":
 		changes = append(changes, change{`"type":"http"`, `"type":"mcp"`, false}, change{`"method":"GET"`, `"method":"POST"`, false},
 			change{`"queryParams":{`, `"body":{},"queryParams":{`, false})
-		if op.Kind != catalog.SmokeTest { // the only parameter of the smoke test is optional
+		if op.Kind != catalog.SmokeTest { // the parameter domain is required, except for the smoke test, which does not have it
 			changes = append(changes, change{`"domain":`, `"host":`, false})
 		}
 	}

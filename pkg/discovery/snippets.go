@@ -13,29 +13,30 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// snippet is a program that calls the first operation of the catalog. Its text is a file of
-// assets/snippets in which this deployment's values replace the documented ones. infra/clients
-// runs the program as it is shown.
+// snippet is a program that calls the first operation of the catalog, as the documentation
+// shows it. The program is a file of assets/snippets in which this deployment's values replace
+// those of the file. infra/clients runs the program as it is shown.
 type snippet struct {
-	ID      string // anchor on the page
+	ID      string // the snippet's anchor on the documentation page
 	Title   string
 	Name    string // the file name under which to save it
 	Install string // commands to run first; "" means none
 	Run     string // the command that runs it; "" if the snippet is itself a command
-	Text    string // an explanation, with `code` in backticks
+	Text    string // an explanation of the program; words in backticks are shown as code
 	Code    string
-	// Language names the tab of the page that shows the snippet. It is the ID of the first
-	// program in that tab. Only the first program of a tab is unfolded. A snippet without a
-	// Language is elsewhere on the page.
+	// Language says in which tab of the page the snippet is shown: it is the ID of the first
+	// snippet in that tab. Only that first snippet is unfolded. If Language is empty, the
+	// snippet is not in a tab, but elsewhere on the page.
 	Language string
 	File     string // the file's name in assets/snippets
-	// markup is the program as HTML, coloured and escaped. TestPrograms in infra/house makes it
-	// from the file ahead of time, so no function contains a lexer.
+	// markup is the program as HTML, coloured and escaped. TestPrograms in infra/house makes
+	// it from the file before the deployment, so that no Lambda function contains a lexer.
 	markup string
 }
 
 // documentedOrigin is the origin in the files of assets/snippets. The deployment's origin
-// replaces it. In the same way, the deployment's network and token replace those of x402.USDC.
+// replaces it. In the same way, the deployment's network and token replace the network and the
+// token of x402.USDC.
 const documentedOrigin = "https://api.example.com"
 
 // programs returns all programs, with the values of a Site.
@@ -72,26 +73,28 @@ func programs(s Site) []snippet {
 // challenge.
 const shownToken = "AAECAwQFBgcICQoLDA0ODw"
 
-// wireHeader is a payment header in encoded and decoded form.
+// wireHeader is a payment header of HTTP. Encoded is its value, and Decoded is the JSON in
+// that value, indented.
 type wireHeader struct{ Name, Encoded, Decoded string }
 
-// wireExample is an example of a whole handshake. The offer is this deployment's. The signature
-// that the client sent and the receipt that the Gate returned were recorded, in one paid call
-// of the first operation of a service at https://api.example.com. They are recorded because the
-// function that serves documents has neither a key nor code to sign with.
+// wireExample is an example of a whole paid call. The offer in it is this deployment's. The
+// headers with the client's signature and the Gate's response are a recording, because the
+// function that serves documents has neither a key nor code to sign with. They were recorded
+// in a paid call of the first operation of a service at https://api.example.com.
 // TestRecordedHandshakeIsReal makes the recording and checks that the code still produces the
 // same bytes.
 type wireExample struct {
 	Required  wireHeader `json:"-"`
-	Body      string     `json:"-"` // the body of the 402, as sent
+	Body      string     `json:"-"` // the body of the 402
 	Signature wireHeader
 	Response  wireHeader
-	// The facts about the recorded payment. Origin is the seller's origin, Key the payer's
-	// private key, and Signed the time of the signature in UTC.
+	// Facts about the recorded payment. Origin is the origin of the seller. Payer and Payee
+	// are addresses. Key is the payer's private key, and Signed is the time of the signature
+	// in UTC.
 	Origin, Payer, Payee, Key, Signed string
 }
 
-// wireExampleOf returns the example handshake for an operation of a Site.
+// wireExampleOf returns the example of a paid call, with the offer for an operation of a Site.
 func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/handshake.json")), &e); err != nil {
 		panic(err)
@@ -109,9 +112,9 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	return e
 }
 
-// usualForm returns the value of PAYMENT-REQUIRED that a response with the usual headers
-// carries. This is the first of the given values that is short enough, or else the last one.
-// The longest value comes first.
+// usualForm chooses one of several values of the header PAYMENT-REQUIRED, which come from the
+// longest to the shortest. It returns the value that the service sends in a response with the
+// usual headers: the first that is short enough, or else the last.
 func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {
@@ -121,14 +124,14 @@ func usualForm(headers []string) string {
 	return headers[len(headers)-1]
 }
 
-// shownReceipts makes example offers with a signature of zeros, because the function that
+// shownReceipts signs the example offers with a signature of zeros, because the function that
 // serves documents does not have the Site's private key.
 type shownReceipts struct {
 	x402.Receipts
 	keys []ed25519.PublicKey
 }
 
-// SignOffer implements x402.Receipts.
+// SignOffer implements x402.Receipts. If the Site has no receipt key, it returns no signature.
 func (r shownReceipts) SignOffer(o receipt.Offer) (string, error) {
 	if len(r.keys) == 0 {
 		return "", nil

@@ -41,7 +41,8 @@ type tool struct {
 	ResponseFields  []row           `json:"response_fields" schema:"ToolField" item:"One field of a result."`
 	Errors          []toolError     `json:"errors" schema:"ToolError" item:"One error code."`
 	DocsURL         string          `json:"docs_url" format:"uri"`
-	// DuplicateWindow is set only if the tool's window differs from the catalog's.
+	// DuplicateWindow is the tool's duplicate window in seconds. It is nil if the window is
+	// the one in the catalog's idempotency.
 	DuplicateWindow *int `json:"duplicate_window_seconds,omitempty" minimum:"0" doc:"Overrides the value in idempotency."`
 }
 
@@ -57,8 +58,8 @@ type parameter struct {
 }
 
 // toolError has the three members of the spec. Message explains the code. If every error with
-// that code is charged, Message says so; otherwise the error body says whether the error is
-// charged.
+// that code is charged, Message says so. Otherwise only the body of an error says whether that
+// error is charged.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -81,10 +82,10 @@ type playbookStep struct {
 	ExampleURL string `json:"example_url" format:"uri"`
 }
 
-// toolCatalogOf returns the tool catalog of a Site. It is the embedded catalog with the values
-// of the deployment; none of these values needs escaping in JSON. If the catalog were rendered
-// from package catalog, that would take a tenth of the time from the function's start to its
-// first answer.
+// toolCatalogOf returns the tool catalog of a Site. It replaces the placeholders in the
+// embedded catalog by the values of the deployment, none of which needs escaping in JSON. To
+// render the catalog from package catalog instead would take a tenth of the time from the
+// function's start to its first answer.
 func toolCatalogOf(s Site) []byte {
 	blank := blankSite()
 	values := strings.NewReplacer(
@@ -96,8 +97,8 @@ func toolCatalogOf(s Site) []byte {
 	return []byte(values.Replace(generated(assets, "catalog.json")))
 }
 
-// blankSite returns a Site that consists of placeholders. The embedded tool catalog was made
-// for this Site.
+// blankSite returns a Site whose values are placeholders. The embedded tool catalog was made
+// for this Site, so it contains these placeholders.
 func blankSite() Site {
 	return Site{Origin: "{origin}", Terms: x402.Terms{Network: "{network}", Asset: "{asset}"}}
 }
@@ -151,9 +152,9 @@ type endpoint struct {
 	Example     string `json:"example" format:"uri"`
 }
 
-// manifestOf returns the manifest. It lists every operation as an endpoint. It lists every
-// operation except the smoke test as a resource as well, because crawlers offer resources for
-// sale.
+// manifestOf returns the payment manifest. Every operation is an endpoint in it. Every
+// operation except the smoke test is also a resource in it, because crawlers offer resources
+// for sale.
 func manifestOf(v *view) manifest {
 	m := manifest{
 		Version:         catalog.ManifestVersion,
@@ -195,11 +196,11 @@ func Tools(s Site) json.RawMessage {
 	return encode(all)
 }
 
-// mcpToolOf returns an operation's entry in tools/list. Its annotations help to decide whether
-// a model may call the tool. A lookup is marked as read-only, because it changes nothing;
-// whether to spend the money is the wallet's decision. The smoke test is not read-only, because
-// its purpose is the payment, and each payment is charged. The _meta of the entry shows the
-// price before the first call.
+// mcpToolOf returns an operation's entry in tools/list. The annotations of the entry help a
+// host to decide whether a model may call the tool. A lookup is marked as read-only, because
+// it changes nothing. It costs money, but the wallet decides whether to spend that. The smoke
+// test is not marked as read-only, because its purpose is the payment, and each payment is
+// charged. The member _meta of the entry shows the price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
 	isLookup := op.Kind != catalog.SmokeTest
 	annotations := object{
@@ -228,26 +229,27 @@ func mcpToolOf(s Site, op catalog.Operation) object {
 }
 
 // toolText returns the description of a tool for a model: what the tool does, what it costs,
-// and the one rule that saves money. The rule is here because many hosts do not show
-// ToolInstructions.
+// and how to retry without paying again. ToolInstructions explains retries as well, but many
+// hosts do not show that text to the model.
 func toolText(s Site, op catalog.Operation) string {
 	return fmt.Sprintf("%s Price: %s USDC per call on %s, x402 %s. To retry, send the same %s and key again, never new ones: a payment is never charged twice.",
 		op.Description, op.PriceUSD(), s.networkName(), x402.Scheme, mcp.KeyPayment)
 }
 
-// argumentsSchema returns the schema of a tool's arguments. It allows the operation's
-// parameters and nothing else.
+// argumentsSchema returns the schema of a tool's arguments. The schema allows the operation's
+// parameters and nothing else. If notes is true, it includes their descriptions.
 func argumentsSchema(op catalog.Operation, notes bool) schema {
 	s := querySchema(op, notes)
 	s.Additional = false
 	return s
 }
 
-// answerSchema returns the schema of structuredContent, which is the result or what must be
-// paid. Clients validate the structured content of an error against this schema as well, so a
-// schema of the result alone would hide the price from them. Models read the schemas of all
-// tools before the first call, so the schemas are short: they omit what the documentation
-// explains, and do not repeat the result of another tool.
+// answerSchema returns the schema of the structuredContent in a tool's answer. This content is
+// either the result or, if the call had no payment, what must be paid. Clients also validate
+// the answer with the price against this schema. If the schema were that of the result alone,
+// they would reject that answer. Models read the schemas of all tools before the first call,
+// so the schemas are short. They omit what the documentation explains. Where a bundle contains
+// the result of another tool, they only name that tool.
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exact)
 	for i, f := range op.Fields {
@@ -289,7 +291,8 @@ func ToolInstructions(s Site) string {
 }
 
 // ToolOffer returns the payment requirements that answer a tool call without a payment. They
-// have the terms of Offer, with the tool as their resource.
+// have the terms of Offer, but their resource is the MCP server, and their discovery extension
+// names the tool.
 func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	required := Offer(op, s)
 	required.Resource.URL = s.Origin + catalog.PathMCP
@@ -297,18 +300,19 @@ func ToolOffer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return required
 }
 
-// release identifies what the MCP server offers. Number is part of the server's version, and
-// increases by one with each change. Of is the SHA-256 of the tools and texts that the server
-// offers.
+// release identifies what the MCP server offers. Of is the SHA-256 of the server's tools,
+// instructions and registry entry. Number increases by one with each change of Of. It is the
+// last number of the server's version.
 type release struct {
 	Number int    `json:"number"`
 	Of     string `json:"of"`
 }
 
-// ServerVersion returns the version of the MCP server. A registry accepts a version only once,
-// and shows the greatest one by semantic versioning. Semantic versioning does not order hashes
-// and does not compare build metadata, so the last number is a counter. make update increases
-// the counter if the tools or the registry entry have changed.
+// ServerVersion returns the version of the MCP server. A registry accepts each version only
+// once, and shows the version that is the greatest by semantic versioning. Semantic versioning
+// does not order hashes and does not compare build metadata, so a hash of the tools would not
+// do. The last number of the version is therefore a counter. If the tools, the instructions or
+// the registry entry have changed, make update increases the counter.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
@@ -332,9 +336,9 @@ func serverEntryOf(s Site) object {
 	}
 }
 
-// serverName returns the server's name in the registry. It consists of the host's labels in
-// reverse order and the name of the service. A registry demands a proof that the publisher owns
-// the host.
+// serverName returns the MCP server's name in the registry, such as com.example.api/hostfacts.
+// It consists of the host's labels in reverse order, a slash and the name of the service. A
+// registry demands a proof that the publisher owns the host.
 func (s Site) serverName() string {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	host, _, _ = strings.Cut(host, ":")
