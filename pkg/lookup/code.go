@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Validation errors, spec §7.2.
+// The codes of validation errors, spec §7.2.
 const (
 	InvalidDomain  fault.Code = "invalid_domain"
 	InvalidType    fault.Code = "invalid_type"
@@ -20,7 +20,7 @@ const (
 	BlockedAddress fault.Code = "blocked_address"
 )
 
-// Lookup errors, spec §7.3.
+// The codes of lookup errors, spec §7.3.
 const (
 	NXDomain             fault.Code = "nxdomain"
 	RDAPUnavailable      fault.Code = "rdap_unavailable"
@@ -52,8 +52,8 @@ func Info(c fault.Code) fault.Info {
 	return fault.New(fault.InternalError, nil).Info()
 }
 
-// Fault returns an error with the code c and its default message. cause may be nil. It is
-// logged, and never shown to the caller.
+// Fault returns an error with the code c and its default message. cause is the underlying
+// error, or nil. It is logged, and never shown to the client.
 func Fault(c fault.Code, cause error) *fault.Error { return Info(c).New(cause) }
 
 // Faultf is like Fault, but with a public message made from format and args.
@@ -61,12 +61,14 @@ func Faultf(c fault.Code, cause error, format string, args ...any) *fault.Error 
 	return Info(c).Newf(cause, format, args...)
 }
 
-// Looker looks up one kind of fact. Its errors are faults of this package or internal_error.
+// Looker looks up one kind of fact. Its errors have a code of this package or the code
+// internal_error.
 type Looker[Q, R any] interface {
 	Lookup(ctx context.Context, q Q) (R, error)
 }
 
-// table holds the codes of spec §7.2 and §7.3 with the class of each. It is built once.
+// table returns the descriptions of the codes of spec §7.2 and §7.3, in the order of the spec.
+// The list is built once.
 var table = sync.OnceValue(func() []fault.Info {
 	row := func(c fault.Code, status int, message string, class fault.Class, remedy string) fault.Info {
 		return fault.Info{
@@ -134,35 +136,37 @@ var table = sync.OnceValue(func() []fault.Info {
 	}
 })
 
-// Verdict is a rule for the line that summarises an answer. The web page shows this line above
-// the table of the answer. Of the rules of an operation, the page shows the first whose
-// condition holds. The page's script applies the rules to the JSON of the answer.
+// Verdict is a rule for the line that summarises an answer. The paywall page shows this line
+// above the table of the answer. The page's script applies the rules of an operation, in
+// order, to the JSON of the answer. It shows the line of the first rule whose condition holds.
 type Verdict struct {
-	// If is a list of comparisons joined by " and "; an empty If always holds. Each comparison
-	// consists of a path into the answer, an operator (=, !=, <, >=) and a value, such as
-	// "records.length = 0" or "ssl.expired = true". A value is compared with the JSON at the
-	// path: a string is written without its quotes, and an absent value is null. The operators
-	// < and >= compare numbers. In a path, last stands for the last item of an array. The path
-	// headers.missing stands for the number of expected headers that were not sent.
+	// If is the condition: comparisons joined by " and ". If it is empty, the rule always
+	// holds. Each comparison consists of a path into the answer, an operator (=, !=, <, >=)
+	// and a value, such as "records.length = 0" or "ssl.expired = true". The value is compared
+	// with the JSON at the path, in which a string has no quotes and an absent value is null.
+	// The operators < and >= compare numbers. After the path of an array, "length" is the
+	// number of its items and "last" is its last item. The path "headers.missing" is the
+	// number of expected security headers that the host did not send.
 	If string `json:"if,omitempty"`
-	// Says is the text of the line. It may contain placeholders. {path} is a value, {path
-	// date} is a time written like "31 December 2020", {path distance} is a time written like
-	// "in 12 days" or "3 days ago", and {path list} is the items of an array, separated by
-	// commas. {path count mail server} is the number of items with the noun: "1 mail server",
-	// "2 mail servers". Text from strangers is put in quotes. Three placeholders show a text
-	// only if it is of the expected kind, and otherwise say that it is not: {path host} shows
-	// the host of a URL, {path host url} shows the host of a reference that is relative to the
-	// URL at the path url, and {path name} shows a domain name.
+	// Says is the text of the line. It may contain placeholders, in which path stands for a
+	// path into the answer. {path} is the value at that path. {path date} is a time, written
+	// like "31 December 2020". {path distance} is a time, written like "in 12 days" or "3 days
+	// ago". {path list} is the items of an array, separated by commas. {path count mail
+	// server} is the number of items with the noun: "1 mail server", "2 mail servers". Text
+	// from strangers is put in quotes. Three placeholders show a text only if it is of the
+	// expected kind, and otherwise say that it is not. {path host} shows the host of a URL.
+	// {path host url} shows the host of a reference that is relative to the URL at the path
+	// "url". {path name} shows a domain name.
 	Says string `json:"says"`
-	// Tone tells whether the line is good or bad news.
+	// Tone tells whether the line is good or bad news. It is empty for a neutral fact.
 	Tone Tone `json:"tone,omitempty"`
 }
 
-// Tone tells whether a verdict is good or bad news. It decides the colour of the line on the
-// page.
+// Tone tells whether the line of a Verdict is good or bad news. The tone decides the colour of
+// the line on the page.
 type Tone string
 
-// The tones. The zero value is for a neutral fact.
+// The tones. For a neutral fact, the tone is empty.
 const (
 	Good Tone = "good"
 	Warn Tone = "warn"

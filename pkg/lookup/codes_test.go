@@ -17,25 +17,27 @@ import (
 )
 
 // unstated maps a package to the codes that its Codes functions need not list. The package, or
-// a package that it imports, names these codes, but they never reach its answers.
+// a package that it imports, names these codes in its source, but no answer of the package has
+// them.
 func unstated() map[string]string {
 	return map[string]string{
 		// Package ssl sends no HTTP request.
 		"lookup/ssl": "HTTPFailed",
-		// These codes are about the registry's server. The answer reports another code
-		// instead.
+		// These codes are about the registry's server, not the queried domain. The answer has
+		// another code instead, such as rdap_upstream.
 		"lookup/whois": "BlockedAddress NXDomain ConnectFailed",
-		// These codes appear only in the fields of the children.
+		// These codes appear only in the fields of the children, not as the error of a bundle.
 		"lookup/bundle": "BlockedAddress NXDomain ConnectFailed HandshakeFailed HTTPFailed " +
 			"UpstreamUnavailable DNSTimeout SSLTimeout HeadersTimeout",
 	}
 }
 
-// TestCodesAreStated checks that the Codes functions of each lookup package list every code
-// that the package can return. The package can return the codes that its source names outside
-// of comparisons, and the codes that imported packages of this repository list. The test also
-// checks that the package has tests. The service compares the listed codes with the catalog
-// when it starts.
+// TestCodesAreStated checks that each lookup package lists every code that it can return. Its
+// functions whose names end in Codes are the list. The test takes it that a package can return
+// the codes that its source names outside of comparisons, and the codes that guard, origin and
+// dns list if the package imports them. The list may lack the codes in unstated. The service
+// compares the listed codes with the catalog when it starts. The test also checks that every
+// lookup package has tests.
 func TestCodesAreStated(t *testing.T) {
 	var packages []string
 	entries, err := os.ReadDir(".")
@@ -66,12 +68,13 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf returns two sets of codes of a package. The set stated has the codes that the Codes
-// functions of the package list. The set named has the codes that the rest of the package
-// names and the codes of imported packages. Of the codes of guard, only InvalidDomain counts,
-// unless the package uses a Connector or a Target. The code InvalidType counts only if the
-// package parses a record type. Every code must be a constant of package lookup, or the test
-// fails.
+// codesOf returns two sets of codes of a package. The first set, stated, has the codes that
+// the Codes functions of the package list. The second set, named, has the codes that the rest
+// of the package names, and the codes that guard, origin and dns list if the package imports
+// them. There are two exceptions. If the package uses neither guard.Connector nor
+// guard.Target, only InvalidDomain counts of the codes of guard. If the package parses no
+// record type, the InvalidType of another package does not count. If the package names a code
+// of package fault other than InternalError, the test fails.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := uses{
@@ -102,8 +105,8 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	return u.stated, u.named
 }
 
-// lookupConstants returns the names of the constants of package lookup. The value is true if
-// the constant is a code.
+// lookupConstants returns the constants of package lookup by name. The value is true if the
+// constant is a code.
 func lookupConstants(t *testing.T) map[string]bool {
 	t.Helper()
 	constants := map[string]bool{}
@@ -114,7 +117,7 @@ func lookupConstants(t *testing.T) map[string]bool {
 		}
 		for _, s := range g.Specs {
 			v := s.(*ast.ValueSpec)
-			typ, _ := v.Type.(*ast.SelectorExpr) // fault.Code, for a code
+			typ, _ := v.Type.(*ast.SelectorExpr) // the type is fault.Code if the constant is a code
 			constants[v.Names[0].Name] = typ != nil && typ.Sel.Name == "Code"
 		}
 	}
@@ -135,12 +138,12 @@ func sourcesOf(t *testing.T, pkg string) []string {
 	})
 }
 
-// uses collects the names that a package uses from other packages.
+// uses collects the names that a package uses from other packages, and the codes among them.
 type uses struct {
-	constants     map[string]bool // the codes of package lookup
-	stated, named map[string]bool // the codes in the Codes functions, and those in the rest of the package
-	selected      map[string]bool // names from other packages, such as guard.Target
-	answering     []string        // imported packages that have a function Codes
+	constants     map[string]bool // the constants of package lookup; the value is true for a code
+	stated, named map[string]bool // the codes that the Codes functions list, and those that the rest of the package names
+	selected      map[string]bool // the names that the package uses from other packages, such as guard.Target
+	answering     []string        // those of guard, origin and dns that the package imports
 }
 
 func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
@@ -178,7 +181,8 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds to the set the codes that the expression pkg.name refers to.
+// addSelector adds the codes to which the expression pkg.name refers to the given set: a code
+// of package lookup, or all codes that the function Codes of a package lists.
 func (u *uses) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true

@@ -18,16 +18,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestFaults checks the errors of the lookups that connect to a host, when the host cannot be
-// reached or is silent. The tests of the packages guard, origin and ssl cover all kinds of
-// failures.
+// TestFaults checks the errors of the certificate, headers and redirect lookups if the host
+// cannot be reached or is silent. The code must be right, and the error must be marked as the
+// host's silence in the rows with silence. The tests of the packages guard, origin and ssl
+// cover more kinds of failures.
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
 		set      func(w *testbed.Origins, leave func())
-		want     fault.Code // empty means the time-out of the lookup
+		want     fault.Code // the expected code; empty means the time-out code of the lookup
 		silence  bool
-		unrouted bool // whether the service is to find no route to IPv6
+		unrouted bool // whether the service has no route to IPv6 addresses
 	}
 	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }

@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
-// verdict applies rules to an answer as the web page does. It returns the tone and the text of
-// the line of the first rule that holds. The answer can be any value that encodes to JSON.
-// verdict panics if a rule or the answer is invalid.
+// verdict applies rules to an answer as the script of the paywall page does. It returns the
+// line of the first rule that holds: the tone, a space and the text. The answer can be any
+// value that encodes to JSON. verdict panics if a rule or the answer is invalid.
 func verdict(rules []lookup.Verdict, answer any) string {
 	raw, err := json.Marshal(answer)
 	if err != nil {
@@ -52,7 +52,8 @@ func holds(conditions string, answer any) bool {
 	return true
 }
 
-// at returns the value at a path of v, or nil if there is none.
+// at returns the value at a path into the JSON value v, or nil if there is none.
+// lookup.Verdict describes the paths.
 func at(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch inner := v.(type) {
@@ -123,7 +124,7 @@ func says(line string, answer any) string {
 	})
 }
 
-// missing returns the number of expected security headers that are null.
+// missing returns how many of the expected security headers are null in the given fields.
 func missing(fields map[string]any) float64 {
 	n := 0
 	for _, name := range headers.Expected() {
@@ -159,8 +160,8 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance tells in words how much later or earlier the first time is than the second: in
-// days, or in whole years if the difference is two years or more.
+// distance says in words how far the first time is after or before the second. It counts days,
+// or whole years if the difference is two years or more.
 func distance(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)

@@ -1,6 +1,7 @@
-// Package bundle provides the lookups HostIntel and Uptime. Each combines three other lookups,
-// its children, for one payment and runs them at the same time. If a child fails, its field
-// holds an error object, and the bundle is still answered (spec §2.8).
+// Package bundle provides the bundles HostIntel and Uptime. A bundle combines three other
+// lookups, its children, for one payment and runs them at the same time. If a child fails, the
+// child's field in the answer holds an error object, and the bundle is still answered (spec
+// §2.8).
 package bundle
 
 import (
@@ -17,10 +18,12 @@ import (
 
 const (
 	// childTimeout is the time limit of a child. It is shorter than the time limit of a
-	// bundle, so a slow child times out and the other children are still answered.
+	// bundle. So a slow child times out, and the bundle is still answered with the results of
+	// the other children.
 	childTimeout = 8 * time.Second
 
-	// margin is the time before a bundle's deadline that is kept for building its answer.
+	// margin is the time between the deadline of the children and the deadline of their
+	// bundle. It is kept for building the bundle's answer.
 	margin = time.Second / 2
 )
 
@@ -38,7 +41,7 @@ type Failure struct {
 	} `json:"error" doc:"Why this lookup failed" schema:"ChildError"`
 }
 
-// MarshalJSON returns the result as JSON, or a Failure if there is none.
+// MarshalJSON returns the result as JSON. If there is no result, it returns a Failure.
 func (c Child[T]) MarshalJSON() ([]byte, error) {
 	if c.Fault == nil {
 		return json.Marshal(c.Result)
@@ -49,23 +52,24 @@ func (c Child[T]) MarshalJSON() ([]byte, error) {
 	return json.Marshal(f)
 }
 
-// Owed lists the fields that the buyer of a bundle has paid for and not received. Their
-// children failed with codes of the class fault.Owed.
+// Owed lists the owed fields of a bundle, which the buyer has paid for and not received. A
+// field is owed if its child failed with a code of the class fault.Owed.
 type Owed struct {
 	// Parts are the names of the owed fields, in the order of the bundle.
 	Parts []string
-	// Silent reports whether the lookup of an owed field failed because the target was silent
-	// (fault.Error.IsSilence).
+	// Silent reports whether the lookup of at least one owed field failed because the target
+	// was silent (fault.Error.IsSilence).
 	Silent bool
 
-	tried bool // the lookup of at least one field in Parts was tried
+	tried bool // whether the lookup of at least one field in Parts was tried
 }
 
-// Prevented reports whether fields are owed and none of their lookups was tried
-// (fault.Error.IsPrevented).
+// Prevented reports whether at least one field is owed and the lookup of no owed field was
+// tried (fault.Error.IsPrevented).
 func (o Owed) Prevented() bool { return len(o.Parts) > 0 && !o.tried }
 
-// add adds a field if its failure has the class fault.Owed.
+// add adds a field to the owed fields if its failure has the class fault.Owed. failure is nil
+// if the field has a result.
 func (o *Owed) add(field string, failure *fault.Error) {
 	if failure == nil || failure.Info().Class != fault.Owed {
 		return
@@ -81,12 +85,13 @@ func (o *Owed) add(field string, failure *fault.Error) {
 
 // sideBySide runs the lookups of a bundle at the same time and returns when all have ended.
 // The lookups share their DNS questions, so each question is sent only once. ctx must have a
-// deadline. The lookups get a context that ends earlier by margin. So a slow child times out
-// in its own field, and the bundle as a whole does not time out.
+// deadline. The lookups get a context whose deadline is earlier by margin. So a slow lookup
+// times out alone, and the bundle does not time out with it.
 //
-// If the bundle itself runs out of time, sideBySide returns an error with the code timeout,
-// whatever the children found. It checks the clock as well as ctx: after a process was frozen,
-// the children may time out, through no fault of the host, before the timer of ctx fires.
+// If ctx ends before all lookups have ended, sideBySide returns an error with the code in
+// timeout, whatever the lookups found. It does the same if the deadline has passed by the
+// clock. Suppose that the process was frozen until after the deadline. Then the lookups may
+// time out, through no fault of the host, before the timer of ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))

@@ -31,8 +31,8 @@ type fact struct {
 }
 
 // TestChild checks the JSON of a child's result and of a child's error. The JSON of an error
-// follows spec §2.8. It does not say whether the result is owed: only a header of the answer
-// says that.
+// must follow spec §2.8 and must not reveal a foreign error. It must not say whether the
+// result is owed, because only a header of the answer says that.
 func TestChild(t *testing.T) {
 	gone := lookup.Faultf(lookup.NXDomain, nil, "gone")
 	for name, c := range map[string]struct {
@@ -61,14 +61,14 @@ func TestChild(t *testing.T) {
 
 var errPanic = errors.New("panics")
 
-// TestOwed checks that Owed lists the names of the fields whose errors are owed. An error in a
-// bundle is owed if it would be owed in a single lookup. A bundle counts as prevented if it
-// owes fields and none of their lookups was tried. It counts as silent if the target was
-// silent in one of its owed lookups.
+// TestOwed checks the Owed of both bundles for the faults of their three children. Owed must
+// list the fields whose faults have the class fault.Owed. Prevented must be true if there are
+// such fields and the lookup of none was tried. Silent must be true if the target was silent
+// in the lookup of one of them.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
-	for want, faults := range map[string][3]*fault.Error{ // the key is the expected result; the values are the faults of dns, ssl and the third child
+	for want, faults := range map[string][3]*fault.Error{ // the key gives the expected fields, Prevented and Silent; the values are the faults of dns, ssl and the third child
 		"[] false false":             {},
 		"[] false false, answers":    {0: gone, 2: gone.Silence()},
 		"[dns ssl last] false false": {late, late, late},
@@ -93,7 +93,7 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-// within returns a context that ends after d.
+// within returns a context whose deadline is d from now.
 func within(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
@@ -104,7 +104,8 @@ type look[Q, R any] func(context.Context, Q) (R, error)
 
 func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
 
-// takes returns a lookup that ends after d, or earlier if its context ends.
+// takes returns a lookup that takes the time d. If the lookup's context ends earlier, the
+// lookup fails with ssl_timeout.
 func takes[Q, R any](d time.Duration) look[Q, R] {
 	return func(ctx context.Context, _ Q) (r R, err error) {
 		select {
@@ -116,8 +117,9 @@ func takes[Q, R any](d time.Duration) look[Q, R] {
 	}
 }
 
-// TestSlowChild checks that the children run at the same time. A slow child times out in its
-// field before the bundle runs out of time, and the other children keep their results.
+// TestSlowChild checks that the children run at the same time. A slow child must time out
+// before the bundle runs out of time. Its field then has the failure, and the other children
+// must keep their results.
 func TestSlowChild(t *testing.T) {
 	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
 		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, at: 3 * time.Second},
@@ -138,16 +140,17 @@ func TestSlowChild(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline has passed but whose timer has not fired yet, as in a
-// process that was frozen and has just resumed.
+// late is a context whose deadline has passed but that has not ended, because its timer has
+// not fired yet. This happens in a process that was frozen and has just resumed.
 type late struct{ context.Context }
 
 func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
-// TestBundlesOutOfTime checks that a bundle that runs out of time reports its own time-out,
-// whatever its children report. In the case "stubborn" a child ignores its context. In the
-// case "thawed" the process was frozen past the deadline, and the timer of the context has not
-// fired yet. In the case "left" the caller has cancelled the context.
+// TestBundlesOutOfTime checks that a bundle that runs out of time returns its own time-out,
+// whatever its children return. In the case "stubborn", a child ignores its context and
+// continues after the deadline. In the case "thawed", the process was frozen until after the
+// deadline, and the timer of the context has not fired yet. In the case "left", the caller has
+// cancelled the context.
 func TestBundlesOutOfTime(t *testing.T) {
 	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 		time.Sleep(2 * time.Second)
@@ -179,7 +182,8 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-// host stands in for a host: its methods return the results and errors in its fields.
+// host plays the resolvers and the web server of a host. Its methods are those of the lookups,
+// and return the results and errors in its fields.
 type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result
@@ -219,9 +223,10 @@ func good() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
-// TestUptime checks every row of spec §3.1: the verdict, and the codes of the children that
-// failed. The certificate and the headers share one resolution and one connection, so a
-// problem that prevents the certificate prevents the headers as well.
+// TestUptime checks the verdict for every row of spec §3.1, and the codes of the children that
+// failed. The certificate lookup and the headers lookup share one resolution and one
+// connection. So if the certificate lookup fails, the headers lookup must have the same
+// failure.
 func TestUptime(t *testing.T) {
 	failing := func(code fault.Code) error { return lookup.Fault(code, nil) }
 	for name, c := range map[string]struct {
@@ -234,9 +239,9 @@ func TestUptime(t *testing.T) {
 		"expired":       {change: func(h *host) { h.certificate.Expired = true }, want: "degraded"},
 		"not yet valid": {change: func(h *host) { h.certificate.NotYetValid = true }, want: "degraded"},
 		"mismatch":      {change: func(h *host) { h.certificate.HostnameMatch = false }, want: "degraded"},
-		// The host answers over IPv6, but the lookup of its A records fails. If the dns child
-		// has an error, the verdict is down. If it has a result, the verdict is up, whatever
-		// the rcode.
+		// In these three cases the host answers over IPv6, but it has no good A records. If
+		// the dns child has an error, the verdict is down. If the dns child has a result, the
+		// verdict is up, whatever the rcode in the result.
 		"A is silent, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.DNSTimeout) }, want: "down dns_timeout"},
 		"A is SERVFAIL, AAAA is good": {change: func(h *host) { h.rcode = "SERVFAIL" }, want: "up"},
 		"A is denied, AAAA is good":   {change: func(h *host) { h.dns = failing(lookup.NXDomain) }, want: "down nxdomain"},
@@ -247,8 +252,8 @@ func TestUptime(t *testing.T) {
 		"ssl is silent":   {change: func(h *host) { h.ssl = lookup.Fault(lookup.SSLTimeout, nil).Silence() }, want: "down ssl_timeout! headers_timeout!"},
 		"blocked":         {change: func(h *host) { h.resolve = failing(lookup.BlockedAddress) }, want: "down blocked_address blocked_address"},
 		"resolvers":       {change: func(h *host) { h.resolve = fmt.Errorf("x: %w", guard.ErrResolvers) }, want: "down ssl_timeout headers_timeout"},
-		// The handshake failed after the certificate was received. The headers lookup makes a
-		// new connection.
+		// The handshake failed after the certificate was received, so there is a certificate
+		// but no connection. The headers lookup makes a new connection.
 		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -273,7 +278,8 @@ func TestUptime(t *testing.T) {
 	}
 }
 
-// spelled returns the code of a fault, followed by an exclamation mark if the host was silent.
+// spelled returns a space and the code of a fault, followed by an exclamation mark if the
+// fault is the silence of the host. It returns "" for nil.
 func spelled(f *fault.Error) string {
 	if f == nil {
 		return ""
@@ -285,12 +291,13 @@ func spelled(f *fault.Error) string {
 }
 
 // TestResolvesOnce checks that the children of a bundle share the resolution of a name. The
-// resolver stays silent. Each question must be sent once, over one UDP socket. The test does
-// not count the question about com, which checks whether the resolver works. The tests of
-// package dns check the answers to shared questions, and that the function end of dns.Share
-// stops these questions.
+// test runs both bundles with a resolver that stays silent. In each bundle, each question must
+// be sent once, over one UDP socket. The test does not count the questions about com, with
+// which package dns checks whether the resolver works. The tests of package dns check the
+// answers to shared questions, and that the function end that dns.Share returns stops these
+// questions.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // the key is the record type for HostIntel; the value is the number of questions: A and AAAA for each bundle and for the registry, and MX if it is the record type
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // the key is the record type for HostIntel; the value is the expected number of questions: A and AAAA for each bundle and for the registry's server, and MX if that is the record type
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64
@@ -309,7 +316,7 @@ func TestResolvesOnce(t *testing.T) {
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
 				dialer := &guard.Dialer{Resolver: resolvers}
 				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
-					_, err := dialer.Resolve(ctx, "rdap.example.net") // as the lookup of registry data does
+					_, err := dialer.Resolve(ctx, "rdap.example.net") // the lookup of registration data resolves the name of the registry's server
 					return whois.Result{}, err
 				})
 				u, uerr := Uptime{dialer, resolvers, good(), good()}.Lookup(within(t, time.Hour), guard.Query{Domain: "example.com"})

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// HostIntelQuery is a normalised question to HostIntel.
+// HostIntelQuery is a normalised query for HostIntel.
 type HostIntelQuery struct {
-	Domain  string // as guard.Domain returns it
+	Domain  string // a host name in the form that guard.Domain returns
 	DNSType string // the record type of the DNS lookup
 }
 
@@ -52,7 +52,7 @@ type HostIntelResult struct {
 	Whois  Child[whois.Result] `json:"whois" doc:"WHOIS result, or an error object" schema:"WhoisResult"`
 }
 
-// Owed returns the fields of the bundle that are owed.
+// Owed returns the fields of the bundle that the buyer is owed.
 func (r HostIntelResult) Owed() Owed {
 	var owed Owed
 	owed.add("dns", r.DNS.Fault)
@@ -61,17 +61,18 @@ func (r HostIntelResult) Owed() Owed {
 	return owed
 }
 
-// HostIntel is the host intelligence bundle. It looks up the DNS records, the certificate and
-// the registry data of a name at the same time, for one payment (spec §2.6, §4.7). DNS records
-// that several of these lookups need are resolved only once.
+// HostIntel is the host intelligence bundle. For one payment it looks up the DNS records, the
+// certificate and the registration data of a name, at the same time (spec §2.6, §4.7). If
+// several of these lookups need the same DNS records, they are resolved only once.
 type HostIntel struct {
 	DNS   lookup.Looker[dns.Query, dns.Result]
 	SSL   lookup.Looker[ssl.Query, ssl.Result]
 	Whois lookup.Looker[whois.Query, whois.Result]
 }
 
-// Lookup answers a query. If a child fails, its field holds the failure. The only error is
-// host_intel_timeout, returned if ctx ends first.
+// Lookup answers a query. If a child fails, the child's field in the result holds the failure.
+// The only error of Lookup is host_intel_timeout, for a bundle that runs out of time. ctx must
+// have a deadline.
 func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResult, error) {
 	r := HostIntelResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -87,8 +88,8 @@ func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	return r, err
 }
 
-// HostIntelVerdicts returns the rules for the line that summarises a HostIntelResult. The
-// results of its children have rules of their own.
+// HostIntelVerdicts returns the rules for the line that summarises a HostIntelResult as a
+// whole. Each child's lookup has its own rules for the line above the child's result.
 func HostIntelVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{

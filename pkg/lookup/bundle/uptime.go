@@ -18,9 +18,9 @@ import (
 // Verdict summarises in one word how a host is doing (spec §3.1).
 type Verdict string
 
-// The verdicts. Up means that all three lookups succeeded and found nothing wrong. Degraded
-// means that the certificate is bad or the status is 500 or higher. Down means that at least
-// one lookup failed.
+// The verdicts. Down means that at least one of the three lookups failed. Degraded means that
+// all succeeded, but the certificate is not valid now or not for the name, or the HTTP status
+// is 500 or higher. Up means that all succeeded and found none of these problems.
 const (
 	Up       Verdict = "up"
 	Degraded Verdict = "degraded"
@@ -36,7 +36,7 @@ type UptimeResult struct {
 	Headers Child[headers.Result] `json:"headers" doc:"Headers result, or an error object" schema:"HeadersResult"`
 }
 
-// Owed returns the fields of the bundle that are owed.
+// Owed returns the fields of the bundle that the buyer is owed.
 func (r UptimeResult) Owed() Owed {
 	var owed Owed
 	owed.add("dns", r.DNS.Fault)
@@ -68,10 +68,10 @@ func UptimeCodes() []fault.Code {
 
 // Uptime is the uptime check bundle. For one payment it looks up the DNS records, the
 // certificate and the response headers of https://{domain}/, and sums them up in one verdict
-// (spec §2.7, §3.1, §4.8). It resolves the name once for all three lookups. It gets the
-// certificate and the headers over one connection.
+// (spec §2.7, §3.1, §4.8). All three lookups share the resolution of the name. The certificate
+// and the headers come over one connection.
 type Uptime struct {
-	// Connector resolves the host once, for the certificate and the headers.
+	// Connector resolves the host's name for the certificate and the headers.
 	Connector guard.Connector
 	DNS       lookup.Looker[dns.Query, dns.Result]
 	SSL       interface {
@@ -82,8 +82,9 @@ type Uptime struct {
 	}
 }
 
-// Lookup answers a query. If a child fails, its field holds the failure. The only error is
-// uptime_check_timeout, returned if ctx ends first.
+// Lookup answers a query. If a child fails, the child's field in the result holds the failure.
+// The only error of Lookup is uptime_check_timeout, for a bundle that runs out of time. ctx
+// must have a deadline.
 func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error) {
 	r := UptimeResult{Domain: q.Domain}
 	lookUpDNS := func(ctx context.Context) {
@@ -103,8 +104,8 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 	return r, err
 }
 
-// visit is the part of an uptime check that goes to the web server of the host. Over one
-// connection it gets first the certificate and then the headers.
+// visit is the part of an uptime check that connects to the web server of the host. It gets
+// first the certificate and then, over the same connection, the headers.
 type visit struct {
 	uptime Uptime
 	target guard.Target
@@ -121,19 +122,20 @@ func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
 	result, conn, err := v.uptime.SSL.Inspect(ctx, q, target)
 	v.target = target
 	v.conn = conn
-	v.peer, _ = netip.ParseAddr(result.PeerIP) // PeerIP is empty after an error
+	v.peer, _ = netip.ParseAddr(result.PeerIP) // after an error, PeerIP is empty and peer is the zero Addr
 	return result, err
 }
 
-// fetchHeaders fetches the headers over the connection that inspect made.
+// fetchHeaders fetches the headers over the connection that inspect made. If inspect left no
+// connection, it makes a new one.
 func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Result, error) {
 	return v.uptime.Headers.LookupOn(ctx, q, v.target, v.conn, v.peer)
 }
 
-// headersFault returns the failure of the headers lookup after the certificate lookup failed.
-// The same problem prevents both lookups, so the failure keeps its message and its marks
-// (prevented, silence of the target). Only the code of a time-out differs between the two
-// lookups.
+// headersFault returns the failure of the headers lookup if the certificate lookup has failed
+// with the given failure. The same problem prevents both lookups, so both have the same
+// failure, with its message and its marks (prevented, silence of the target). Only a time-out
+// gets another code, because each lookup has its own code for that.
 func headersFault(certificate *fault.Error) *fault.Error {
 	if certificate.Code == lookup.SSLTimeout {
 		return certificate.WithCode(lookup.Info(lookup.HeadersTimeout))
@@ -141,8 +143,8 @@ func headersFault(certificate *fault.Error) *fault.Error {
 	return certificate
 }
 
-// UptimeVerdicts returns the rules for the line that summarises an UptimeResult. The results
-// of its children have rules of their own.
+// UptimeVerdicts returns the rules for the line that summarises an UptimeResult as a whole.
+// Each child's lookup has its own rules for the line above the child's result.
 func UptimeVerdicts() []lookup.Verdict {
 	return []lookup.Verdict{
 		{

@@ -13,8 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// atHome returns a Dialer that connects to a server on this machine, whatever the host. A real
-// program leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
+// atHome returns a Dialer that connects to the given server on this machine, whatever host it
+// is asked for. A real program leaves Connect and HasRoute unset, and uses a dns.Client as the
+// Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
@@ -33,11 +34,11 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// This example prints two security headers of a host.
+// This example prints one security header of a host, and whether the host sends another.
 func Example() {
 	host := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
-		w.Header().Set("Set-Cookie", "session=1") // not among the sixteen headers, so not in the result
+		w.Header().Set("Set-Cookie", "session=1") // the result has only the sixteen headers of the spec, so it does not have this one
 	}))
 	defer host.Close()
 

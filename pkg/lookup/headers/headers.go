@@ -1,10 +1,11 @@
-// Package headers requests https://{domain}/ and returns the status of the response and
-// sixteen of its headers, which tell how a site is secured, cached and served. (It is HTTP
-// Headers of the service: spec §2.4, §4.5.)
+// Package headers requests https://{domain}/. It returns the status of the response and
+// sixteen of the response's headers, which tell how a site is secured, cached and served. (The
+// service offers this lookup as "HTTP Headers": spec §2.4, §4.5.)
 //
-// It connects to a host only if all addresses of the host are public. A result holds only the
-// sixteen headers of the spec, so it contains no cookies. No connection outlives a call. The
-// package verifies no certificate, follows no redirect and reads no body.
+// The package connects to a host only if all addresses of the host are public. A result holds
+// only the sixteen headers of the spec, so it contains no cookies. When a call returns, all
+// its connections are closed. The package verifies no certificate, follows no redirect and
+// reads no body.
 package headers
 
 import (
@@ -23,7 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Query is the question of spec §4.5.
+// Query is the query of spec §4.5.
 type Query = guard.Query
 
 // Codes returns the codes of the errors that parsing a query and Client.Lookup can return.
@@ -40,9 +41,9 @@ type Result struct {
 }
 
 // Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
-// not send it, and "" if the origin sent it empty. If the value of a header is a list, the
-// fields of that name are joined with ", ". Otherwise only the first field is used.
-// origin.Text converts the values.
+// not send it, and "" if the origin sent it empty. The origin may send several header fields
+// of one name. If the standard says that the header is a list, their values are joined with ",
+// ". Otherwise only the first field is used. origin.Text converts the values.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
@@ -77,7 +78,7 @@ func Verdicts() []lookup.Verdict {
 	expected := len(Expected())
 	return []lookup.Verdict{
 		{If: "status >= 500 and status < 600", Says: "The server reports an error: HTTP {status}", Tone: lookup.Bad},
-		{If: "status >= 400", Says: "HTTP {status}: the page was not served", Tone: lookup.Warn}, // some sites answer robots with 999
+		{If: "status >= 400", Says: "HTTP {status}: the page was not served", Tone: lookup.Warn}, // there is no upper limit, because some sites answer robots with 999
 		{If: "status >= 300 and headers.location != null", Says: "HTTP {status}: redirects to {headers.location host url}"},
 		{If: "headers.missing = 0", Says: fmt.Sprintf("HTTP {status}. All %d security headers are set", expected), Tone: lookup.Good},
 		{If: "headers.missing = 1", Says: fmt.Sprintf("HTTP {status}. 1 of %d security headers is missing", expected), Tone: lookup.Warn},
@@ -88,11 +89,12 @@ func Verdicts() []lookup.Verdict {
 // Client looks up headers. It is safe for concurrent use.
 type Client struct{ origins *origin.Client }
 
-// New returns a Client that sends its requests with origins.
+// New returns a Client that connects and sends its requests with the given origin.Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query before ctx ends. It returns the errors of package origin. An error
-// that says nothing about the target becomes headers_timeout.
+// Lookup answers a query before ctx ends. Its errors are those that origin.Fault returns, with
+// headers_timeout as the code of a time-out. An error that says nothing about the target has
+// that code as well.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -102,9 +104,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 }
 
 // LookupOn is like Lookup, for a target that has already been resolved. If conn is not nil, it
-// must be a connection to peer on which the TLS handshake is complete. LookupOn then sends its
-// request over conn and closes it. If conn turns out to be dead, LookupOn makes a new
-// connection.
+// must be a connection to the address in peer on which the TLS handshake is complete. LookupOn
+// then sends its request over conn, and closes conn. If conn turns out to be dead, LookupOn
+// makes a new connection.
 func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
 	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
@@ -135,10 +137,10 @@ func names() (all []string) {
 
 // allowlisted returns the headers of the spec and leaves out all others. The variable lists
 // names the headers whose values are lists according to their standards: RFC 9110 and 9111,
-// CSP 3, Referrer Policy, Permissions Policy, and Fetch and HTML, which split
-// X-Content-Type-Options and X-Frame-Options at commas. For Strict-Transport-Security only the
-// first field counts (RFC 6797 §8.1). The fields of X-Powered-By keep their order, which is
-// that in which the layers of the server added them.
+// CSP 3, Referrer Policy, Permissions Policy, Fetch and HTML. Fetch and HTML split
+// X-Content-Type-Options and X-Frame-Options at commas. No standard defines X-Powered-By, but
+// each layer of a server may add a field; the result has them in the order in which they were
+// sent. Strict-Transport-Security is not a list: only its first field counts (RFC 6797 §8.1).
 func allowlisted(h http.Header) (out Headers) {
 	lists := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",
@@ -147,7 +149,7 @@ func allowlisted(h http.Header) (out Headers) {
 	fields := reflect.ValueOf(&out).Elem()
 	for i, name := range names() {
 		var texts []string
-		for _, v := range h.Values(name) { // each on its own, because one field may be ISO 8859-1 and the next UTF-8
+		for _, v := range h.Values(name) { // convert each field separately, because one field may be ISO 8859-1 and the next UTF-8
 			texts = append(texts, origin.Text(v))
 		}
 		if len(texts) > 1 && !slices.Contains(lists, name) {

@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/ssl"
 )
 
-// atHome returns a Dialer that connects to a server on this machine, whatever the host. A real
-// program leaves Connect and HasRoute unset, and uses a dns.Client as the Resolver.
+// atHome returns a Dialer that connects to the given server on this machine, whatever host it
+// is asked for. A real program leaves Connect and HasRoute unset, and uses a dns.Client as the
+// Resolver.
 func atHome(server *httptest.Server) *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: resolver{},
