@@ -14,7 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ReadKey reads the private key of a wallet from a file that nobody else can read.
+// ReadKey returns the wallet of the private key in a file. The file must be one that only its
+// owner can read and write.
 func ReadKey(path string) (*x402test.Wallet, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {
@@ -28,8 +29,9 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 	return wallet, nil
 }
 
-// Throwaway returns the wallet of the key in a file. If the file does not exist, Throwaway creates
-// it with a random key. Such a key pays with play money only.
+// Throwaway returns the wallet of the key in a file. If the file does not exist, Throwaway
+// creates the file with a random key. Nobody has sent money to a random key, so it pays with
+// play money only.
 func Throwaway(path string) (*x402test.Wallet, error) {
 	wallet, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -40,14 +42,14 @@ func Throwaway(path string) (*x402test.Wallet, error) {
 		return nil, err
 	}
 	err = keyfile.Write(path, []byte(hex.EncodeToString(key[:])+"\n"))
-	if err != nil && !errors.Is(err, fs.ErrExist) { // another process was faster
+	if err != nil && !errors.Is(err, fs.ErrExist) { // if the file exists now, another process has created it
 		return nil, err
 	}
 	return ReadKey(path)
 }
 
-// Client returns a client that pays with a wallet. It follows no redirect, because a signature
-// is for the URL that was requested.
+// Client returns an HTTP client that pays with a wallet. The client follows no redirect,
+// because a signature is for the URL that was requested.
 func Client(wallet *x402test.Wallet, transport http.RoundTripper) *x402test.Client {
 	return &x402test.Client{Wallet: wallet, HTTP: &http.Client{
 		Timeout:       60 * time.Second,

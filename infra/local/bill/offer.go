@@ -16,15 +16,16 @@ import (
 )
 
 const (
-	maxWays = 16 // an offer's further ways to pay are ignored
+	maxWays = 16 // the number of ways to pay that are read from an offer; further ones are ignored
 	// MaxValidity is the longest time, in seconds, for which this client lets a signature be
 	// valid, even if the offer asks for more.
 	MaxValidity = 3600
 )
 
-// Offer is the content of a server's PAYMENT-REQUIRED header. Servers compare the parts that a
-// client sends back, and may add members to them. Those parts are therefore kept exactly as
-// the server wrote them.
+// Offer is the content of a server's PAYMENT-REQUIRED header. A client sends parts of the
+// offer back, and the server compares these parts with its offer. They may have members that
+// this package does not know. Offer therefore keeps each of these parts as the JSON that the
+// server wrote.
 type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
@@ -36,9 +37,9 @@ type Offer struct {
 // Way is one of an offer's ways to pay.
 type Way struct {
 	x402.Requirements
-	Value *big.Int        // the Amount, parsed
+	Value *big.Int        // the amount in atomic units, parsed from Requirements.Amount
 	USDC  bool            // the token is the USDC of its network
-	raw   json.RawMessage // the JSON as the server wrote it
+	raw   json.RawMessage // the JSON of this way to pay, as the server wrote it
 }
 
 // ReadOffer parses an offer in JSON.
@@ -61,8 +62,9 @@ func (o Offer) Choose() (Way, error) {
 	return all[0], nil
 }
 
-// Ways returns the ways to pay that this client supports, in the order of the offer. If there
-// are none, it returns an error.
+// Ways returns the ways to pay that this client supports, in the order of the offer. It reads
+// at most the first maxWays of them. If the client supports none, Ways returns an error that
+// says why it does not support the first one, or that the offer lists none.
 func (o Offer) Ways() ([]Way, error) {
 	var all []Way
 	none := errors.New("it lists none")
@@ -81,7 +83,8 @@ func (o Offer) Ways() ([]Way, error) {
 	return all, nil
 }
 
-// parseWay parses one way to pay.
+// parseWay parses one way to pay. It returns an error if this client does not support that
+// way, or if the way lacks something.
 func parseWay(raw json.RawMessage) (w Way, err error) {
 	var method struct {
 		Extra struct {
@@ -114,8 +117,8 @@ func parseWay(raw json.RawMessage) (w Way, err error) {
 	}
 	w.raw = raw
 	w.Value = amount
-	// The offer's own description of its token is ignored, because a service could call
-	// anything USDC.
+	// IsUSDC compares the address of the token. It ignores the name of the token in the offer,
+	// because a service could call any token USDC.
 	w.USDC = terms.IsUSDC()
 	return w, nil
 }
@@ -140,7 +143,8 @@ func (w Way) On() string {
 	return cmp.Or(x402.Network(w.Network).Name, untrusted.Text(w.Network))
 }
 
-// Dollars formats an amount of USDC, given in atomic units.
+// Dollars formats an amount of USDC in whole units of the token. The argument is the amount in
+// atomic units: 5000 becomes "0.005".
 func Dollars(atomic *big.Int) string {
 	units := new(big.Rat).SetFrac(atomic, big.NewInt(Unit)).FloatString(Decimals)
 	return strings.TrimSuffix(strings.TrimRight(units, "0"), ".")
@@ -155,7 +159,8 @@ type Signed struct {
 	Extensions json.RawMessage   `json:"extensions,omitempty"`
 }
 
-// Seal signs a way to pay.
+// Seal signs a payment in the way w, which is one of the ways of the offer o. It returns the
+// content of the PAYMENT-SIGNATURE header. The signature is valid for at most MaxValidity.
 func Seal(wallet *x402test.Wallet, o Offer, w Way, now time.Time) (Signed, error) {
 	terms := w.Requirements
 	terms.MaxTimeoutSeconds = min(terms.MaxTimeoutSeconds, MaxValidity)

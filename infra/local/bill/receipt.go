@@ -18,21 +18,23 @@ import (
 )
 
 const (
-	// MaxKeys limits how much of a DID document is read, in bytes.
+	// MaxKeys is the size limit of a DID document, in bytes. A larger one is refused.
 	MaxKeys   = 64 << 10
 	keysLimit = 30 * time.Second // the time limit for reading a DID document
 )
 
-// ErrUnchecked means that a receipt could not be checked, because the public keys of its
-// signer could not be read.
+// ErrUnchecked means that a receipt could not be checked. Either the public keys of its signer
+// could not be read, or they could be read only over http, where an attacker could replace
+// them.
 var ErrUnchecked = errors.New("the keys of the service cannot be read")
 
-// Delivery has a request and its answer, which a signed receipt is checked against.
+// Delivery has what a signed receipt is checked against: a request, its payment and its
+// answer.
 type Delivery struct {
 	// Asked is the URL of the request, with its query.
 	Asked *url.URL
-	// Resource is the URL of the resource in the offer. If it is empty, the receipt must name
-	// Asked, with or without its query.
+	// Resource is the URL of the resource in the offer. The receipt must name that URL. If
+	// Resource is empty, the receipt must name the URL in Asked, with or without the query.
 	Resource string
 	// AnyRequest means that it is unknown how the seller normalizes a request. The request in
 	// the receipt is then not compared.
@@ -43,8 +45,8 @@ type Delivery struct {
 	Transport http.RoundTripper
 }
 
-// Verify checks that a key of the service signed the receipt jws for this request, this
-// payment and this body. It returns the content of the receipt and the id of the key.
+// Verify checks that a key of the service signed the receipt jws for the request, the payment
+// and the answer in d. It returns the content of the receipt and the id of the key.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
@@ -70,8 +72,9 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor reports whether a receipt that names the given resource can belong to a request for a
-// URL. The resource may omit the query of that URL.
+// isFor reports whether a receipt for the given resource can belong to a request for the URL
+// asked. If the offer named a resource, the receipt must be for exactly that resource.
+// Otherwise the receipt must be for the requested URL, with or without the query.
 func (d Delivery) isFor(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource
@@ -80,9 +83,9 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the request for a URL, in the form that a receipt must contain. For an
-// operation of this product, the parameters are normalized; for another service they stay as
-// they were sent, but sorted by name.
+// Question returns the request for a URL in the form that a receipt has. If the URL is an
+// operation of this product, the parameters are normalized. If the URL is of another service,
+// the parameters stay as they were sent, but are sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {
@@ -90,7 +93,7 @@ func Question(asked *url.URL) string {
 			continue
 		}
 		for name := range sent {
-			sent.Set(name, strings.ToUpper(sent.Get(name))) // record types may be sent in any letter case
+			sent.Set(name, strings.ToUpper(sent.Get(name))) // a client may send record types in any letter case
 		}
 		if name, err := guard.Domain(asked.Query().Get("domain"), guard.DNSName); err == nil {
 			sent.Set("domain", name)
@@ -104,9 +107,10 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere returns the URL of a request. If the host in this URL and the host in the key id
-// both mean this machine, the returned URL has the host of the key id. The service that make
-// run starts is named 127.0.0.1 in its key id, but clients can also reach it as localhost.
+// namedHere compares the host in the URL of a request with the host in a key id. If both hosts
+// are names of this machine, namedHere returns the URL with the host of the key id. Otherwise
+// it returns the URL unchanged. The reason: the key id of the service that make run starts has
+// the host 127.0.0.1, but clients can also reach that service as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked
@@ -118,9 +122,9 @@ func namedHere(asked url.URL, kid string) url.URL {
 	return asked
 }
 
-// keyOf reads a key from the DID document of the service that was asked. A did:web document is
-// read over https. Only a document on this machine may be read over http, where the local
-// runner has no certificate.
+// keyOf reads a key from the DID document of the service that was asked. It reads the document
+// over https. Over http it reads only a document on this machine, because the service that
+// make run starts has no certificate.
 func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
 	if !strings.HasPrefix(kid, receipt.DID(strings.ToLower(asked.Host))+"#") {
 		return nil, fmt.Errorf("it is signed by %q, and %q was asked", kid, asked.Host)
@@ -146,7 +150,7 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 	return receipt.FindKey(r.Body, kid)
 }
 
-// Loopback reports whether an address is on this machine.
+// Loopback reports whether the host of a URL is this machine: localhost or a loopback address.
 func Loopback(u *url.URL) bool {
 	if u.Hostname() == "localhost" {
 		return true
