@@ -15,8 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// An origin, and the signature that other software made over it. The private key is the number
-// 1.
+// These constants are a test vector from other software. vectorProof has the signature of
+// vectorOrigin with the private key vectorKey, the number 1. The account of that key is
+// vectorPayee.
 const (
 	vectorKey    = "0000000000000000000000000000000000000000000000000000000000000001"
 	vectorOrigin = "https://api.example.com"
@@ -24,8 +25,9 @@ const (
 	vectorProof  = "OWNERSHIP_PROOFS=0x0541d3571eb64b761bbc93345b0e9c1b825bf1e70b988d8205e39a67c6df6b286c2893c5c3adfdf6528d1c64f1a5287f53e6cebf58bfb94fb3d20240fdb535841c\n"
 )
 
-// TestReceiptKey checks that the two printed settings match, and that a new public key is put
-// before the existing ones.
+// TestReceiptKey makes two receipt keys. The second run gets the public key of the first run.
+// In both runs, the two printed settings must match, and the new public key must come before
+// the existing one. The notes must not show the private key.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	published := ""
@@ -56,8 +58,9 @@ func signed(origin, payTo, key string) (out, notes string, err error) {
 	return printed.String(), noted.String(), err
 }
 
-// TestSignOrigin checks that every spelling of an origin is normalized, and that the service
-// accepts the proof for that origin only.
+// TestSignOrigin signs origins in several spellings. The signed origin must be the normalized
+// one, and the service must accept the proof for that origin only. If PAY_TO is not the
+// account of the key, the notes must warn.
 func TestSignOrigin(t *testing.T) {
 	t.Parallel()
 	for typed, want := range map[string]string{
@@ -87,8 +90,9 @@ func TestSignOrigin(t *testing.T) {
 	}
 }
 
-// TestRefusals checks that an invalid origin or payee is refused before the key is read, and
-// that the error for an invalid key does not show the key.
+// TestRefusals checks that an invalid origin or payee is refused before the key is read. It
+// also checks that an invalid key is refused, and that neither the error nor the notes show
+// the key.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, origin := range []string{
@@ -122,8 +126,9 @@ func command(t *testing.T, args ...string) *exec.Cmd {
 	return testbed.Command(t, testbed.Program(t, "./infra/local/keys"), args...)
 }
 
-// TestCommand checks that the program takes the key from standard input or a file, but not from an
-// argument.
+// TestCommand checks that the program takes the key from standard input or from a file that
+// only its owner can access, but not from an argument. It also checks the exit statuses and
+// messages for wrong command lines.
 func TestCommand(t *testing.T) {
 	file, open := filepath.Join(t.TempDir(), "key"), filepath.Join(t.TempDir(), "key")
 	testbed.Check(errors.Join(os.WriteFile(file, []byte(vectorKey), 0o600), os.WriteFile(open, []byte(vectorKey), 0o600), os.Chmod(open, 0o644)))

@@ -20,9 +20,9 @@ import (
 )
 
 // signOrigin signs the origin of a deployment with the payee's key. Crawlers show the
-// signature as proof that the payee also runs the service (OWNERSHIP_PROOFS). signOrigin
-// prints the setting to out, and an explanation to notes. It checks the origin before it asks
-// for the key.
+// signature as proof that the payee also runs the service. signOrigin prints the setting
+// OWNERSHIP_PROOFS, which has the signature, to out, and an explanation to notes. It checks
+// the origin before it asks for the key.
 func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {
@@ -39,7 +39,7 @@ func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.
 	}
 	defer clear(text)
 	wallet, err := x402test.WalletFromHex(strings.TrimPrefix(strings.TrimSpace(string(text)), "0x"), rand.Reader)
-	if err != nil { // the message does not quote the text, which may be most of a key
+	if err != nil { // the error does not quote the text, because the text may be most of a key
 		return errors.New("the private key must be 32 bytes of hex in the range of the curve, with or without 0x, and nothing else")
 	}
 	account := wallet.Address()
