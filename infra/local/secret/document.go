@@ -28,8 +28,8 @@ type member struct {
 	read     func(text string) (map[string]value, error)
 }
 
-// members returns the parts of the secret. The keys are the values that the variable SET of
-// make secret can have.
+// members returns the parts of the secret by their names. In "make secret", the variables SET
+// and UNSET have such a name.
 func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}
@@ -51,7 +51,8 @@ func text(s string) value {
 	return doc
 }
 
-// textParser returns a parser for a part whose value is a single text.
+// textParser returns a parser for a part with one JSON member, whose value is a text. name is
+// the name of that member. The parser refuses an empty text.
 func textParser(name string) func(string) (map[string]value, error) {
 	return func(s string) (map[string]value, error) {
 		if s == "" {
@@ -61,7 +62,8 @@ func textParser(name string) func(string) (map[string]value, error) {
 	}
 }
 
-// parseReceiptKey parses the key, alone or after "RECEIPT_KEY=".
+// parseReceiptKey parses a receipt key. The text is either the key alone, or has a line with
+// "RECEIPT_KEY=" before the key.
 func parseReceiptKey(s string) (map[string]value, error) {
 	for line := range strings.Lines(s) { // the output of make receipt-key also has a line with the public keys
 		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
@@ -81,8 +83,8 @@ func parseNodes(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretNodes: doc}, err
 }
 
-// parseKey parses the id and the secret of a CDP key, either in the JSON file from CDP, or
-// separated by white space.
+// parseKey parses the id and the secret of a CDP key. The text is either the JSON file from
+// CDP, or the id and the secret with a line break or a space between them.
 func parseKey(s string) (map[string]value, error) {
 	id, secret, _ := strings.Cut(s, "\n")
 	if !strings.Contains(s, "\n") {
@@ -108,7 +110,8 @@ func parseKey(s string) (map[string]value, error) {
 	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
 }
 
-// members returns the members of the document. There are none if the secret does not exist.
+// members returns the JSON members of the secret. If the secret does not exist, there are
+// none.
 func (c current) members() (map[string]value, error) {
 	if !c.there {
 		return map[string]value{}, nil
@@ -121,8 +124,9 @@ func (c current) members() (map[string]value, error) {
 	return had, nil
 }
 
-// merged returns a copy of a document in which one part has new values. If values is nil, the
-// copy lacks that part.
+// merged returns a copy of a document in which one part is changed. The part gets the new
+// values, and the members that this part replaces are removed. If there are no new values
+// (nil), the part itself is removed.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -146,7 +150,8 @@ func document(then map[string]value) []byte {
 // change is a changed member, and a line that describes the change.
 type change struct{ name, line string }
 
-// differences returns the changes between two documents, sorted by name.
+// differences returns the changes from the first document to the second, sorted by the name of
+// the member.
 func differences(had, then map[string]value) (all []change) {
 	either := maps.Clone(had)
 	maps.Copy(either, then)
@@ -175,11 +180,12 @@ func kept(then map[string]value, changes []change) (names []string) {
 	return names
 }
 
-// shown returns the name in a form that is safe for a terminal.
+// shown returns the name of a member in a form that is safe for a terminal.
 func shown(name string) string { return untrusted.Text(name) }
 
-// fingerprint returns a short hash with which two values can be compared without showing them:
-// the first eight hex digits of the SHA-256 of a text, or of the JSON of another value.
+// fingerprint returns a short hash, with which a person can compare two values without seeing
+// them: the first eight hex digits of a SHA-256. If the value is a JSON string, the hash is of
+// its text. Otherwise the hash is of the JSON.
 func fingerprint(v value) string {
 	plain := []byte(v)
 	var s string
@@ -190,7 +196,8 @@ func fingerprint(v value) string {
 	return fmt.Sprintf("(sha256 %x…)", sum[:4])
 }
 
-// list prints the names of the members, each with its fingerprint and public part.
+// list prints the name and the fingerprint of each member. It adds the public key of the
+// receipt key, the number of nodes, and which members no function reads.
 func list(w io.Writer, all map[string]value, doc []byte) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""

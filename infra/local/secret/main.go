@@ -53,7 +53,7 @@ type order struct {
 	name       string // the name of the secret, or its ARN
 	set, unset string // the part to set, and the part to remove; at most one is given
 	file       string // the file with the value; if empty, the value is read from the terminal or standard input
-	yes        bool   // write without asking
+	yes        bool   // write the secret without asking a person
 
 	as         called.As
 	getenv     func(string) string
@@ -160,8 +160,8 @@ func (o order) do(ctx context.Context) error {
 	return o.written(now, then, doc, arn)
 }
 
-// values asks for the values of the part to set. If the order removes a part instead, it
-// returns nil.
+// values reads the new values of the part to set. If the order removes a part, values reads
+// nothing and returns nil.
 func (o order) values(ctx context.Context) (map[string]value, error) {
 	if o.set == "" {
 		return nil, nil
@@ -178,7 +178,8 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 	return values, nil
 }
 
-// show prints the contents of the secret, and what is wrong with it.
+// show prints which members the secret has, without their values, and its ARN. If the
+// functions would refuse the secret, show returns an error that says why.
 func (o order) show(now current) error {
 	if !now.there {
 		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
@@ -200,7 +201,8 @@ func (o order) show(now current) error {
 	return nil
 }
 
-// agree shows the changes, without values, and asks a person to confirm.
+// agree shows the changes, without values, and asks a person to confirm. If the person does
+// not confirm, agree returns an error. With YES=1, agree does not ask.
 func (o order) agree(ctx context.Context, now current, then map[string]value, changes []change) error {
 	what := fmt.Sprintf("change secret %s", now.arn)
 	if !now.there {
@@ -226,7 +228,8 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 	return nil
 }
 
-// written prints what the operator must do after the secret was written.
+// written prints which members the secret now has, without their values, its ARN, and what the
+// operator must do next.
 func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
 	list(o.notes, then, doc)
 	if before.there {

@@ -85,8 +85,9 @@ func (t terminal) yes(ctx context.Context, question string) (bool, error) {
 
 func (t terminal) is() bool { return term.IsTerminal(int(t.in.Fd())) }
 
-// within calls read, which reads from a terminal and cannot be interrupted. It returns when
-// read returns or ctx is done.
+// within calls a function that reads from a terminal, and returns its result. Such a read
+// cannot be interrupted. If ctx is done first, within returns at once, and the read goes on in
+// its goroutine.
 func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte

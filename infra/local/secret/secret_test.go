@@ -58,8 +58,9 @@ func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
 // holds returns the members of the secret and its complete ARN.
 func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	k.t.Helper()
-	// AWS uses AWSCURRENT if no stage is given. The emulator then returns the version that was
-	// current first, even if another version is current now.
+	// The stage must be given. Without a stage, AWS returns the version that is AWSCURRENT,
+	// but the emulator returns the first version that ever was, even if another version is
+	// current now.
 	current := "AWSCURRENT"
 	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
 	testbed.Check(json.Unmarshal([]byte(*out.SecretString), &all))
@@ -155,7 +156,8 @@ func TestSecretThatIsDeleted(t *testing.T) {
 	}
 }
 
-// receiptPair returns the two keys that make receipt-key prints.
+// receiptPair returns a new private key for receipts and its public key, as make receipt-key
+// prints them.
 func receiptPair(t *testing.T) (private, public string) {
 	t.Helper()
 	out := testbed.Must(testbed.Command(t, testbed.Program(t, "./infra/local/keys"), "receipt-key").Output())
@@ -168,7 +170,9 @@ func receiptPair(t *testing.T) (private, public string) {
 }
 
 // TestSecretOfACDPKey sets both members of a CDP key from the file that CDP provides. They
-// must replace a token. Removing them must not remove the other members.
+// must replace a token. Removing them must not remove the other members. The command must
+// refuse a file that others can read, an invalid key, a change that would leave the secret
+// empty, and a wrong name of the secret.
 func TestSecretOfACDPKey(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -214,7 +218,8 @@ func TestSecretOfACDPKey(t *testing.T) {
 
 // TestSecretOfTwoPeople checks a change that somebody else makes between the read and the
 // write. That change must be kept, and the second writer must be told. If nobody interferes
-// and only the reply to the write is lost, the command must report success.
+// and only the reply to the write is lost, the command must report success. At the end, no
+// version may still have its temporary stage.
 func TestSecretOfTwoPeople(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

@@ -26,10 +26,10 @@ const (
 	// less than this in JSON.
 	maxReply = 512 << 10
 
-	stageCurrent = "AWSCURRENT" // the version that functions read
+	stageCurrent = "AWSCURRENT" // the stage of the version that the functions read
 )
 
-// vault is a secret of Secrets Manager.
+// vault reads and writes one secret of Secrets Manager.
 type vault struct {
 	api    *secretsmanager.Client
 	name   string
@@ -45,8 +45,8 @@ type current struct {
 	doc     []byte
 }
 
-// newVault returns the vault of the secret with the given name or ARN. If it is an ARN, the vault
-// is in the region that the ARN names.
+// newVault returns the vault of the secret with the given name or ARN. An ARN also names the
+// region; for a name, the region is that of the configuration.
 func newVault(c aws.Config, name string) vault {
 	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
 		c.Region = parts[3]
@@ -55,7 +55,8 @@ func newVault(c aws.Config, name string) vault {
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// load reads the secret. A missing secret is not an error.
+// load reads the secret. If there is no such secret, load returns no error, and the field
+// there of the result is false.
 func (v vault) load(ctx context.Context) (current, error) {
 	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
 		SecretId:     &v.name,
@@ -80,7 +81,9 @@ func (v vault) load(ctx context.Context) (current, error) {
 	}, nil
 }
 
-// write writes the document, unless the secret has changed since it was read.
+// write writes the document as the new value of the secret, and returns the ARN of the secret.
+// If the secret was missing when it was read, write creates it. If somebody has changed the
+// secret since then, write changes nothing and returns an error.
 func (v vault) write(ctx context.Context, was current, doc []byte) (arn string, err error) {
 	if !was.there {
 		return v.create(ctx, doc)
