@@ -17,11 +17,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// defaultMax limits a payment with a real key unless MAX sets another limit.
+// defaultMax is the largest payment with a real key if MAX is not set, in units of the token.
 const defaultMax = "0.10"
 
-// limit is the largest amount that may be paid. It is either in units of the token, which must
-// then be known, or in atomic units of any token.
+// limit is the largest amount that may be paid. It is either in whole units of the token, or
+// in atomic units. A limit in whole units is only for USDC, because the decimals of other
+// tokens are unknown.
 type limit struct {
 	text   string
 	most   *big.Rat
@@ -42,7 +43,8 @@ func parseLimit(s string) (limit, error) {
 	return limit{s, most, atomic}, nil
 }
 
-// allows returns an error if a charge is above the limit.
+// allows returns an error if the price of a way to pay is above the limit, or if the two
+// cannot be compared.
 func (l limit) allows(w bill.Way) error {
 	most := l.most
 	if !l.atomic {
@@ -63,8 +65,8 @@ func (l limit) allows(w bill.Way) error {
 // maxReply is how much of a person's reply is read, in bytes.
 const maxReply = 64
 
-// agree returns an error unless the charge is within the limit and, if confirmation is needed, a
-// person confirms it.
+// agree returns an error if the price is above the limit. If a person must confirm the
+// payment, agree asks the person, and returns an error if the person does not confirm.
 func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	if p.most != nil {
 		if err := p.most.allows(w); err != nil {
@@ -97,7 +99,8 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	}
 }
 
-// readKey reads a private key from a file that nobody else can read.
+// readKey returns the wallet of the private key in a file. The file must be one that only its
+// owner can read and write.
 func readKey(path string) (*x402test.Wallet, error) {
 	wallet, err := bill.ReadKey(path)
 	if err != nil {

@@ -19,7 +19,8 @@ const (
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
 )
 
-// wayOf returns the way to pay in the usual offer, after change has changed that offer.
+// wayOf returns the way to pay in the usual offer, after the function change has changed that
+// offer.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
@@ -35,7 +36,8 @@ func amountOf(amount string) func(*x402.PaymentRequired) {
 	return func(o *x402.PaymentRequired) { o.Accepts[0].Amount = amount }
 }
 
-// TestLimit checks that MAX is compared with prices in atomic units.
+// TestLimit compares prices in atomic units with MAX, which is in units of the token or in
+// atomic units. It also checks that text which is not an amount is refused as MAX.
 func TestLimit(t *testing.T) {
 	t.Parallel()
 	foreign := func(o *x402.PaymentRequired) { o.Accepts[0].Asset = "0x0000000000000000000000000000000000000bad" }
@@ -81,8 +83,10 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// TestEcho checks that a payment repeats parts of the offer exactly as the server wrote them,
-// including members that this client does not know.
+// TestEcho signs an offer with members that this client does not know. The payment must repeat
+// parts of the offer exactly as the server wrote them. The signature must be valid for
+// MaxValidity only, although the offer asks for more. The text that V=1 shows must omit the
+// schemas of extensions, and must keep numbers as they were written.
 func TestEcho(t *testing.T) {
 	t.Parallel()
 	const text = `{"x402Version":2,"resource":{"url":"u","more":[1.50]},"accepts":[{"scheme":"upto"},` +

@@ -29,8 +29,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInterrupt checks that the command still has the signature on disk when Ctrl-C stops it
-// in a wait.
+// TestInterrupt presses Ctrl-C while the command waits before it sends the signature again.
+// The command must exit with status 1 and say how to continue. The signature must still be on
+// disk.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
@@ -63,8 +64,8 @@ func TestInterrupt(t *testing.T) {
 	isKept(t, []payment{kept}, s, s.URL)
 }
 
-// TestReadKey checks that a key is read only from a file that nobody else can read, and that no
-// error contains the key.
+// TestReadKey checks that a key is read only from a regular file that only its owner can read
+// and write. The file must have one valid key and nothing else. No error may contain the key.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

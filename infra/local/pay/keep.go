@@ -23,12 +23,13 @@ type payment struct {
 	Payer     string `json:"payer"`
 }
 
-// maxPayment limits how much of a saved payment is read, in bytes. A signature contains the
-// server's offer, which fitted into a header.
+// maxPayment limits how much of a saved payment is read, in bytes. The longest part of a
+// payment is the signature. It contains the server's offer, which the server sent in a header.
 const maxPayment = 4 << 20
 
 // folder stores payments and a throwaway key, each in a file that only its owner can read. The
-// names of the files of payments sort by time.
+// name of a payment's file begins with the time, so the last name is that of the latest
+// payment.
 type folder string
 
 // throwawayKey is the name of the file of the throwaway key.

@@ -2,10 +2,11 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throwaway key, or, if a person agrees, with the key in KEY_FILE. It prints
-// five lines on stderr: the price, the payer, where the signature is saved, the status, and
-// whether the receipt is valid. Only the JSON answer goes to stdout. It exits with 0 only for
-// a 200.
+// It pays with a throwaway key, or with the key in KEY_FILE. With that key it pays only if a
+// person agrees, or without asking if YES=1 is set. It prints five lines on stderr: the price,
+// the payer, where the signature is saved, the status, and whether the receipt is valid. Only
+// the JSON answer goes to stdout. The exit status is 0 only if the answer has the HTTP status
+// 200.
 package main
 
 import (
@@ -43,7 +44,7 @@ type options struct {
 	yes     bool
 }
 
-// usage names the variables of the make target.
+// usage is the usage message if make runs the command. It names the variables of make pay.
 const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
 	"       make pay AGAIN=1 [URL=...]\n" +
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"
@@ -144,7 +145,7 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 }
 
 // again resends a saved payment. The Idempotency-Key and the address of the service may differ
-// from the saved ones. The question may not, because the signature pays for one question.
+// from the saved ones. The request may not differ, because the signature pays for one request.
 func (p *payer) again(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return usageError("AGAIN resends a payment that is signed already: leave out KEY_FILE")
@@ -177,7 +178,7 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 	return p.repeat(ctx, kept)
 }
 
-// sameQuestion reports whether two URLs ask the same question, even if they name different
+// sameQuestion reports whether two URLs make the same request. The two URLs may name different
 // services.
 func sameQuestion(a, b url.URL) bool {
 	a.Scheme, a.Host = b.Scheme, b.Host

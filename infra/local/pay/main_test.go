@@ -59,7 +59,7 @@ type service struct {
 }
 
 // sell starts a service with the usual offer. The function answer handles the requests that
-// have a signature. Its argument n is the number of the request, counted from 0.
+// have a signature. Its argument n is the number of such requests that came before.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
 	s := &service{offer: encoded(t, usualOffer())}
@@ -86,15 +86,15 @@ func (s *service) sent() int {
 	return len(s.signatures)
 }
 
-// noon returns the time at which a test begins.
+// noon returns the time on the clock of a buyer when a test begins.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
-// buyer is a payer with a new key. Its waits take no real time, and its clock moves only by
-// these waits.
+// buyer is a payer with a new key. Its waits take no real time. Its clock advances only in
+// these waits, by the length of each wait.
 type buyer struct {
 	*payer
 	out, notes bytes.Buffer
-	stopAt     int // the buyer is stopped in this wait, counted from 1
+	stopAt     int // the number of the wait in which the buyer is stopped, counted from 1; 0 for none
 	waits      int
 	waited     time.Duration // the sum of all waits
 	stop       context.CancelFunc
@@ -134,8 +134,9 @@ func (b *buyer) does(t *testing.T, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// isKept fails the test unless all requests had the same signature and the same key. Exactly
-// one payment must be kept, with this signature, this key and the given address.
+// isKept fails the test unless all signed requests had the same signature and the same
+// Idempotency-Key. Exactly one payment must be kept. It must have this signature, this
+// Idempotency-Key and the given address as its URL.
 func isKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
 	if n := s.sent(); n == 0 || len(kept) != 1 {

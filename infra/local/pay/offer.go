@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// offered requests the price without paying, and chooses one of the ways to pay that are
-// offered.
+// offered requests the URL without paying. It returns the offer in the answer, and the first
+// way to pay that this client supports.
 func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	limited, cancel := context.WithTimeout(ctx, firstAnswer)
 	defer cancel()
@@ -35,7 +35,7 @@ func (p *payer) offered(ctx context.Context) (bill.Offer, bill.Way, error) {
 	return o, w, err
 }
 
-// parseOffer parses a PAYMENT-REQUIRED header.
+// parseOffer parses the value of the header PAYMENT-REQUIRED.
 func parseOffer(header string) (bill.Offer, error) {
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
@@ -48,7 +48,8 @@ func parseOffer(header string) (bill.Offer, error) {
 	return o, nil
 }
 
-// seal signs a way to pay, and returns the PAYMENT-SIGNATURE header.
+// seal signs a payment in a way that the offer lists, and returns the value of the header
+// PAYMENT-SIGNATURE.
 func seal(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (string, error) {
 	signed, err := bill.Seal(wallet, o, w, now)
 	if err != nil {

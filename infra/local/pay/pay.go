@@ -23,8 +23,8 @@ type payer struct {
 	url       *url.URL
 	key       string // the value of the header Idempotency-Key; if empty, none is sent
 	whose     string // a description of the wallet's key, for a person
-	real      bool   // the key may have money
-	most      *limit // the most that may be signed; nil means no limit
+	real      bool   // the key is from KEY_FILE, so it may have real money
+	most      *limit // the largest amount that may be signed; nil means no limit
 	ask       bool   // a person must confirm the payment
 	store     folder
 	verbose   bool
@@ -34,34 +34,36 @@ type payer struct {
 	notes     io.Writer
 
 	file   string // the file in which the payment is saved
-	hinted bool   // the advice has been printed; it is printed only once
+	hinted bool   // the method hint has printed its advice, which it prints only once
 	status string // the last status that was printed
 }
 
 const (
-	// maxTries limits how often one signature is sent. A signature is sent again after a 409
-	// or a 503, which are not answers yet.
+	// maxTries limits how often one signature is sent. A signature is sent again if the answer
+	// is a 409 or a 5xx and has a Retry-After, because the final answer is then still to come.
 	maxTries = 8
-	// maxWait is the longest pause before the next try.
+	// maxWait is the longest pause before the next try while the payment is still being
+	// processed.
 	maxWait = time.Minute
-	// patience limits the time for retries, because waiting longer does not help a service
-	// that has no network. The limit does not apply while the money is on its way. It is
-	// shorter than firstAnswer, 15 seconds, because each try may take longer than the previous
-	// one.
+	// patience limits the time for all tries together, because waiting longer does not help a
+	// service that has no network. The limit does not apply while the payment is still being
+	// processed. The client assumes that the next try takes as long as the last one. The next
+	// try may take longer, so patience is shorter than firstAnswer, 15 seconds.
 	patience = 13 * time.Second
 )
 
 // errAnswered means that the answer was printed and is not a 200.
 var errAnswered = errors.New("the answer is not a 200")
 
-// howAgain returns the command that resends this payment, even after other payments were made.
+// howAgain returns the command that resends this payment. The command names the file of the
+// payment, so it still resends this one after other payments were made.
 func (p *payer) howAgain() string {
 	return p.as.Target("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.file})
 }
 
-// pay requests the price, signs for it, saves the signature and then sends the signature. It
-// must be saved first, because a signature that was sent may be charged, and is then the only
-// way to get the answer.
+// pay requests the price, signs a payment of it, saves the signature, and then sends the
+// signature. The signature must be saved before it is sent. Once the service has the
+// signature, it may charge the payer, and then only the signature gets the answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.offered(ctx)
 	if err != nil {
@@ -96,8 +98,8 @@ func (p *payer) repeat(ctx context.Context, kept payment) error {
 	return p.send(ctx, kept.Signature)
 }
 
-// send sends a signature, again and again, until there is an answer or waiting would take too
-// long.
+// send sends a signature until there is a final answer. It gives up after maxTries tries, or
+// if waiting for the next try would take too long.
 func (p *payer) send(ctx context.Context, signature string) error {
 	begun := p.now()
 	for try := 1; ; try++ {
@@ -142,7 +144,7 @@ func moving(r x402test.Reply) bool {
 	return code == "settlement_uncertain" || code == "payment_in_progress"
 }
 
-// unsent returns an error that says what to do after a request with a signature has failed.
+// unsent returns an error that says what to do after a request with a signature got no answer.
 func (p *payer) unsent(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -153,7 +155,8 @@ func (p *payer) unsent(err error) error {
 	return explain("%s\nNo answer came, and the payment may have been made. %s continues with it", err, p.howAgain())
 }
 
-// finish prints the answer.
+// finish prints the body of the last answer. If its status is not 200, finish returns
+// errAnswered.
 func (p *payer) finish(r x402test.Reply) error {
 	fmt.Fprintln(p.out, readable(r.Body))
 	if r.Status != http.StatusOK {

@@ -37,8 +37,9 @@ const (
 	hashOf   = "0x89c91c789e57059b17285e7ba1716a1f5ff4c5dace0ea5a5135f26158d0421b9"
 )
 
-// sellSigned starts a service that sells one answer with a receipt. Before it answers, change
-// can change the answer and the receipt.
+// sellSigned starts a service that sells one answer with a signed receipt, and publishes the
+// keys that sign receipts. The function change is called before the first request, and can
+// change the answer, the receipt and the keys.
 func sellSigned(t *testing.T, change func(*sold)) *service {
 	t.Helper()
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
@@ -151,9 +152,9 @@ func TestReceipt(t *testing.T) {
 	}
 }
 
-// TestQuestion checks the form in which a request is compared with a receipt. For an operation
-// of this product the parameters are normalized; for another service they stay as they were
-// sent, but are sorted by name.
+// TestQuestion checks the form in which a request is compared with a receipt. If the URL is an
+// operation of this product, the parameters must be normalized. If the URL is of another
+// service, the parameters must stay as they were sent, but sorted by name.
 func TestQuestion(t *testing.T) {
 	t.Parallel()
 	for asked, want := range map[string]string{

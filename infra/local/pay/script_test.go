@@ -24,10 +24,11 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
 // TestScripts runs the scripts of testdata. They contain command lines of make pay. After each
-// command line come the notes, the standard output and the error, which is marked "typed:" if
-// the command line is wrong. Whatever a service answers, one signature is sent with one key,
-// the payment is kept with the address of the service, and no text steers the terminal. A
-// section begins with its name and these settings:
+// command line come the notes, the standard output, the error, and the numbers of signatures
+// that were sent and kept. The error is marked "typed:" if the command line is wrong. No
+// output may steer the terminal. If a section keeps one payment, all its requests must have
+// the same signature and the same Idempotency-Key, and the kept payment must have both and the
+// URL of the service. A section begins with its name and these settings:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
 //	% header NAME: VALUE              a header of these answers; JSON is encoded
@@ -135,7 +136,7 @@ func (s *scripted) Prepare(text string) {
 				if err != nil {
 					return
 				}
-				_, _ = http.ReadRequest(bufio.NewReader(c)) // a request is not required
+				_, _ = http.ReadRequest(bufio.NewReader(c)) // an error is ignored, because the text is sent after any input
 				_, _ = c.Write([]byte(rest))                // an error means that the client has hung up
 				c.Close()
 			}

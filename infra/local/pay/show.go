@@ -115,8 +115,8 @@ func failure(body []byte) failed {
 	return b.Error
 }
 
-// decoded returns a header as JSON, without the JSON Schemas of its extensions, which are longer
-// than the rest.
+// decoded returns the JSON in a base64 header. It omits the JSON Schemas of the extensions,
+// which are longer than the rest of the header.
 func decoded(header string) block {
 	raw, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
@@ -141,7 +141,8 @@ func decoded(header string) block {
 	return block("    " + string(untrusted.EscapeJSON(all)))
 }
 
-// readable formats a body for people.
+// readable formats the body of an answer for people. It indents JSON. In any form, the text is
+// safe for a terminal.
 func readable(body []byte) block {
 	var b bytes.Buffer
 	if err := json.Indent(&b, bytes.TrimSpace(body), "", "  "); err != nil {

@@ -69,8 +69,8 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // dialer is a function that connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network returns the transport for requests. It gives up on an unreachable host before a
-// person would.
+// network returns the transport for requests. If a host cannot be reached within firstAnswer,
+// the transport gives up, before a person would.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -84,7 +84,8 @@ func network(dial dialer) *http.Transport {
 	}
 }
 
-// unconnected reports whether an error occurred before anything was sent.
+// unconnected reports whether a request failed because no connection was made, so nothing was
+// sent.
 func unconnected(err error) bool {
 	op, is := errors.AsType[*net.OpError](err)
 	return is && op.Op == "dial"

@@ -56,8 +56,10 @@ func TestAgainWithoutANetwork(t *testing.T) {
 	})
 }
 
-// TestServiceWithoutANetwork checks a service that has no network, and therefore answers every
-// try late. The client must not begin a try that would end later than a person would wait.
+// TestServiceWithoutANetwork sends a signature to a service that answers every try with an
+// error, in most cases late. The client must not begin a try that would end after patience.
+// Only while the payment is still being processed may the client go on for longer. At the end
+// the client must print how to continue.
 func TestServiceWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -147,8 +149,9 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestUnreachable checks that an error names the cause, the address and the command that
-// helps.
+// TestUnreachable checks the errors for a service that cannot be reached. They must name the
+// cause, the address or the command that helps. It also checks the URL of a service that
+// listens on all addresses.
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -172,8 +175,8 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestLost checks the error if the answer to a signature is lost: the payment may have been
-// made.
+// TestLost sends a signature whose answer is lost. The error must say that the payment may
+// have been made, and which command continues with that payment.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })

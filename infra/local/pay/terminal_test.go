@@ -15,8 +15,9 @@ import (
 // the screen and change the color, characters that reorder or hide text, and a line separator.
 const steering = "\u009b2J\u009b31mPAID \u202egnp.exe\u2066\u200b\u2028\x7f"
 
-// steers returns the text from the first character on that moves the cursor, hides text or
-// reorders text. It returns "" if there is no such character.
+// steers looks for the first character in a text that moves the cursor, hides text or reorders
+// text. It returns a quoted piece of the text that begins with this character, or "" if there
+// is no such character.
 func steers(text string) string {
 	i := strings.IndexFunc(text, func(r rune) bool {
 		return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
@@ -35,7 +36,7 @@ func usualOffer() x402.PaymentRequired {
 	}.Requirements("5000")}}
 }
 
-// encoded returns an offer as the value of its header.
+// encoded returns an offer as the value of the header PAYMENT-REQUIRED.
 func encoded(t *testing.T, offer x402.PaymentRequired) string {
 	t.Helper()
 	raw, err := json.Marshal(offer)
