@@ -26,7 +26,7 @@ type audit struct {
 	opened
 	*books
 	asset, payee x402.Address
-	moved        map[string]*movement // the transfers that were read, by the key of their authorization
+	moved        map[string]*movement // the transfers that were read; keyOf returns the key of each
 	mismatched   []recorded           // records that contradict their transfer
 	asked        int
 }
@@ -110,7 +110,7 @@ func (a *audit) readChain(ctx context.Context) error {
 	}
 }
 
-// transfers reads a batch of transfers. It retries when the node fails.
+// transfers reads a batch of transfers. If the node fails, transfers tries again.
 func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, error) {
 	for try := 1; ; try++ {
 		b, err := a.Chain.Transfers(ctx, a.payee, from)
@@ -126,8 +126,8 @@ func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, er
 	}
 }
 
-// readLedger reads every record once. It compares the records of paid payments with the
-// transfers.
+// readLedger reads all records of the ledger, and compares each payment with the transfers
+// that were read.
 func (a *audit) readLedger(ctx context.Context) error {
 	said := progress(a.notes)
 	for after := ""; ; {
@@ -167,8 +167,8 @@ type recorded struct {
 	payee  string
 }
 
-// recordedOf parses a record. It reports false if the record is for another network or token
-// than these books.
+// recordedOf parses a record. It reports false if it cannot parse the record, or if the record
+// is for another network or token than these books.
 func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
@@ -299,7 +299,7 @@ func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference
 	}
 }
 
-// refunded counts a refund, and looks up its transaction on the chain.
+// refunded counts a refund, and adds a difference if the refund is not on the chain.
 func (a *audit) refunded(ctx context.Context, p recorded) {
 	a.RefundsOut.add(p.amount)
 	if !a.question() {
@@ -357,8 +357,8 @@ func (a *audit) differs(m *movement, d difference) {
 	a.differ(d)
 }
 
-// unrecorded looks for the record of a transfer once more, because the record may have been
-// written after the ledger was read.
+// unrecorded looks again for the record of a transfer, because the record may have been
+// written meanwhile. If there is none, the transfer is a deposit or a difference.
 func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
@@ -391,7 +391,7 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		d.Note = r.Reason
 		d.Recorded = q.Amount
 	}
-	if !known && m.Value.Cmp(a.Cheapest) < 0 { // a deposit, not a debt, as for the command reconcile
+	if !known && m.Value.Cmp(a.Cheapest) < 0 { // the command reconcile also treats this transfer as a deposit, not as a debt
 		a.Deposits.add(m.Value)
 		return nil
 	}

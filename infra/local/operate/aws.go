@@ -40,7 +40,7 @@ func (o order) awsAccount() (awsAccount, error) {
 // awsService is an AWS service, with its API version.
 type awsService struct {
 	name, version string
-	endpoint      string // the environment variable that can name another endpoint than AWS's, such as a local one
+	endpoint      string // the environment variable that can name an endpoint in place of AWS's, such as a local one
 }
 
 // request calls an action of a service, and decodes the answer into the value that reply

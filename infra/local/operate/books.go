@@ -23,8 +23,8 @@ const (
 	maxDifferences = 1000
 	// maxQuestions limits how many records are looked up on the chain one by one.
 	maxQuestions = 1000
-	// maxTries limits how often the same blocks are requested. The pause grows by one second
-	// with each try, because nodes limit how often they can be called.
+	// maxTries limits how often the same blocks are requested. The pause before the next try
+	// grows by one second with each try, because nodes limit how often they can be called.
 	maxTries = 4
 	// rowsAtOnce is the largest number of rows that one request to the ledger reads.
 	rowsAtOnce = 500
@@ -52,14 +52,14 @@ type books struct {
 	AnswerOwed sum `json:"answer_owed"`
 	RefundDue  sum `json:"refund_due"`
 	Refunded   sum `json:"refunded"`
-	Differing  sum `json:"differing"` // missing or wrong in the ledger; listed in Differences
+	Differing  sum `json:"differing"` // transfers that the ledger lacks or records differently; they are listed in Differences
 
 	Operations map[string]*sum `json:"operations"` // the sum Answered, split by the path of the request
 	// Deposits are transfers without an authorization, and transfers below the lowest price
 	// without a record.
 	Deposits   sum `json:"deposits"`
-	RefundsOut sum `json:"refunds_made"` // refunds closed on this day, on whatever day the payments were made
-	InDoubt    sum `json:"in_doubt"`     // recorded on this day, and not known to be paid
+	RefundsOut sum `json:"refunds_made"` // payments whose refund was closed on this day, on whatever day they were made
+	InDoubt    sum `json:"in_doubt"`     // payments that were first recorded on this day and are still in doubt
 
 	Records     int          `json:"records_read"`
 	Unreadable  int          `json:"records_unreadable"`
@@ -67,7 +67,7 @@ type books struct {
 	Foreign     int          `json:"other_terms"` // records for another network, token or payee
 	Unchecked   int          `json:"unchecked"`   // records that could not be compared
 	Count       int          `json:"difference_count"`
-	Differences []difference `json:"differences"` // 1,000 at most
+	Differences []difference `json:"differences"` // at most maxDifferences of them
 }
 
 // sum is a number of payments and their total in atomic units.
@@ -115,7 +115,7 @@ type difference struct {
 	Kind        kind      `json:"kind"`
 	Key         string    `json:"key"`
 	Payer       string    `json:"payer"`
-	Standing    standing  `json:"standing,omitempty"` // the standing of the record
+	Standing    standing  `json:"standing,omitempty"` // what the record means for its payer
 	Received    string    `json:"received,omitempty"` // the amount on the chain, in atomic units
 	Recorded    string    `json:"recorded,omitempty"` // the amount in the ledger, in atomic units
 	Transaction string    `json:"transaction,omitempty"`
@@ -145,8 +145,8 @@ func parseDay(s string, now time.Time) (time.Time, error) {
 	return day, nil
 }
 
-// listBooks prints the books of a day. It returns errDifferences or errIncomplete after printing
-// them.
+// listBooks prints the books of a day. After printing, it returns errIncomplete if something
+// could not be compared, or errDifferences if the ledger and the chain differ.
 func listBooks(ctx context.Context, o order) error {
 	day, err := parseDay(o.args[0], o.now())
 	if err != nil {

@@ -46,7 +46,8 @@ func newShop(t *testing.T) *shop {
 
 func txOf(n int) string { return fmt.Sprintf("0x%064x", 0x7700+n) }
 
-// move adds a transfer of the given amount that payment n makes at the shop's time.
+// move adds a transfer to the shop's chain. The transfer is made by payment n, has the given
+// amount and happens at the shop's time.
 func (s *shop) move(n int, value string) { s.send(keyOf(n), txOf(n), payee, value) }
 
 func (s *shop) send(key, transaction, to, value string) {

@@ -43,9 +43,10 @@ func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	return s, memory
 }
 
-// TestBooksUnreadable checks that an unreadable record is a difference on the day of its
-// transfer, and that a failure of the node makes the books incomplete. Neither may hide other
-// results.
+// TestBooksUnreadable makes the books of a ledger with two unreadable records, one of them
+// with a transfer. The record with the transfer must be a difference on the day of that
+// transfer, beside the other difference of that day. Then the node answers no eth_call. Now
+// the books must be incomplete, and must still show the unreadable record.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
 	s, memory := inOrder(t)

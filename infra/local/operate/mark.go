@@ -81,8 +81,8 @@ func (o order) typedOrigin() (string, error) {
 	return "https://" + strings.ToLower(u.Host), nil // a public origin is always https
 }
 
-// soldSince returns a text that says since when payments in the token have been recorded in a
-// table.
+// soldSince returns a text that says since when payments in the token have been recorded in
+// the table, or that none was ever recorded.
 func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 	key := ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 	r, err := c.Ledger.Open().Fetch(ctx, key)

@@ -19,7 +19,7 @@ type opened struct {
 	order
 	boot.Reconciling
 	name string // the name of the ledger
-	node string // the node of the chain, as text for a person
+	node string // the host of the chain's node, or a text that says that there is none
 	rows ledger.Rows
 	// principal returns the AWS principal that runs the command. It is nil if the ledger is
 	// not in AWS.
@@ -32,8 +32,8 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
 // withLedger opens the ledger that the environment names, calls do with the ledger, and closes
-// the ledger. Set byPayee if do searches for transfers to the payee: a deployment's ledger then
-// requires PAY_TO.
+// the ledger. byPayee means that the command searches for transfers to the payee. In that
+// case, PAY_TO must be set for a deployment's ledger.
 func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
@@ -73,8 +73,8 @@ func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	return do(l)
 }
 
-// host returns the host of the first node. It omits the rest of the URL, which may contain a
-// key.
+// host returns the host of the first node, or a text that says that there is no node. It omits
+// the rest of the node's URL, which may contain a key.
 func host(nodes []string) string {
 	if len(nodes) == 0 {
 		return "not asked (RPC_URL)"

@@ -11,19 +11,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// endpointSTS is the variable that names an STS endpoint other than AWS's.
+// endpointSTS is the environment variable that can name an STS endpoint in place of AWS's.
 const endpointSTS = "AWS_ENDPOINT_URL_STS"
 
-// operator returns the name of the person who runs the command, for the record and for the
-// next operator: the AWS principal whose credentials write to the table or, for a ledger on
-// this machine, the local user. If the principal cannot be determined, operator returns an
-// error rather than another name.
+// operator returns the name of the person who runs the command. The command writes the name
+// into the record, where the next operator sees it. If the ledger is in AWS, the name is the
+// AWS principal whose credentials write to the table. Otherwise it is the local user. If AWS
+// does not name the principal, operator returns an error rather than another name.
 func (l opened) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
 
-// nameOf returns the name of the principal, or of this machine's user if principal is nil. Its
-// error says that the record must name the person.
+// nameOf returns the name of the AWS principal. If the function principal is nil, it returns
+// the local user instead. The argument record is the thing that must have the name, such as
+// "the mark"; the error mentions it.
 func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
 	if principal == nil {
 		return localUser(), nil

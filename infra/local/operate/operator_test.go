@@ -20,8 +20,8 @@ const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDE
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// asked returns a ledger in memory with one debt. The ledger stands for a table in AWS. The
-// given handler answers the requests that ask AWS who the principal is.
+// asked returns a ledger in memory with one debt. The commands treat the ledger as a table in
+// AWS. The given handler plays AWS, and answers the requests that ask who the principal is.
 func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	t.Helper()
 	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
@@ -75,8 +75,8 @@ func TestNoPrincipal(t *testing.T) {
 	}
 }
 
-// TestWhoseTable checks that AWS is asked for the principal if the table is in AWS, and is not
-// asked if the table is on this machine.
+// TestWhoseTable checks that the commands would ask AWS for the principal if the table is in
+// AWS, but not if the table is on this machine.
 func TestWhoseTable(t *testing.T) {
 	t.Parallel()
 	for endpoint, asks := range map[string]bool{"http://127.0.0.1:1": false, "": true} {

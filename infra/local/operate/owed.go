@@ -44,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // all also has the newest refusals without proof, so there are no such refusals either
+		case len(all) == 0: // if all is empty, there are no refusals without proof either, because all has the newest of them
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
@@ -77,14 +77,14 @@ type outstanding struct {
 // money had not moved.
 type unproven struct {
 	n      int
-	sum    big.Int // in atomic units
+	sum    big.Int // the sum of their amounts in atomic units, for at most maxOwed of them
 	newest []payment
 }
 
 // newestUnproven limits how many unproven refusals are listed.
 const newestUnproven = 20
 
-// unproven adds the refusals without proof to found, the result of the caller.
+// unproven adds the refusals without proof to what the caller has found.
 func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	u := &found.unproven
 	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {
@@ -99,8 +99,8 @@ func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	return err
 }
 
-// listing has those payments of a kind that are listed, and the number of all payments of that
-// kind.
+// listing has the payments of one kind that are to be listed, and the number of all payments
+// of that kind.
 type listing struct {
 	payments []payment
 	n        int

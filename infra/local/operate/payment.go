@@ -62,8 +62,9 @@ type payment struct {
 	Transaction string   `json:"transaction"`
 	Refund      string   `json:"refund,omitempty"` // the hash of the transaction that sent the amount back
 	Request     string   `json:"request"`
-	// Since is when the service found that the payment was made or, if it was not made, when
-	// it was first sent. Updated is when the record was last written.
+	// If the service has found that the payment was made, Since is the time at which it found
+	// that. Otherwise Since is the time of the first request with the payment. Updated is when
+	// the record was last written.
 	Since     time.Time       `json:"since"`
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`
@@ -77,7 +78,7 @@ type payment struct {
 	DueAt     time.Time      `json:"due_at,omitzero"`
 	// SupersededBy is the key of the payment that replaced this one.
 	SupersededBy string `json:"superseded_by,omitempty"`
-	// Unasked means that the money came without a request.
+	// Unasked means that the money came without a known request.
 	Unasked bool `json:"unasked,omitempty"`
 	// SendingBack names the operator who has begun to send the amount back, and the time.
 	SendingBack *ledger.SendingBack `json:"sending_back,omitempty"`
@@ -85,7 +86,8 @@ type payment struct {
 	ClosedBy string `json:"closed_by,omitempty"`
 	// Answer is the HTTP status of the answer and, for an error, its code.
 	Answer string `json:"answer,omitempty"`
-	// Chain is the chain's evidence on a payment in doubt, if it was queried.
+	// Chain is the chain's evidence on a payment in doubt. It is nil if the chain was not
+	// queried.
 	Chain *evidence `json:"chain,omitempty"`
 }
 
@@ -102,7 +104,8 @@ func (l opened) paymentOf(ctx context.Context, r ledger.Payment) payment {
 }
 
 // paymentAs converts a record into the form in which it is printed, with the standing s. If
-// the record's terms cannot be read, their fields are empty.
+// the record's terms cannot be read, the fields with the amount, the asset and the network are
+// empty.
 func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
@@ -171,7 +174,7 @@ func payerOf(r ledger.Payment) string {
 	return parts[2]
 }
 
-// note returns the text in a payment's last column.
+// note returns the text for the column NOTE, the last one in the list of payments.
 func (p payment) note() string {
 	about := map[standing]string{
 		answerOwed: "a refund is due after " + minute(p.DueAt),
@@ -231,8 +234,8 @@ func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'
 // transactionWord returns a transaction as an argument of a command.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord returns the argument that closes a record, or withdraws a refund, without further
-// checks.
+// forceWord returns the argument FORCE=1 or -force. With it, a command closes a record without
+// evidence from the chain or although a refund has begun, or withdraws a refund.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.

@@ -77,14 +77,15 @@ func dollars(atomic string) string {
 	return "$" + s[:max(len(strings.TrimRight(s, "0")), len(s)-decimals+cents)]
 }
 
-// atomic parses the amount in a record, and reports whether it is a positive number that a
-// transfer can have.
+// atomic parses the amount in a record. It reports whether the amount is positive and fits
+// into the 256 bits that a transfer has for it.
 func atomic(amount string) (*big.Int, bool) {
 	n, err := x402.ParseUint256(amount)
 	return n, err == nil && n.Sign() > 0
 }
 
-// counted returns a number and its noun. The noun is given in the singular.
+// counted returns a number followed by a noun. The caller gives the noun in the singular, and
+// counted adds an s unless the number is 1.
 func counted(n int, one string) string {
 	if n == 1 {
 		return "1 " + one

@@ -24,7 +24,7 @@ type debtKey struct {
 	key, authorization, network string
 	asset, payer                x402.Address
 	// moved is the transaction that moved the money. It is part of the key only if another
-	// record has the same nonce.
+	// record has the same nonce. Otherwise it is empty.
 	moved string
 }
 
@@ -48,20 +48,22 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt to close: with a refund or, if answered is set, because the payment was
-// answered after all.
+// due is a debt to close. The command refund closes it with a refund. The command answered
+// closes it because the payment was answered after all.
 type due struct {
 	debtKey
 	transaction string // the transaction that closes the debt; empty if none was given
-	answered    bool   // the payment was answered; transaction is the payment's transaction
-	force       bool   // close the debt without evidence from the chain, or although a refund has begun
+	answered    bool   // close the debt as answered; the given transaction is then the payment's
+	force       bool   // close the debt without evidence from the chain, or although a refund has begun; without a transaction: withdraw the refund
 	record      ledger.Payment
 	terms       x402.Requirements
 	amount      *big.Int
 }
 
-// refund prints what to transfer. With a TRANSACTION, it closes the record as refunded by that
-// transaction. KEY and TRANSACTION may be in any letter case.
+// refund executes the commands refund and answered. The command refund prints what to
+// transfer. With a TRANSACTION, it closes the record as refunded by that transaction. The
+// command answered closes the record as answered. KEY and TRANSACTION may be in any letter
+// case.
 func refund(ctx context.Context, o order, answered bool) error {
 	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
@@ -78,7 +80,7 @@ func refund(ctx context.Context, o order, answered bool) error {
 
 func (l opened) repay(ctx context.Context, d due) error {
 	r, err := l.Ledger.Fetch(ctx, d.key)
-	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // d.transaction is the payment itself, not a refund
+	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // whether d.transaction is the payment itself, not a refund
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
@@ -206,7 +208,8 @@ func why(r ledger.Payment) string {
 	return "no lookup gave an answer"
 }
 
-// refusal returns an error that says why no refund can begin, and what to do next.
+// refusal returns nil if a refund of the payment can begin. Otherwise it returns an error that
+// says why not, and what to do next.
 func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
@@ -269,7 +272,8 @@ func (d *due) read() error {
 // errUnchecked means that the chain could not be queried.
 var errUnchecked = errors.New("could not check that the transaction is the refund")
 
-// closeDebt closes a record after checking that the transaction sent the amount back.
+// closeDebt closes a record after checking that the transaction sent the amount back. If the
+// chain cannot be queried, closeDebt closes the record only with -force.
 func (l opened) closeDebt(ctx context.Context, d due) error {
 	transfers, how, err := l.verify(ctx, d)
 	switch unchecked := errors.Is(err, errUnchecked); {
@@ -343,9 +347,10 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// reserve reserves one of the transaction's transfers of the amount to the payer for this
-// record, because each transfer closes only one debt. If the chain was not queried, the
-// transaction counts as one such transfer.
+// A transfer closes only one debt, but a transaction may send the amount to the payer in
+// several transfers. reserve reserves one of these transfers for this record. If all are
+// reserved for other records, it returns an error. If the chain was not queried, the
+// transaction counts as one transfer.
 func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)

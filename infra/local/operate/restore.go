@@ -69,8 +69,8 @@ func restore(ctx context.Context, o order) error {
 	return t.make(ctx)
 }
 
-// copyOf returns the default name for a table's copy. The role with which operators restore
-// may use names that begin with this default.
+// copyOf returns the default name for a table's copy. The AWS role with which operators
+// restore is allowed to use a table if its name begins with this default.
 func copyOf(table string, drill bool) string {
 	if drill {
 		return table + "-drill"
@@ -124,8 +124,9 @@ func (o tableCopy) make(ctx context.Context) error {
 	return o.remove(ctx)
 }
 
-// resume checks whether an existing table can be the requested copy. A drill deletes its copy,
-// so a drill accepts no table that has deletion protection.
+// resume checks whether an existing table can be the requested copy. A drill deletes its copy.
+// A drill therefore refuses a table that has deletion protection, and a table that DynamoDB
+// does not know as a restored copy.
 func (o tableCopy) resume(ctx context.Context) error {
 	d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 	if err != nil {
@@ -170,8 +171,8 @@ func (o tableCopy) finish(ctx context.Context) error {
 	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
 }
 
-// countPlaces counts the entries of a list in the ledger's index. Unless latest is zero, later
-// entries do not count.
+// countPlaces counts the entries of a list in the ledger's index. If latest is not zero, it
+// counts only the entries up to that time.
 func countPlaces(ctx context.Context, index ledger.Index, list string, latest time.Time) (n int, err error) {
 	const atOnce = 10_000
 	var after ledger.Place

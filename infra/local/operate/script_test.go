@@ -24,8 +24,9 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what the commands print")
 
 // TestScripts runs the scripts of testdata. They contain an operator's commands. After each
-// command come its standard output, its notes, its exit status and, if the command can close a
-// debt, the debt's record. A section begins with its name and these settings:
+// command come its standard output, its notes, its exit status if that is not 0, and, if the
+// command can close a debt, the state of the debt's record. A section begins with its name and
+// these settings:
 //
 //	% ledger NAME...  a ledger with the records of these fillings; without this line there is none
 //	% node WORD...    the node that RPC_URL names, see startNode
@@ -36,7 +37,8 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% shop            a ledger and a chain for $DAY, which has ended
 //	% STEP...         an event in this shop, see step
 //
-// Texts that differ from run to run are replaced by placeholders, see words in scripted.
+// Texts that differ from run to run are replaced by placeholders: see the field words of
+// scripted.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testbed.Scripts(t, *update, newScripted)
@@ -174,7 +176,7 @@ func (s *scripted) state(args []string) string {
 	return ""
 }
 
-// fillings returns the fillings that a script can name.
+// fillings returns the fillings that a script can use, by their names.
 func fillings(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{

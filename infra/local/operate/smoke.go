@@ -25,8 +25,9 @@ const (
 )
 
 // smoke reads /ready of a deployment and prints the state of each part. It is the first half
-// of "make smoke", which then pays for a ping. It returns an error unless the service is ready
-// and the table has its protections, if LEDGER_TABLE names one.
+// of "make smoke", which then pays for a ping. It returns an error if the service is not
+// ready. If LEDGER_TABLE names a table, it also returns an error if the table lacks one of the
+// protections.
 func smoke(ctx context.Context, o order) error {
 	u, err := originOf(o.args[0])
 	if err != nil {

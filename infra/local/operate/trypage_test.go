@@ -26,8 +26,9 @@ func cloudOf(at string) map[string]string {
 
 // TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack.
 // The command must print who is notified, and must set off both alarms, each with a reason
-// that says that it is a drill. It must set off neither if an alarm is missing, or if nobody
-// is notified of one of them.
+// that says that it is a drill. It must set off neither if an alarm is missing, if nobody is
+// notified of one of them, or if one is set off already. It must not show the path of a
+// subscriber's URL, which may contain a key.
 func TestTryPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -94,9 +95,9 @@ func TestTryPage(t *testing.T) {
 	prints(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
 }
 
-// TestTryPageConfirmed checks that try-page reads all pages of subscribers and prints those
-// who have not confirmed. An error of AWS must be printed in AWS's words, without control
-// characters.
+// TestTryPageConfirmed checks that try-page reads the list of subscribers page by page, and
+// prints those who have not confirmed. An error of AWS must be printed in AWS's words, without
+// control characters. If a setting is missing, the error must name the setting.
 func TestTryPageConfirmed(t *testing.T) {
 	t.Parallel()
 	const alarms = `<DescribeAlarmsResponse xmlns="http://monitoring.amazonaws.com/doc/2010-08-01/"><DescribeAlarmsResult><MetricAlarms><member>` +

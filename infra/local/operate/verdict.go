@@ -17,12 +17,13 @@ type tally struct {
 	sum     big.Int
 	unknown int // the number of payments without a readable amount
 	first   payment
-	due     time.Time      // when the last refund becomes due
-	answers map[string]int // counts by the kind of answer
+	due     time.Time      // the latest time at which a refund of one of the payments becomes due
+	answers map[string]int // the number of payments by the answer, such as "404 not_found"
 }
 
 // by counts the payments that have one of the given standings and adds up their amounts. The
-// chain's evidence splits the payments in doubt into several standings: see doubt.
+// payments in doubt have several standings here, by the chain's evidence: see the function
+// doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
 	for _, p := range a.Payments {

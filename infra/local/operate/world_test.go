@@ -28,7 +28,8 @@ const (
 	// refundTx is the transaction that sends a refund, from the account sender.
 	refundTx = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	sender   = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
-	// paidIn is the transaction of the only payment on the node's chain, with the amount 5000.
+	// paidIn is the transaction of the only payment on the node's chain, with the amount of
+	// 5000 atomic units.
 	paidIn = "0x0000000000000000000000000000000000000000000000000000000000000003"
 )
 
@@ -49,15 +50,15 @@ func receiptOf(transaction string) ledger.Receipt {
 	return ledger.Receipt{Transaction: transaction, Payer: payer, Network: "eip155:8453"}
 }
 
-// buyer records a test's payments in a ledger. Its clock is the field now, which the test
-// moves.
+// buyer records a test's payments in a ledger. The field now is the time on the ledger's
+// clock, and the test sets it.
 type buyer struct {
 	*ledger.Ledger
 	store ledger.Store
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
-	// noNode means that a payment is claimed while there is no node to look it up.
+	// noNode means that payments are claimed as by a service without a node of the chain.
 	noNode bool
 }
 
@@ -231,8 +232,8 @@ func prints(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions returns fillings by the name of a fault. Each writes a record of payment 8
-// that contradicts itself in this way.
+// contradictions returns a filling for each fault in a record, by the name of the fault. The
+// filling writes a record of payment 8 with that fault.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}
