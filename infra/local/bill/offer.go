@@ -23,9 +23,9 @@ const (
 )
 
 // Offer is the content of a server's PAYMENT-REQUIRED header. A client sends parts of the
-// offer back, and the server compares these parts with its offer. They may have members that
-// this package does not know. Offer therefore keeps each of these parts as the JSON that the
-// server wrote.
+// offer back, and the server compares these parts with its offer. These parts may have members
+// that this package does not know. Offer therefore keeps each part as the JSON that the server
+// wrote.
 type Offer struct {
 	Version    int               `json:"x402Version"`
 	Error      string            `json:"error"`
@@ -63,8 +63,8 @@ func (o Offer) Choose() (Way, error) {
 }
 
 // Ways returns the ways to pay that this client supports, in the order of the offer. It reads
-// at most the first maxWays of them. If the client supports none, Ways returns an error that
-// says why it does not support the first one, or that the offer lists none.
+// only the first maxWays ways in the offer. If the client supports none, Ways returns an error
+// that says why it does not support the first one, or that the offer lists none.
 func (o Offer) Ways() ([]Way, error) {
 	var all []Way
 	none := errors.New("it lists none")
