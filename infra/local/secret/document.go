@@ -125,8 +125,8 @@ func (c current) members() (map[string]value, error) {
 }
 
 // merged returns a copy of a document in which one part is changed. The part gets the new
-// values, and the members that this part replaces are removed. If there are no new values
-// (nil), the part itself is removed.
+// values, and the members that this part replaces are removed. If values is nil, the part
+// itself is removed instead.
 func merged(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
@@ -147,7 +147,7 @@ func document(then map[string]value) []byte {
 	return doc
 }
 
-// change is a changed member, and a line that describes the change.
+// change has the name of a changed member, and a line that describes the change.
 type change struct{ name, line string }
 
 // differences returns the changes from the first document to the second, sorted by the name of

@@ -59,8 +59,8 @@ func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
 func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	k.t.Helper()
 	// The stage must be given. Without a stage, AWS returns the version that is AWSCURRENT,
-	// but the emulator returns the first version that ever was, even if another version is
-	// current now.
+	// but the emulator returns the version that was AWSCURRENT first, even if another version
+	// is AWSCURRENT now.
 	current := "AWSCURRENT"
 	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
 	testbed.Check(json.Unmarshal([]byte(*out.SecretString), &all))
@@ -139,8 +139,8 @@ func (k *keeper) showedNothing() {
 	}
 }
 
-// TestSecretThatIsDeleted checks that a secret which is marked for deletion is reported, and
-// that nothing is written.
+// TestSecretThatIsDeleted shows and changes a secret that is marked for deletion. Both
+// commands must fail and say that the secret is marked.
 func TestSecretThatIsDeleted(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
@@ -260,7 +260,8 @@ func TestSecretOfTwoPeople(t *testing.T) {
 	}
 }
 
-// intruder is a relay between the program and Secrets Manager.
+// intruder is a relay between the program and Secrets Manager. It can play another person who
+// changes the secret, or lose a reply.
 type intruder struct {
 	k       *keeper
 	arn     string
