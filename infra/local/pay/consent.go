@@ -99,8 +99,8 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	}
 }
 
-// readKey returns the wallet of the private key in a file. The file must be one that only its
-// owner can read and write.
+// readKey returns the wallet of the private key in a file. Nobody but the owner of the file
+// may be able to read or write it.
 func readKey(path string) (*x402test.Wallet, error) {
 	wallet, err := bill.ReadKey(path)
 	if err != nil {

@@ -64,8 +64,9 @@ func TestInterrupt(t *testing.T) {
 	isKept(t, []payment{kept}, s, s.URL)
 }
 
-// TestReadKey checks that a key is read only from a regular file that only its owner can read
-// and write. The file must have one valid key and nothing else. No error may contain the key.
+// TestReadKey checks that a key is read only from a regular file that nobody but its owner can
+// read or write. The file must contain one valid key and nothing else. No error may contain
+// the key.
 func TestReadKey(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -35,7 +35,7 @@ type payer struct {
 
 	file   string // the file in which the payment is saved
 	hinted bool   // the method hint has printed its advice, which it prints only once
-	status string // the last status that was printed
+	status string // the text of the last status line that was printed in full
 }
 
 const (
@@ -63,7 +63,7 @@ func (p *payer) howAgain() string {
 
 // pay requests the price, signs a payment of it, saves the signature, and then sends the
 // signature. The signature must be saved before it is sent. Once the service has the
-// signature, it may charge the payer, and then only the signature gets the answer.
+// signature, it may charge the payer, and then only this signature can get the answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.offered(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (p *payer) send(ctx context.Context, signature string) error {
 	}
 }
 
-// moving reports whether there is no answer yet only because the payment is still being
+// moving reports whether the final answer is missing only because the payment is still being
 // processed, which may take a while.
 func moving(r x402test.Reply) bool {
 	code := failure(r.Body).Code

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// TestNobodyThere checks that the client gives up on a service that does not answer, before it
-// signs anything.
+// TestNobodyThere requests the offer of a service that does not answer. The client must give
+// up after firstAnswer, before it signs anything.
 func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -33,9 +33,9 @@ func TestNobodyThere(t *testing.T) {
 	})
 }
 
-// TestAgainWithoutANetwork checks the resending of a kept payment without a network. The
-// client must give up after firstAnswer, and must still have the payment. This limit is for
-// connecting only: an answer may take longer.
+// TestAgainWithoutANetwork resends a kept payment without a network. The client must give up
+// after firstAnswer, and must say that the payment is kept and how to continue. This limit is
+// for connecting only: an answer may take longer.
 func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
