@@ -245,7 +245,7 @@ func (a *audit) unanswered(p recorded, why error) {
 }
 
 // unmoved handles a record of a paid payment whose transfer is not among the transfers that
-// were read: it happened at another time, or never.
+// were read: the transfer happened at another time, or never.
 func (a *audit) unmoved(ctx context.Context, p recorded) {
 	switch {
 	case !a.within(p.SettledAt): // the payment belongs in the books of another day

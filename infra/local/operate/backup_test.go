@@ -63,8 +63,8 @@ func TestBackup(t *testing.T) {
 }
 
 // TestHalved checks a copy that has only the main file of an open ledger, and therefore may
-// lack records. The copy must be refused until LEDGER_ACCEPT has accepted it once. After that
-// it must open without LEDGER_ACCEPT.
+// lack records. The copy must be refused until a command runs with the LEDGER_ACCEPT that the
+// error names. After that, the copy must open without LEDGER_ACCEPT.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	path, _ := stored(t, fillings(t)["fill"])

@@ -31,9 +31,9 @@ type opened struct {
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
-// withLedger opens the ledger that the environment names, calls do with the ledger, and closes
-// the ledger. byPayee means that the command searches for transfers to the payee. In that
-// case, PAY_TO must be set for a deployment's ledger.
+// withLedger opens the ledger that the environment names, calls the function do with that
+// ledger, and closes the ledger. byPayee means that the command searches for transfers to the
+// payee. In that case, PAY_TO must be set for a deployment's ledger.
 func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {

@@ -34,8 +34,8 @@ const (
 )
 
 // standingOf returns the standing of a payment in the operators' lists. If a process died
-// while it handled the payment, standingOf also reads the record of the purchase, which helps
-// to tell whether the payment was sent.
+// while it handled the payment, the payment may never have been sent. In that case, standingOf
+// also reads the record of the purchase, which helps to tell whether the payment was sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingPerhapsUnsent {
@@ -62,9 +62,9 @@ type payment struct {
 	Transaction string   `json:"transaction"`
 	Refund      string   `json:"refund,omitempty"` // the hash of the transaction that sent the amount back
 	Request     string   `json:"request"`
-	// If the service has found that the payment was made, Since is the time at which it found
-	// that. Otherwise Since is the time of the first request with the payment. Updated is when
-	// the record was last written.
+	// If the service has found that the payment was made, Since is the time of that finding.
+	// Otherwise Since is when the service first recorded the payment. Updated is when the
+	// record was last written.
 	Since     time.Time       `json:"since"`
 	Updated   time.Time       `json:"updated"`
 	Lookups   int             `json:"lookups"`

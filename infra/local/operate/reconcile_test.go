@@ -12,8 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestPrintSummary checks that each number that a reconcile run counts is printed with a
-// description.
+// TestPrintSummary prints the summary of a reconcile run that has read transfers from the
+// chain. Each number of transfers must be printed with a description. The summary must also
+// say that the chain was not read to its end.
 func TestPrintSummary(t *testing.T) {
 	t.Parallel()
 	var out bytes.Buffer
@@ -31,7 +32,8 @@ owed       0, 0 of them for more than an hour, refunds due: 0 (make owed lists t
 	}
 }
 
-// TestTable checks commands on a ledger in DynamoDB, which LEDGER_TABLE names.
+// TestTable runs the commands reconcile, owed and payer on a ledger in the DynamoDB table that
+// LEDGER_TABLE names. If there is no such table, the command owed must fail.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

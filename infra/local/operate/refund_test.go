@@ -15,7 +15,7 @@ import (
 // other.
 type meeting struct {
 	ledger.Store
-	turns chan struct{} // gets a value from each of the first two callers; later callers find it full
+	turns chan struct{} // a channel with room for two values: the first two callers send one each, and later callers find the channel full
 	both  sync.WaitGroup
 }
 

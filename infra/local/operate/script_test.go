@@ -24,9 +24,9 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what the commands print")
 
 // TestScripts runs the scripts of testdata. They contain an operator's commands. After each
-// command come its standard output, its notes, its exit status if that is not 0, and, if the
-// command can close a debt, the state of the debt's record. A section begins with its name and
-// these settings:
+// command come its standard output, its notes, and its exit status if that is not 0. If the
+// command can close a debt, the state of the debt's record comes last. A section begins with
+// its name and these settings:
 //
 //	% ledger NAME...  a ledger with the records of these fillings; without this line there is none
 //	% node WORD...    the node that RPC_URL names, see startNode

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// The two alarms that try-page sets off, one page and one ticket. The name of each alarm is
-// the name of the stack, a dash and this text. Both evaluate periods of five minutes, so they
-// soon return to their real state. Neither rolls a release back.
+// These constants name the two alarms that try-page sets off, one page and one ticket. The
+// name of each alarm is the name of the stack, a dash and the constant. Both evaluate periods
+// of five minutes, so they soon return to their real state. Neither rolls a release back.
 const (
 	triedPage   = "errors"
 	triedTicket = "reconcile-failing"
 )
 
-// monitoring returns CloudWatch.
+// monitoring returns CloudWatch, the service that has the alarms.
 func monitoring() awsService {
 	return awsService{
 		name:     "monitoring",

@@ -21,9 +21,8 @@ type tally struct {
 	answers map[string]int // the number of payments by the answer, such as "404 not_found"
 }
 
-// by counts the payments that have one of the given standings and adds up their amounts. The
-// payments in doubt have several standings here, by the chain's evidence: see the function
-// doubt.
+// by counts the payments that have one of the given standings and adds up their amounts. For a
+// payment in doubt, the standing depends on the chain's evidence: see the function doubt.
 func (a account) by(standings ...standing) *tally {
 	t := &tally{answers: map[string]int{}}
 	for _, p := range a.Payments {
@@ -54,8 +53,8 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt returns the standing of a payment in doubt. There is a standing for each thing that the
-// chain can show about such a payment.
+// doubt returns the standing of a payment in doubt about which the chain shows v. Only this
+// file has these standings, to count such payments by the chain's evidence.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.

@@ -58,7 +58,7 @@ type buyer struct {
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
-	// noNode means that payments are claimed as by a service without a node of the chain.
+	// noNode means that payments are claimed as by a service that has no node of the chain.
 	noNode bool
 }
 
@@ -232,8 +232,8 @@ func prints(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions returns a filling for each fault in a record, by the name of the fault. The
-// filling writes a record of payment 8 with that fault.
+// contradictions returns fillings by the names of faults. Each filling writes a record of
+// payment 8 that contradicts itself: the record has the fault of that name.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}
