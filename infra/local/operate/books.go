@@ -17,7 +17,8 @@ const (
 	// oldestDay is the age of the oldest day whose books can be made. Answered payments are
 	// deleted after 35 days.
 	oldestDay = 34 * 24 * time.Hour
-	// maxTransfers limits the transfers of a day that are held in memory, half a kilobyte each.
+	// maxTransfers limits how many transfers of a day are kept in memory. Each takes half a
+	// kilobyte.
 	maxTransfers = 1_000_000
 	// maxDifferences limits how many differences are listed. All of them are counted.
 	maxDifferences = 1000
@@ -58,7 +59,7 @@ type books struct {
 	// Deposits are transfers without an authorization, and transfers below the lowest price
 	// without a record.
 	Deposits   sum `json:"deposits"`
-	RefundsOut sum `json:"refunds_made"` // payments whose refund was closed on this day, on whatever day they were made
+	RefundsOut sum `json:"refunds_made"` // payments whose refund was closed on this day; the payments may be of any day
 	InDoubt    sum `json:"in_doubt"`     // payments that were first recorded on this day and are still in doubt
 
 	Records     int          `json:"records_read"`

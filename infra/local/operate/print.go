@@ -66,7 +66,8 @@ func progress(notes io.Writer) func(format string, args ...any) {
 
 func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// dollars formats an amount of USDC (6 decimals) as a price. It returns other text unchanged.
+// dollars formats an amount of USDC (6 decimals) as a price. Text that is not an amount is not
+// formatted, only made safe for a terminal.
 func dollars(atomic string) string {
 	n, err := x402.ParseUint256(atomic)
 	if err != nil {

@@ -347,10 +347,10 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// A transfer closes only one debt, but a transaction may send the amount to the payer in
-// several transfers. reserve reserves one of these transfers for this record. If all are
-// reserved for other records, it returns an error. If the chain was not queried, the
-// transaction counts as one transfer.
+// reserve reserves one transfer in the transaction for this record, because each transfer
+// closes only one debt. The argument transfers is the number of transfers in the transaction
+// that send the amount to the payer. If all of them are reserved for other records, reserve
+// returns an error. If the chain was not queried, the transaction counts as one transfer.
 func (l opened) reserve(ctx context.Context, d due, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)

@@ -28,8 +28,8 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 // command can close a debt, the state of the debt's record comes last. A section begins with
 // its name and these settings:
 //
-//	% ledger NAME...  a ledger with the records of these fillings; without this line there is none
-//	% node WORD...    the node that RPC_URL names, see startNode
+//	% ledger NAME...  a ledger with the records of these fillings; without this line there is no ledger
+//	% node WORD...    the node that RPC_URL names; for the words see startNode
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
 //	% stop            the commands are interrupted before they begin

@@ -31,11 +31,11 @@ var update = flag.Bool("update", false, "write into the scripts what is printed"
 // URL of the service. A section begins with its name and these settings:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
-//	% header NAME: VALUE              a header of these answers; JSON is encoded
+//	% header NAME: VALUE              a header of these answers; JSON is sent in base64
 //	% offer JSON, % accepts JSON      changes of the offer, or of its way to pay
 //	% first STATUS [BODY]             the answer to a request without a signature, instead of an offer
 //	% speaks TEXT                     the text that every connection gets, instead of HTTP
-//	% nobody                          the server has been closed
+//	% nobody                          the service is closed before the commands run
 //	% types TEXT                      the input at the terminal; without this line there is no terminal
 //	% stop N                          Ctrl-C in the Nth wait, or at the question if N is 0
 func TestScripts(t *testing.T) {
