@@ -14,13 +14,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// buyer behaves like most clients: without an answer, it signs and sends a new payment. It
-// repeats a payment only if the seller says that a payment is being processed (409).
+// buyer behaves like most clients: if a request brings no answer, the buyer signs and sends a
+// new payment. Only if the seller says that a payment is being processed (409) does the buyer
+// send the same payment again.
 type buyer struct {
 	tell    func(tone, string)
 	url     string
 	client  *x402test.Client
-	offer   x402.PaymentRequired // the buyer signs each payment for the same offer
+	offer   x402.PaymentRequired // the offer that the first try requests; every payment is signed for it
 	answers int
 
 	mu     sync.Mutex
@@ -38,8 +39,9 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 
 func (b *buyer) satisfied() bool { return b.answers > 0 }
 
-// try signs a payment, and sends it again as long as the reply is a 409. It does nothing if
-// the buyer has an answer already.
+// try signs a payment and sends it. As long as the reply is a 409, try sends the same payment
+// again. After each reply, try waits as long as Retry-After says. If the buyer already has an
+// answer, try does nothing.
 func (b *buyer) try(ctx context.Context) error {
 	if b.satisfied() {
 		return nil
@@ -99,8 +101,8 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read prints a reply and, if the buyer waited long for it, the time. It reports whether to
-// send the same payment again.
+// read prints a reply. For a reply without an answer, it also prints how long the buyer
+// waited, if that was long. It reports whether to send the same payment again.
 func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bool) {
 	text := says(r)
 	status := fmt.Sprint(r.Status)

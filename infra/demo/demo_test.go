@@ -15,7 +15,7 @@ import (
 )
 
 // TestDemo runs make demo and checks every event that it prints. At the end, the service has
-// one transfer for one answer, and the other seller has three transfers for one answer.
+// one transfer for one answer. The seller without a ledger has three transfers for one answer.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as make demo: make verify runs it")
@@ -62,8 +62,9 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-// columns returns the events in the two columns of a page, one text for each event. It leaves
-// out the times and the repetitions that depend on how fast the machine is.
+// columns returns the events in the two columns of a page, one text for each event. It removes
+// the times (see timeless). In the left column it also removes repeated events, because the
+// client repeats a request more often on a slow machine.
 func columns(page string) (left, right []string) {
 	rule := strings.Repeat("-", column)
 	_, page, _ = strings.Cut(page, rule+"\n")
@@ -83,9 +84,10 @@ func columns(page string) (left, right []string) {
 	return slices.Compact(left), right
 }
 
-// timeless returns an event without its times. It keeps a mark that there was a time if the
-// event waited for a lease. It drops other times completely, because such events have one only
-// on a busy machine.
+// timeless returns an event without its times. Some events have a time on every machine: a
+// pause of the client, and an event that had to wait for a lease. There, timeless leaves a
+// mark in place of the time. Other events have a time only on a busy machine. There, timeless
+// leaves nothing.
 func timeless(event string) string {
 	for _, change := range []struct{ times, to string }{
 		{`\(waits \d+s\)$`, "(waits)"},
@@ -197,8 +199,8 @@ func TestTimeline(t *testing.T) {
 	}
 }
 
-// TestThirtyLines checks that the other seller has at most 30 lines, as the introduction of
-// the timeline says.
+// TestThirtyLines checks that the seller without a ledger has at most 30 lines, as the head of
+// the timeline says. It counts from func main on, without empty lines and comments.
 func TestThirtyLines(t *testing.T) {
 	source := string(testbed.Must(os.ReadFile("thirty/main.go")))
 	_, code, _ := strings.Cut(source, "\nfunc main() {")

@@ -1,10 +1,10 @@
 // Command demo shows in a terminal what happens when everything fails. The facilitator moves
-// the money and answers 500; the seller is killed while it settles; then the seller is down;
-// then the network loses the answer. After each failure the client signs a new payment. The
-// same events are played against the service of this repository with its ledger file, and
-// against a seller of thirty lines without a ledger (infra/demo/thirty). At the end the
-// command counts the transfers on the facilitator's chain and the answers that the client has,
-// and says what each client paid.
+// the money and answers 500; the seller is killed while it waits for the facilitator; then the
+// seller is down; then the network loses the answer. After each failure the client signs a new
+// payment. The same events are played against the service of this repository with its ledger
+// file, and against a seller of thirty lines without a ledger (infra/demo/thirty). At the end
+// the command counts the transfers on the facilitator's chain and the answers that the client
+// has, and says what each client paid.
 //
 // Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are
 // real, and an authorization moves money once, as on every chain. A fault is triggered by what
@@ -44,7 +44,7 @@ func main() {
 // fifth try.
 const mostTries = 20
 
-// play plays the events against both sellers, and prints them as they happen.
+// play plays the events against both sellers, and prints them in two columns.
 func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
 	page := &timeline{out: out, colours: colours}
 	with, err := newSeller(ctx, service, page.left)
@@ -63,8 +63,9 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 			return fmt.Errorf("the client has no answer after %d tries", mostTries)
 		}
 		page.try(n)
-		// The events of the right column are recorded first. Then those of the left column are
-		// printed as they happen, with the recorded ones beside them.
+		// First the seller of the right column has its turn, and its events are recorded. Then
+		// the seller of the left column has its turn. Its events are printed as they happen,
+		// with the recorded events beside them.
 		for _, s := range []*seller{without, with} {
 			if err := s.turn(ctx); err != nil {
 				return err

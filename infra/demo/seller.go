@@ -28,14 +28,14 @@ example.com. 300  MX 10 mx1.example.com.
 example.com. 300  MX 20 mx2.example.com.
 `
 
-// The settlements that fail. They are numbered from 0, in the order of the calls to the
-// facilitator.
+// The numbers of the settlements that fail. The calls to /settle are counted from 0.
 const (
 	lies  = 0 // the money moves, and the facilitator answers 500
 	kills = 1 // the seller is killed while it waits for the facilitator, before any money moves
 )
 
-// silence is how long the seller may hold a payment before the timeline says why.
+// silence is how long a reply may take before the timeline says why the client waits. If a
+// reply takes at least this long, the timeline shows the time.
 const silence = time.Second
 
 // seller is one of the two sellers, with its own facilitator, network, resolver and client.
@@ -46,16 +46,16 @@ type seller struct {
 	env     map[string]string
 	money   *x402test.Facilitator
 	open    []func() // functions that each stop a server; the method close calls them
-	address *url.URL // where the seller listens
+	address *url.URL // the URL at which the seller listens
 	buyer   *buyer
 
 	mu      sync.Mutex
 	process *programs.Process
 	settled int       // how many settlements were requested
 	killed  time.Time // when the seller was killed
-	held    string    // the payment that the kill interrupted; empty once the seller settles again
+	held    string    // the payment that the kill interrupted; empty once explain has named it, or the seller settles again
 	waited  bool      // whether the timeline has said that the seller waits for a lease
-	down    bool      // whether the client has sent a request to the killed seller
+	down    bool      // whether the client has found the seller down during this turn
 	lost    bool      // whether the network has lost an answer
 }
 
@@ -96,7 +96,8 @@ func (s *seller) surround(ctx context.Context) error {
 		return err
 	}
 	s.open = append(s.open, func() { _ = resolver.Close() })
-	// The seller must have the same address after a kill.
+	// The seller must listen at the same address again after a kill, so the address is chosen
+	// here.
 	addr, err := freeAddr(ctx)
 	if err != nil {
 		return err
@@ -130,9 +131,9 @@ func freeAddr(ctx context.Context) (string, error) {
 	return listener.Addr().String(), listener.Close()
 }
 
-// serve serves a handler until close is called, and returns its URL. Each request has a new
-// connection. If a reused connection broke, the HTTP library of the client might send the
-// request once more without being asked.
+// serve serves a handler until close is called, and returns the URL of the handler. Each
+// request has a new connection. If a reused connection broke, the HTTP library of the client
+// might send the request once more without being asked.
 func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err error) {
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -168,8 +169,8 @@ func (s *seller) start() error {
 	return process.Ready()
 }
 
-// turn lets the client try to buy once. If the seller was down meanwhile, turn starts the
-// seller again.
+// turn lets the client try to buy once. If the client found the seller down, turn then starts
+// the seller again.
 func (s *seller) turn(ctx context.Context) error {
 	if err := s.buyer.try(ctx); err != nil {
 		return err
@@ -201,7 +202,8 @@ func (s *seller) gone() bool {
 }
 
 // settle relays a request to the facilitator. The first settlement succeeds, but the seller
-// gets the answer 500. During the second one, the seller is killed.
+// gets the answer 500. The second settlement does not reach the facilitator: the seller is
+// killed while it waits.
 func (s *seller) settle(r *testbed.Relayed) {
 	if r.URL.Path != "/settle" {
 		r.Pass()
@@ -253,9 +255,9 @@ func (s *seller) goesOn() {
 	}
 }
 
-// explain prints once why the seller holds a payment, if the seller has not answered after a
-// while. The caller must call the returned function when the seller has answered, or has
-// ended.
+// explain starts a timer. If the timer ends and the killed process still holds a payment,
+// explain says once in the timeline that the seller waits for a lease. When the seller has
+// answered or has ended, the caller must call the returned function, which stops the timer.
 func (s *seller) explain() (over func()) {
 	late := time.AfterFunc(silence, func() {
 		s.mu.Lock()
@@ -328,16 +330,16 @@ func (s *seller) loses(r *http.Request, status int) bool {
 
 // sums holds the totals for one seller at the end.
 type sums struct {
-	transfers int   // on the chain
-	answers   int   // received by the client
-	paid      int64 // in atomic units of USDC
+	transfers int   // the number of transfers on the chain
+	answers   int   // the number of answers that the client has received
+	paid      int64 // the sum of the transfers, in atomic units of USDC
 }
 
 func (s *seller) sums() sums {
 	transfers := s.money.Transfers()
 	var paid int64
 	for _, t := range transfers {
-		value, _ := strconv.ParseInt(t.Value, 10, 64) // the facilitator has checked it
+		value, _ := strconv.ParseInt(t.Value, 10, 64) // the facilitator has checked that the value is a number
 		paid += value
 	}
 	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}

@@ -38,14 +38,15 @@ const (
 	gap    = 3
 )
 
-// cell is a line of a column.
+// cell is one line of one column, with its colour.
 type cell struct {
 	tone tone
 	text string
 }
 
-// timeline prints two columns. It prints an event of the left column at once. It first records
-// the events of the right column, and prints them later beside those of the left column.
+// timeline prints two columns. An event of the right column is only recorded at first. An
+// event of the left column is printed at once, with the recorded lines of the right column
+// beside it.
 type timeline struct {
 	out     io.Writer
 	colours bool
@@ -103,7 +104,8 @@ func (p *timeline) next() cell {
 	return first
 }
 
-// end prints the remaining events of a try.
+// end ends a try: it prints the recorded lines of the right column that are not printed yet,
+// and then an empty line.
 func (p *timeline) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -38,8 +38,8 @@ func main() {
 	log.Fatal(http.Serve(listener, nil))
 }
 
-// settles asks the facilitator to move the money, and reports whether it did. An empty payment
-// cannot be encoded as JSON: it is not sent, and moves no money.
+// settles asks the facilitator to move the money, and reports whether the facilitator did so.
+// An empty payment cannot be encoded as JSON, so settles does not send an empty payment.
 func settles(payment json.RawMessage, price x402.Requirements) bool {
 	call, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": price})
 	if err != nil {
