@@ -1,10 +1,10 @@
 // Command local runs the whole service on this machine: the same handlers as in the functions,
 // real lookups, a ledger in one file and a play-money facilitator.
 //
-// The environment can set every variable of the deployment, and overrides these defaults. With
-// FACILITATOR_URL, or with a test network as NETWORK, the play-money facilitator does not
-// start. With LEDGER_TABLE the ledger is in DynamoDB. With -version the program prints its
-// version.
+// Every variable of the deployment can be set in the environment, to replace one of these
+// defaults. With FACILITATOR_URL, or with a test network as NETWORK, the play-money
+// facilitator does not start. With LEDGER_TABLE the ledger is in DynamoDB. With -version the
+// program prints its version.
 package main
 
 import (
@@ -129,7 +129,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 
 // serve runs an HTTP server until ctx is done. It then lets open requests finish.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
-	const grace = 30 * time.Second // somewhat longer than an invocation's deadline
+	const grace = 30 * time.Second // somewhat longer than the 27 s that a handler may take
 	server := newServer(h)
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -144,8 +144,8 @@ func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 }
 
 // newServer returns a server with timeouts. A handler may take 27 s, as on Lambda. The size
-// limit for headers is above API Gateway's. An oversized payment header is therefore answered
-// by this service and not by net/http.
+// limit for headers is above that of API Gateway. A request whose payment header is too long
+// is therefore answered by this service and not by net/http.
 func newServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -173,8 +173,8 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
 	}
 	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
-		// A local DynamoDB server starts empty. The template creates the table of a
-		// deployment.
+		// A local DynamoDB server starts without the table, so the table is created here. In a
+		// deployment, the template creates the table.
 		if err := dynamo.Create(ctx, dynamo.NewClient(c.Ledger.AWS), c.Ledger.Name); err != nil {
 			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, *at, err)
 		}
@@ -182,9 +182,9 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
-// playMoney starts the play-money facilitator on the next port, with a wallet for visitors who
-// have none. If another facilitator is configured, or the service is paused, playMoney starts
-// nothing and returns a nil wallet.
+// playMoney starts the play-money facilitator on the port after the service's, with a wallet
+// for visitors who have none. If another facilitator is configured, or the service is paused,
+// playMoney starts nothing and returns a nil wallet.
 func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
 	if c.FacilitatorURL != "" || c.Paused {
 		return nil, func() {}, nil
@@ -251,7 +251,7 @@ func logClose(what string, err error) {
 }
 
 // reachable returns the address that clients on this machine use. It also needs the configured
-// address, because the listener cannot tell ":8402" from "[::]:8402".
+// address, because a listener reports the same address for ":8402" as for "[::]:8402".
 func reachable(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)
@@ -261,8 +261,8 @@ func reachable(listening net.Addr, configured string) string {
 	return listening.String()
 }
 
-// nextPort returns the address with the port after the service's, or with any free port if the
-// service uses any free port.
+// nextPort returns the service's address with the next port. If the configured port is 0,
+// which means any free port, the returned port is 0.
 func nextPort(service, configured string) (string, error) {
 	addr, err := netip.ParseAddrPort(service)
 	_, asked, _ := net.SplitHostPort(configured)

@@ -118,15 +118,15 @@ func TestRunWithPlayMoney(t *testing.T) {
 	}
 
 	// Several services can share a ledger, but only one at a time can have the play-money
-	// facilitator.
+	// facilitator. A second run with play money must therefore fail.
 	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "LEDGER_FILE=")
 	first.stop()
 	if err := <-first.ended; err != nil {
 		t.Errorf("stopped: %v", err)
 	}
 	first.ended <- nil
-	// If the service listens on all addresses, the welcome and every offer name an address
-	// that clients can use.
+	// If the service listens on all addresses, the welcome and every offer must name an
+	// address that clients can use.
 	env["LOCAL_ADDR"] = "0.0.0.0:0"
 	second := start(t, env)
 	if n := transfers(t, second.line(t, "facilitator")); n != 1 {
@@ -140,9 +140,9 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
-// TestRunOnATestNetwork checks that NETWORK alone selects a test network's token, facilitator
-// and node, and the text for payers. The service calls neither the facilitator nor the node at
-// start.
+// TestRunOnATestNetwork checks that NETWORK alone selects the token and the facilitator of a
+// test network, and the text for payers. The test needs no network: at start, the service
+// calls neither the facilitator nor a node.
 func TestRunOnATestNetwork(t *testing.T) {
 	t.Parallel()
 	r := start(t, map[string]string{"NETWORK": x402.BaseSepolia, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
@@ -163,8 +163,8 @@ func TestRunOnATestNetwork(t *testing.T) {
 		t.Errorf("offered %+v, want %+v", got, want)
 	}
 
-	// A payment in the network's token is accepted if a facilitator for this network settles
-	// it.
+	// The service must accept a payment in the network's token if a facilitator for this
+	// network settles the payment.
 	f := testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 	t.Cleanup(func() { f.Close() })
 	paid := start(t, map[string]string{
@@ -225,7 +225,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"the ledger is another service's", map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "LEDGER_FILE": filepath.Join(kept, "ledger.db")}, []string{"another process uses it", "running already", "LEDGER_FILE="}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
-		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the next port may be taken as well
+		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // also if another program uses port 65535
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"real money for nobody", map[string]string{"FACILITATOR_URL": "https://facilitator.example"}, []string{"PAY_TO is not set", "NETWORK=eip155:84532 is a test network"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
@@ -307,8 +307,10 @@ func TestLineLog(t *testing.T) {
 	}
 }
 
-// TestAtHome checks that a web page cannot use the service's MCP tools by making its host name
-// resolve to this machine.
+// TestAtHome checks that a web page of another site cannot use the service's MCP tools by
+// making the host name of that page resolve to this machine. Pages of this machine and of the
+// configured origin can use the tools. If other machines can reach the service anyway, every
+// page can.
 func TestAtHome(t *testing.T) {
 	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
 	for _, c := range []struct {

@@ -31,8 +31,8 @@ var playWalletScript string
 
 // playWallet pays for visitors whose browser has no wallet. Its key is created at start and
 // never written anywhere. Its account is empty: only the play-money facilitator of this
-// process accepts its signatures. It is part of the runner's package main, which no other
-// program can import. Only playMoney creates a playWallet, together with that facilitator.
+// process accepts its signatures. Only playMoney creates a playWallet, together with the
+// play-money facilitator. No other program can use this type, because it is in package main.
 type playWallet struct {
 	wallet *x402test.Wallet
 	terms  x402.Terms
@@ -110,7 +110,7 @@ func (p *playWallet) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]string{"signature": signature}) // it fails if the page was closed
+	_ = json.NewEncoder(w).Encode(map[string]string{"signature": signature}) // an error means that the page was closed
 }
 
 // sign signs a payment for one of this service's offers. It always uses the network and the

@@ -29,7 +29,8 @@ func playPage(t *testing.T) (*playWallet, http.Handler) {
 	return wallet, testbed.Must(wallet.beside(service, playOrigin))
 }
 
-// payment returns an authorization, as the page sends it to the wallet.
+// payment returns an authorization that the wallet signs, in the form in which the page sends
+// it to the wallet.
 func (p *playWallet) payment(now time.Time) map[string]any {
 	return map[string]any{
 		"from": p.wallet.Address().Checksum(), "to": p.terms.PayTo, "value": catalog.DNS().Amount, "validAfter": "0",
@@ -167,8 +168,8 @@ func call(t *testing.T, method, url, body string, header map[string]string) (sta
 	return res.StatusCode, string(testbed.Must(io.ReadAll(res.Body)))
 }
 
-// pagePing returns the page of ping. It also returns the account of the wallet that the page
-// announces, or "" if there is none.
+// pagePing returns the HTML page of the operation ping. It also returns the account of the
+// wallet that the page announces, or "" if there is none.
 func pagePing(t *testing.T, origin string) (page, account string) {
 	t.Helper()
 	_, page = call(t, http.MethodGet, origin+catalog.Ping().Path, "", map[string]string{"Accept": "text/html"})

@@ -10,12 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// atHome protects the MCP tools and the play wallet of a service from web pages of other
-// sites, if the service listens on this machine only. Such a page can make its own host name
-// resolve to a loopback address. A browser then treats the service as part of the page's site
-// (Model Context Protocol, transports, security). Host and Origin must be names of this
-// machine, or the host of the configured origin. If other machines can reach the service
-// anyway, atHome checks nothing, as in a deployment.
+// If the service listens on this machine only, atHome protects its MCP tools and its play
+// wallet from web pages of other sites. Such a page can make its own host name resolve to a
+// loopback address. A browser then treats the service as part of the page's site (Model
+// Context Protocol, transports, security). Therefore the headers Host and Origin must name
+// this machine or the host of the configured origin; Origin may be missing. If other machines
+// can reach the service anyway, atHome checks nothing, as in a deployment.
 func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler {
 	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !loopback(host) {
 		return next
@@ -30,7 +30,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 			next.ServeHTTP(w, r)
 			return
 		}
-		host := url.URL{Host: r.Host} // Hostname removes the port
+		host := url.URL{Host: r.Host} // the method Hostname removes the port
 		home := known(host.Hostname())
 		for _, origin := range r.Header.Values("Origin") {
 			u, err := url.Parse(origin)

@@ -40,8 +40,8 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newReceiptKey creates the key file. It is not an error if another runner has just created
-// it.
+// newReceiptKey creates the key file. If another runner has just created the file,
+// newReceiptKey leaves it unchanged and returns no error.
 func newReceiptKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err == nil {

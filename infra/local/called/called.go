@@ -28,7 +28,8 @@ func Here(getenv func(string) string, name string) As {
 
 // programOf returns what a person types to run the program again. After go run
 // package@version, the program's own name is an absolute path in a temporary folder, so
-// programOf returns the go run command instead.
+// programOf returns the go run command instead. After go run in a clone, it returns the last
+// element of the path of the package.
 func programOf(name string, build *debug.BuildInfo) string {
 	if build == nil || !filepath.IsAbs(name) {
 		return name
@@ -42,8 +43,8 @@ func programOf(name string, build *debug.BuildInfo) string {
 // ByMake reports whether commands are typed as make targets.
 func (a As) ByMake() bool { return a.program == "" }
 
-// Program returns what a person types before the name of a command, or fallback if make runs
-// the command.
+// Program returns what a person types before the name of a command: the name of the running
+// program. If make called the program, it returns the given text instead, such as "make".
 func (a As) Program(fallback string) string {
 	if a.ByMake() {
 		return fallback
@@ -55,8 +56,8 @@ func (a As) Program(fallback string) string {
 // on the program's own command line it is positional or follows a flag.
 type Word struct {
 	Name  string
-	Flag  string // begins with a dash; empty for a positional argument
-	Value string // quoted for a shell; empty if the flag takes no value, and make then gets NAME=1
+	Flag  string // the flag with its dash; empty for a positional argument
+	Value string // the value, quoted for a shell; empty if the flag takes no value: make then gets NAME=1
 }
 
 // Text returns the word as a person types it.

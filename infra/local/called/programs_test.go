@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// inClones are the programs of infra that only make runs, in a clone. All other programs can
-// be installed, so they must be able to print their version.
+// inClones lists the programs of infra that only make runs, and only in a clone of the
+// repository. All other programs can be installed, so they must be able to print their
+// version.
 var inClones = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
 
 // TestProgramsPrintTheirVersion checks that each program that can be installed prints its version.

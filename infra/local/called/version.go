@@ -6,8 +6,9 @@ import (
 	"runtime/debug"
 )
 
-// Version returns the line that a command prints when -version or --version is its only
-// argument, and reports whether it is. The first element of args is the name of the program.
+// Version reports whether -version or --version is the only argument of a command. If so, it
+// also returns the line that the command then prints. The first element of args is the name of
+// the program.
 func Version(args []string) (line string, asked bool) {
 	if len(args) != 2 || args[1] != "-version" && args[1] != "--version" {
 		return "", false

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 )
 
-// maxText is the most that Read reads, in bytes. A key with white space is shorter.
+// maxText is the number of bytes after which Read stops. The text of a key, with white space
+// around it, is shorter.
 const maxText = 256
 
 // Read returns the text of a key file. It reads at most maxText bytes and makes the same
@@ -51,7 +52,7 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 // not at all. If a file with that name exists, Write leaves it unchanged and returns
 // fs.ErrExist.
 func Write(path string, text []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+"-*") // CreateTemp creates the file with mode 0600
 	if err != nil {
 		return err
 	}

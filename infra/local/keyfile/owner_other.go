@@ -4,9 +4,11 @@ package keyfile
 
 import "io/fs"
 
-// openToOthers cannot check modes here. A file is as private as its folder, and a folder in the
-// user's profile belongs to the user.
+// openToOthers always returns false, because systems other than Unix have no file modes to
+// check. There, a file is as private as its folder, and a folder in the user's profile belongs
+// to the user.
 func openToOthers(fs.FileInfo) bool { return false }
 
-// ofAnother cannot check owners here.
+// ofAnother always returns false, because it cannot check the owner of a file on systems other
+// than Unix.
 func ofAnother(fs.FileInfo) bool { return false }

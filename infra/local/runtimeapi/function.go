@@ -29,12 +29,12 @@ const (
 // Function is one process of a Lambda function. It handles one event at a time.
 type Function struct {
 	PID     int           // the process id, which is also the id of the process group
-	Started time.Time     // when it was started
+	Started time.Time     // when the process was started
 	Init    time.Duration // the time from Started until the process first requests an event
 
 	timeout time.Duration
 	cmd     *exec.Cmd
-	idle    bool          // the process has requested an event and waits for it
+	idle    bool          // whether the process has requested an event and waits for it
 	asks    chan struct{} // gets a value when the process requests an event
 	events  chan []byte
 	answers chan answer
@@ -177,7 +177,7 @@ func (p *Function) api() http.Handler {
 		case event := <-p.events:
 			w.Header().Set("Lambda-Runtime-Aws-Request-Id", rand.Text())
 			w.Header().Set("Lambda-Runtime-Deadline-Ms", strconv.FormatInt(time.Now().Add(p.timeout).UnixMilli(), 10))
-			_, _ = w.Write(event) // if the process has ended, wait reports it
+			_, _ = w.Write(event) // if the process has ended, the method wait reports that
 		case <-r.Context().Done():
 		}
 	})
