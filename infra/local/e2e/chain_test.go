@@ -28,15 +28,16 @@ import (
 
 // chainCase is what one payer does on a real chain. In every case the payer must be charged
 // once for each answer, and must not be charged for a refusal. Each answer must come from one
-// lookup. At the end, the last answer is replayed.
+// lookup. If the last payment was answered, it is sent once more at the end, and must get the
+// stored answer.
 type chainCase struct {
 	name string
 	// confirm is the longest time for which the facilitator waits for the receipt of its
 	// transaction.
 	confirm time.Duration
 	// fallback gives the service a second facilitator, and turns off its duplicate window
-	// (DUPLICATE_WINDOW_SECONDS=0). A case can then kill the first facilitator at any call that
-	// it makes to the node.
+	// (DUPLICATE_WINDOW_SECONDS=0). The case can then kill the first facilitator at any call
+	// that this facilitator makes to the node.
 	fallback bool
 	play     func(*payer)
 	said     []string // the results of the calls to /settle, in order; not checked if there is a fallback
@@ -55,8 +56,9 @@ func TestChain(t *testing.T) {
 	for _, c := range []chainCase{
 		{name: "paid", confirm: patient, said: []string{"settled"}, play: (*payer).buy},
 		{
-			// The transaction waits for its block. The service repeats its call to /settle
-			// once, and then tells the payer to come back.
+			// The transaction waits for its block. For each of the first two requests, the
+			// service calls /settle twice, and then tells the payer to come back. After the
+			// block, the third request is answered.
 			name: "the block is late", confirm: 700 * time.Millisecond,
 			said: []string{"settlement_pending", "settlement_pending", "settlement_pending", "settlement_pending", "settled"},
 			play: func(p *payer) {
@@ -99,8 +101,8 @@ func TestChain(t *testing.T) {
 			play: func(p *payer) {
 				p.becomeContract()
 				p.buy()
-				p.pays(p.answer().replayed()) // this needs no call to the facilitator
-				p.prefix = "0x02"             // signatures of somebody who does not own the contract
+				p.pays(p.answer().replayed()) // the stored answer needs no call to the facilitator
+				p.prefix = "0x02"             // from here on, the signatures are not those of the owner of the contract
 				p.sign()
 				p.pays(refused("signature is not the payer's"))
 			},
@@ -156,7 +158,7 @@ func playKilledEverywhere(p *payer) {
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
-			buy() // the first facilitator settles this payment, so the service's circuit breaker for it stays closed
+			buy() // the first facilitator settles this payment, so the service's circuit breaker for that facilitator stays closed
 		}
 	}
 	// Each process of the first facilitator has a new account, so the account with the most
@@ -179,7 +181,7 @@ type payer struct {
 	facilitator *programs.Process
 	payee       x402.Address
 	confirm     time.Duration
-	earlier     int // the number of transfers before this payment was signed
+	earlier     int // the number of transfers before the current payment was signed
 
 	mu   sync.Mutex
 	said []string // the results of the calls to /settle; not recorded with two facilitators
@@ -192,7 +194,7 @@ type payer struct {
 	killBefore bool
 }
 
-// open returns a payer with money.
+// open starts the programs of a case, and returns its payer, who has money.
 func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
 	p := &payer{
 		run: newRun(t, l, nil, tempo), confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t),
@@ -227,7 +229,7 @@ func (p *payer) startFacilitator(port string) {
 }
 
 // settle passes the service's requests on to the facilitator, and records the results of
-// settlements.
+// settlements. It drops the answers that the case loses.
 func (p *payer) settle(r *testbed.Relayed) {
 	answer := r.Answer()
 	if r.URL.Path == "/settle" {
@@ -274,8 +276,8 @@ var (
 	funds = 100 * price
 )
 
-// becomeContract deploys a contract that the payer's key owns, and makes it the account that
-// pays.
+// becomeContract deploys a contract that the payer's key owns. From then on, the contract is
+// the account that pays.
 func (p *payer) becomeContract() {
 	var code struct{ Creation string }
 	testbed.Check(json.Unmarshal(testbed.Must(os.ReadFile("testdata/contracts/wallet.json")), &code))
@@ -334,11 +336,11 @@ func (p *payer) transfer() string {
 	return list[0]
 }
 
-// transfers returns the hashes of the transactions from the payer to the payee, from the token's
-// events.
+// transfers returns the hashes of all transactions in which the payer has paid the payee. It
+// reads them from the events of the token.
 func (p *payer) transfers() (hashes []string) {
 	topic := func(a x402.Address) string { return "0x" + strings.Repeat("0", 24) + a.String()[2:] }
-	// Transfer(address,address,uint256)
+	// the topic of the event Transfer(address,address,uint256)
 	const transfer = "0xddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef"
 	var logs []struct{ TransactionHash string }
 	p.query(&logs, "eth_getLogs", map[string]any{

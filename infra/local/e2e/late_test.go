@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// lateFunction is a Lambda function with its ledger in a DynamoDB table. Its handler runs longer
-// than its time limit.
+// lateFunction is a Lambda function with its ledger in a DynamoDB table. On the first run for
+// a payment, its handler does not end within its time limit.
 type lateFunction struct {
 	*testing.T
 	env       map[string]string
@@ -45,7 +45,8 @@ func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes checks that the ledger has the given number of owed answers.
+// owes runs the function with its scheduled event. It checks that the ledger has the given
+// number of owed answers, and no payment in doubt.
 func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }
@@ -56,9 +57,9 @@ func (f *lateFunction) owes(host *cloud.Host, answers int) {
 }
 
 // TestLateFunction pays a function whose handler runs too long, and kills the function's
-// process, as Lambda does. The payment must then be owed an answer. After the killed process's
-// lease on the payment has ended, the payer sends the payment again, and must get the answer
-// from another process. The payer must be charged once.
+// process, as Lambda does. The service must then owe the payer an answer. After the killed
+// process's lease on the payment has ended, the payer sends the payment twice more. Another
+// process must give the answer, and then repeat it. The payer must be charged once.
 func TestLateFunction(t *testing.T) {
 	t.Parallel()
 	db, bank := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t)

@@ -46,9 +46,9 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 type batch struct {
 	*run
 	fleet    []*deployment
-	next     atomic.Int64 // the number of requests so far; it selects the process for the next one
+	next     atomic.Int64 // the number of requests so far; it selects the process for the next request
 	payments []purchase
-	doubts   atomic.Int64 // counts answers that may be due to a slow machine
+	doubts   atomic.Int64 // the number of errors that a slow machine may have caused
 }
 
 type purchase struct {
@@ -102,10 +102,11 @@ func (b *batch) rush(t *testing.T) {
 }
 
 // TestLoad sends many payments to one service at the same moment, up to a thousand if the
-// machine is fast enough. Then it sends as many copies of one payment. The service is one
-// process, or a fleet that shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent
-// requests. If the machine is busy with something else, the service tells some clients to come
-// back, and repeats their lookups.
+// machine is fast enough. It sends all of them a second time, and none may be charged twice.
+// Then it sends as many copies of one payment. The service is one process, or a fleet that
+// shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent requests. If the machine
+// is busy with something else, the service tells some clients to come back, and repeats their
+// lookups.
 //
 // TestLoad does not run in parallel with other tests, because a thousand requests would use up
 // the time limits of those tests.

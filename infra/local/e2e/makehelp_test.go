@@ -109,7 +109,7 @@ func TestMakeDefaults(t *testing.T) {
 	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
 	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
 	marked, compared := 0, 0
-	lines := map[string]string{} // the key is "target variable"
+	lines := map[string]string{} // the lines of make help; a key is the name of a target, a space and the name of a variable
 	for _, target := range targets(t) {
 		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
 			lines[target.name+" "+m[1]] = m[0]
@@ -136,7 +136,8 @@ func TestMakeDefaults(t *testing.T) {
 }
 
 // theProgramsOwn checks the defaults that the programs define instead of the Makefile. The map
-// lines has the lines of make help, by target and variable.
+// has the lines of make help; a key is the name of a target, a space and the name of a
+// variable.
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()
 	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // the exit status is 0 or 2
@@ -156,8 +157,9 @@ func theProgramsOwn(t *testing.T, lines map[string]string) {
 	}
 }
 
-// TestMakeTimes checks the targets that drive a browser or measure everything. Each must raise
-// the time limit of go test, whose default of ten minutes is too short for them.
+// TestMakeTimes checks the targets that run for a long time: screenshots, microbench, campaign
+// and storm. Each must raise the time limit of go test, whose default of ten minutes is too
+// short for them.
 func TestMakeTimes(t *testing.T) {
 	t.Parallel()
 	limit := regexp.MustCompile(`\bgo test\b.* -timeout (0|[3-9]\dm|\d+h)\b`)

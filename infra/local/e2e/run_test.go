@@ -77,7 +77,7 @@ type want struct {
 	code    fault.Code // the code of an error; payment_required for an offer
 	status  int        // the status of an answer without a code
 	message string     // a part of an error's message, or of an offer's reason
-	charged string     // the error's charged member; "true" for a result
+	charged string     // the member "charged" of the error; "true" for a result
 	replay  bool       // the answer is the stored one, byte for byte
 	receipt bool       // the answer has a PAYMENT-RESPONSE header
 	body    string     // the body of a result; empty means any
@@ -91,8 +91,9 @@ func fails(code fault.Code, charged string) want { return want{code: code, charg
 
 func (w want) replayed() want { w.replay = true; return w }
 
-// check compares an answer with the expected one and with the OpenAPI description. It keeps a
-// charged answer, to compare replays with it, and counts the results.
+// check compares an answer with the expected one and with the OpenAPI description. If the
+// payer was charged, check keeps the answer, to compare replays with it. It counts the
+// results.
 func (r *run) check(e exchange, w want) {
 	if info, ok := catalog.CodeOf(w.code); ok {
 		w.status = info.Status
@@ -130,8 +131,8 @@ func (r *run) check(e exchange, w want) {
 }
 
 // checkReceipt compares PAYMENT-RESPONSE with the payment. With a paid answer, the header must
-// have a receipt that covers the exact bytes of the answer and is signed by the published key.
-// With an error, the header must have no receipt.
+// contain a receipt that covers the exact bytes of the answer and is signed by the published
+// key. With an error, the header must contain no signed receipt.
 func (r *run) checkReceipt(e exchange, w want) {
 	if !w.receipt || w.code == fault.PaymentRequired {
 		return
@@ -204,7 +205,7 @@ func (r *run) answer() want {
 // sign requests the offer of a path and signs it.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // not on a real chain, where the offers of a service with two facilitators have no duplicate window
+	if r.moved == nil { // skipped on a real chain, where a service with two facilitators makes offers without a duplicate window
 		r.check(e, refused("Payment required"))
 	}
 	required, err := e.Required()
@@ -222,7 +223,8 @@ func (r *run) sign(path string) {
 	r.path = path
 }
 
-// signedBy returns the payment in a header, and the transfer that it signs.
+// signedBy returns the payment in a header, and the signed transfer that this payment
+// contains.
 func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 	testbed.Check(json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(header)), &p))
 	s.Signature = testbed.Must(hex.DecodeString(strings.TrimPrefix(p.Payload.Signature, "0x")))
@@ -230,7 +232,7 @@ func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 	return p, s
 }
 
-// try makes one request with testbed.Ask.
+// try makes one request with testbed.Ask, and tells the pace how long the request took.
 func (r *run) try(method, path string, headers ...string) (exchange, error) {
 	begun := time.Now()
 	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)

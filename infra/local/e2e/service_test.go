@@ -149,7 +149,8 @@ func playDocuments(r *run) {
 	}
 }
 
-// describedOrigin is the origin in the OpenAPI description to which answers are compared.
+// describedOrigin is the origin of the service in the OpenAPI description with which the
+// answers are compared.
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {
@@ -165,7 +166,7 @@ var described = sync.OnceValue(func() *clients.OpenAPI {
 })
 
 func checkDescribed(tb testing.TB, e exchange) {
-	path := e.path // percent-encoded, as the client sent it
+	path := e.path // the path is percent-encoded, as the client sent it
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
 	}

@@ -25,9 +25,10 @@ func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[strin
 	return env
 }
 
-// TestShopFunction checks a Lambda function that sells the handler of another shop, with a
-// ledger in a DynamoDB table. A payment that is sent to two processes must be charged once.
-// The function's scheduled event must read the whole ledger.
+// TestShopFunction checks the Lambda function of a shop that is not Hostfacts
+// (infra/shop/function), with a ledger in a DynamoDB table. A payment that is sent to two
+// processes must be charged once. The function's scheduled event must then find nothing that
+// is owed or in doubt, and no record that it cannot read.
 func TestShopFunction(t *testing.T) {
 	t.Parallel()
 	db, bank, log := cloud.StartDynamoLocal(t), testbed.StartFacilitator(t), new(programs.Output)

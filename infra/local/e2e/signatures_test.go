@@ -34,7 +34,7 @@ type deployer struct {
 	settled []string // the signatures of the payments
 }
 
-// answer accepts any signature.
+// answer accepts every payment, whatever its signature.
 func (d *deployer) answer(r *testbed.Relayed) {
 	var call struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`

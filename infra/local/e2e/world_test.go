@@ -57,7 +57,7 @@ type resolver struct {
 	zone testbed.Zone
 
 	mu    sync.Mutex
-	asked map[string]map[string]bool // name -> questions; a datagram that is sent again counts once
+	asked map[string]map[string]bool // the set of questions for each name; a question that is sent again counts once
 }
 
 // zoneText has the resolver's records. The addresses are from RFC 5737.
@@ -116,14 +116,15 @@ func (l *lab) setup() setup {
 
 // deployment is a running service.
 type deployment struct {
-	base   string      // the URL where it listens
-	origin string      // the origin that its documents name
+	base   string      // the URL at which the service listens
+	origin string      // the origin that the documents of the service name
 	host   *cloud.Host // runs the built functions; nil for the local runner
 }
 
 // openLocal runs the built local runner with a new ledger file. The runner must end without an
-// error at the end of the test. It is built with the race detector, with two exceptions: a
-// quick run must not need a C compiler, and for a crowd the detector is too slow.
+// error at the end of the test. The runner is built with the race detector, with two
+// exceptions: a quick run must not need a C compiler, and for a crowd the detector is too
+// slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
 	if testing.Short() || s.crowd {
@@ -145,7 +146,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 // No invocation may fail. onEvent, if not nil, gets every event.
 func openFunctions(tb testing.TB, l *lab, s setup, onEvent func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)
-	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // runs after the host is closed
+	tb.Cleanup(func() { l.checkLog(tb, log.String()) }) // this runs after the host below is closed
 	parameters["Ledger"] = s.table
 	host := cloud.Deployment{
 		Functions: testbed.Functions(tb), Sound: true, Logs: log, Parameters: parameters, OnEvent: onEvent,
