@@ -1,16 +1,17 @@
-// Command invoke runs one function of template.yaml on one event, without Docker and without
-// AWS. "make local-invoke FN=dns" runs it.
+// Command invoke runs one function of template.yaml on one event, without AWS. "make
+// local-invoke FN=dns" starts this program.
 //
-// It runs the built bootstrap behind a Lambda Runtime API; with -sam, "sam local invoke" runs
-// it in Docker. The template's parameters are those in [default.local_invoke.parameters] of
-// samconfig.toml. A variable of the function that is also set in the environment has the value
-// from there. AWS_ENDPOINT_URL_DYNAMODB is passed on, but no credentials are.
+// The program runs the built bootstrap of the function behind a Lambda Runtime API, without
+// Docker. With -sam, "sam local invoke" runs the bootstrap in Docker. The template's
+// parameters are those in [default.local_invoke.parameters] of samconfig.toml. If a variable
+// of the function is also set in the environment of this program, the environment takes
+// precedence. AWS_ENDPOINT_URL_DYNAMODB is passed on to the function, but no credentials are.
 //
 // If the answer requires a payment, the event is sent again with a payment, signed with a
-// throwaway key. For this, "make local-invoke" builds a folder that has the function under the
-// name "function", and this program under the name "bootstrap". Started as a bootstrap
-// (AWS_LAMBDA_RUNTIME_API is set), this program runs the function with play money and a ledger
-// in memory.
+// throwaway key. The function must then take play money. Therefore "make local-invoke" builds
+// a folder that has the function under the name "function", and this program under the name
+// "bootstrap". If this program is started as a bootstrap (AWS_LAMBDA_RUNTIME_API is set), it
+// runs the function beside it with play money and a ledger in memory.
 //
 // The answer is printed to standard output; measurements and the function's log to standard
 // error. The exit status is 1 when the function fails, and 2 when it could not be run.
@@ -126,7 +127,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 		return nil, fmt.Errorf("%w (make build)", err)
 	}
 	said := ""
-	defer func() { fmt.Fprint(notes, said) }() // after the output of the function
+	defer func() { fmt.Fprint(notes, said) }() // printed after the output of the function
 	call := func(event []byte) ([]byte, error) { return bySAM(ctx, f, dir, event, notes) }
 	if !o.sam {
 		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // a new process group, which the function's children join
@@ -232,7 +233,8 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 	return bytes.TrimSpace(out), nil
 }
 
-// varEndpoint is the SDK's variable for a DynamoDB endpoint other than AWS's.
+// varEndpoint is the environment variable that tells the AWS SDK to use a DynamoDB endpoint
+// other than that of AWS.
 const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
 
 // show prints an answer in readable form.
@@ -257,7 +259,8 @@ func show(w io.Writer, payload []byte) {
 	fmt.Fprintf(w, "\n%s\n", strings.TrimRight(text, "\n"))
 }
 
-// textOf returns the text of an answer, which may be compressed.
+// textOf returns the text of an answer, which may be compressed. It reports whether it could
+// read the text.
 func textOf(resp events.APIGatewayV2HTTPResponse) (text string, ok bool) {
 	if !resp.IsBase64Encoded {
 		return resp.Body, true

@@ -19,10 +19,10 @@ import (
 
 var update = flag.Bool("update", false, "write into the script what is printed")
 
-// TestScripts runs the command lines of a script in a project with one function. After each
-// command line come the answer (standard output) and the notes (standard error). The event
-// tells the function to print its environment, to fail, to end, or to return a given answer. A
-// line
+// TestScripts runs the command lines of a script in a project with one function. In the
+// script, the answer (standard output) and the notes (standard error) follow each command
+// line. The event tells the function to print its environment, to fail, to end, or to return a
+// given answer. A line
 //
 //	% event JSON
 //
@@ -41,7 +41,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scripted is one section of a script, in its project.
+// scripted runs one section of a script, in a new folder with a copy of the project.
 type scripted struct {
 	t   *testing.T
 	dir string
@@ -76,8 +76,8 @@ func TestParameters(t *testing.T) {
 }
 
 // TestTrial checks functions as make local-invoke builds them: without a table, a facilitator
-// or a node, they must be able to sell for play money and to reconcile. With -sam, the SAM CLI
-// must get the same folder.
+// or a node, they must be able to sell for play money and to reconcile. With -sam, the SAM
+// CLI, for which the test has a substitute, must get the same folder.
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))

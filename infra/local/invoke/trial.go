@@ -18,10 +18,10 @@ import (
 )
 
 // trial runs a function together with everything that the function needs to sell. It serves a
-// play-money facilitator and a ledger in memory, unless the environment names others. It needs
-// nothing outside its own process, so it also works in a container, where this program is called
-// "bootstrap" and the function beside it "function". There are no rate or concurrency limits, and
-// no chain is queried.
+// play-money facilitator and a ledger in memory, unless the environment names others. The
+// function is the program "function" in the folder of this program. Nothing else has to run,
+// so trial also works in a container. There are no rate or concurrency limits, and no chain is
+// queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -61,9 +61,9 @@ func trial(ctx context.Context, getenv func(string) string) error {
 	return f.Run()
 }
 
-// table implements the part of DynamoDB that a ledger without limits needs: items by their
-// key, and the two conditions that a write can have (package dynamo). Queries return nothing,
-// because no item is older than the process.
+// table implements the part of DynamoDB that the ledger needs if there are no rate or
+// concurrency limits: items by their key, and the two conditions that a write can have
+// (package dynamo). Queries return nothing, because no item is older than the process.
 type table struct {
 	mu    sync.Mutex
 	items map[string]map[string]json.RawMessage // items by their key, pk
@@ -113,7 +113,7 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // it fails if the function has ended
+func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // an error means that the function has ended
 
 func refuse(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
 	w.WriteHeader(http.StatusBadRequest)
