@@ -75,8 +75,8 @@ type shop struct {
 	cheap, dear stock
 }
 
-// openShop opens a shop behind a kind of router. Unless named is set, the seller identifies
-// the handlers by their patterns.
+// openShop opens a shop behind a kind of router. If the last parameter is set, each handler
+// has a name. Otherwise the seller must tell the handlers apart without names.
 func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
 	t.Helper()
 	s := &shop{market: openMarket(t), layout: l}
@@ -110,7 +110,7 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 // expensive one, whether the answer of the cheap handler was given or is still owed. This must
 // hold with names, and without names if the router tells the endpoints apart. The expensive
 // handler must sell at its own price, and the cheap one must still give the answer that it
-// owes.
+// owes. If a handler has neither a name nor a pattern, the log must ask for a name.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
@@ -133,7 +133,8 @@ func TestCheapForDear(t *testing.T) {
 	})
 }
 
-// trade pays for both handlers, and tries each payment at the other handler.
+// trade pays for both handlers, and tries each payment at the handler for which it was not
+// made. If the answer of the cheap handler is to be owed, that handler fails at first.
 func (s *shop) trade(owed bool) {
 	s.Helper()
 	s.cheap.empty.Store(owed)
@@ -194,8 +195,9 @@ func (s *shop) trySecond(first, second string) {
 	s.moved("10000")
 }
 
-// TestSamePrice checks that without patterns only the price tells two handlers for the same
-// URL apart: at the same price they need names.
+// TestSamePrice sells two handlers with the same URL at the same price, behind routers that
+// set no pattern. Nothing tells these handlers apart. The handler that is called second must
+// answer 500, and the log must ask for names.
 func TestSamePrice(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {

@@ -25,7 +25,8 @@ import (
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 // market is a ledger, play money and a payer, with one program that answers requests for every
-// host. The market's clock is ahead of the machine's clock by the time that the test adds.
+// host. The market's clock is ahead of the machine's clock by the durations that the test has
+// added with wait.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory
@@ -127,7 +128,7 @@ func (m *market) refused(what string, r x402test.Reply) {
 // logged returns how often the log contains a text.
 func (m *market) logged(text string) int { return strings.Count(m.log.String(), text) }
 
-// stock is a handler that counts its runs. It fails while it is empty.
+// stock is a handler that counts its runs. While its field empty is set, it answers 503.
 type stock struct {
 	answer string
 	empty  atomic.Bool

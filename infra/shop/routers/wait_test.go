@@ -123,7 +123,7 @@ const (
 // after its time is over.
 type slowShop struct {
 	*market
-	late chan struct{} // gets a value whenever the time of a handler is over
+	late chan struct{} // gets a value from each slow handler whose time is over
 	end  chan struct{} // the handlers end when this channel is closed
 }
 
@@ -242,7 +242,7 @@ func (s *slowShop) askOther(i int) {
 }
 
 // stored repeats a payment until the late answer is stored. Over a real connection, a client
-// has no other way to find out that it is stored.
+// has no other way to find out that the answer is stored.
 func (s *slowShop) stored(url, signature string) x402test.Reply {
 	s.Helper()
 	for {
@@ -264,8 +264,8 @@ func (s *slowShop) movedTimes(n int) {
 }
 
 // TestInvocationLasts checks that an invocation behind an adapter for functions lasts until
-// its handler has ended. The process is frozen after the invocation, so the handler could not
-// continue.
+// its handler has ended. Lambda freezes the process after an invocation, so a handler could
+// not continue.
 func TestInvocationLasts(t *testing.T) {
 	t.Parallel()
 	for _, adapter := range []string{"algnhsa", "Respond"} {
@@ -289,7 +289,7 @@ func TestInvocationLasts(t *testing.T) {
 			}
 			close(s.end)
 			<-ended
-			r := s.get(slowURL(0), signature) // no repeats: everything was stored before the invocation ended
+			r := s.get(slowURL(0), signature) // one request is enough: the answer was stored before the invocation ended
 			s.answered("afterwards", r, ownCity(0), true)
 			s.moved("10000")
 		})

@@ -1,5 +1,5 @@
-// Command server is a shop that sells the weather, and takes reports of it, for a cent each,
-// over HTTP and as MCP tools. It reads these environment variables:
+// Command server is a shop that sells the weather of a city and takes reports of the weather.
+// Each costs a cent, over HTTP or as an MCP tool. The shop reads these environment variables:
 //
 //   - PAY_TO, the account that is paid
 //   - FACILITATOR, a URL
@@ -66,7 +66,8 @@ func main() {
 	log.Fatal(http.ListenAndServe(addr, nil))
 }
 
-// station is a URL that knows the weather. If it is empty, the weather is always fair.
+// station is the URL of a service that knows the weather. If the URL is empty, the weather is
+// always fair.
 type station string
 
 // ServeHTTP answers with the weather of a city. If the station does not tell the weather, the

@@ -42,9 +42,9 @@ type audit struct {
 	findings []string       // errors
 }
 
-// ahead is how far the clocks of the audit and of its node are ahead. By then all leases and
-// all authorizations have expired, and requests that a killed process left behind count as in
-// doubt.
+// ahead is how far the clocks of the audit and of its node are ahead of the machine's clock.
+// By then all leases and all authorizations have expired, and requests that a killed process
+// left behind count as in doubt.
 const ahead = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
 
 // newAudit runs Reconcile, reads the lists that an operator reads, and checks the storm.
@@ -159,9 +159,10 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	}
 }
 
-// mayFollow reports whether a purchase may be charged again. This is allowed if the answer to
-// the previous payment could no longer be returned when the next payment was sent. The clock
-// of the process that sent the next payment decides this.
+// mayFollow reports whether a purchase may be charged again. A purchase with an
+// Idempotency-Key never may. Otherwise a second charge is allowed if the answer to the
+// previous payment could no longer be returned when the next payment was sent. The clock of
+// the process that sent the next payment decides this.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false
@@ -188,7 +189,7 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 		}
 		paid := slices.ContainsFunc(moved, func(t x402test.Transfer) bool {
 			// Without a node, the shop may count a payment as paid without knowing its
-			// transaction. The answer then names none.
+			// transaction. The answer then names no transaction.
 			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.node
 		})
 		if !paid {

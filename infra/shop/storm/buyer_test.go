@@ -25,7 +25,7 @@ type purchase struct {
 	post      bool
 	key       string // Idempotency-Key; empty means none
 	signsAll  bool   // whether the clients sign a new payment for each try
-	clients   int    // how many clients try to buy it at once
+	clients   int    // how many clients try to buy this thing at once
 	comesBack bool   // whether the clients buy the same thing again after the answer
 	wallet    *x402test.Wallet
 
@@ -84,8 +84,8 @@ type patience struct {
 	losses  bool          // whether one in eight replies is lost
 }
 
-// buy lets all clients of a purchase try at once. Clients that come back then buy the same
-// again.
+// buy lets all clients of a purchase try at once. If the purchase says that its clients come
+// back, each client that got an answer then buys the same thing again.
 func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how patience) {
 	var all sync.WaitGroup
 	for i := range p.clients {
@@ -134,7 +134,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // try tries to buy until the client gets an answer, as often as the client's patience allows.
-// It reports whether the client got one.
+// It reports whether the client got an answer.
 func (c *client) try(ctx context.Context) bool {
 	for range c.how.tries {
 		shop := c.shops[c.rng.IntN(len(c.shops))]

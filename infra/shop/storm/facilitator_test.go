@@ -43,7 +43,7 @@ type bank struct {
 	sent  map[string]send // the first arrival of each payment, by its key
 }
 
-// send is when a payment was sent, and by which process of the shop.
+// send says when a payment first arrived at the bank, and which process of the shop sent it.
 type send struct {
 	at   time.Time
 	shop int
@@ -98,7 +98,8 @@ func (b *bank) behave(int, string) x402test.Behaviour {
 }
 
 // slow returns a random duration for the slow step of a settlement. The shop waits 15 s for a
-// settlement, and a settlement with SlowBefore takes about as long.
+// settlement. A settlement with SlowBefore takes 13 to 17 s, so the shop does not always wait
+// long enough.
 func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -112,7 +113,7 @@ func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	return pause
 }
 
-// note records when a payment arrived first, and from which process.
+// note records when a payment first arrived, and which process of the shop sent it.
 func (b *bank) note(key string, shop int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +122,7 @@ func (b *bank) note(key string, shop int) {
 	}
 }
 
-// firstSent returns when a payment arrived first, and from which process.
+// firstSent returns when a payment first arrived, and which process of the shop sent it.
 func (b *bank) firstSent(key string) send {
 	b.mu.Lock()
 	defer b.mu.Unlock()

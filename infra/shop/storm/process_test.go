@@ -29,7 +29,7 @@ type process struct {
 	wrong    []string // descriptions of unexpected ends
 }
 
-// startProcess starts a process, which runs at most until the end of the test.
+// startProcess starts a process of the shop, and stops it at the end of the test.
 func startProcess(t *testing.T, s settings, log *os.File) *process {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

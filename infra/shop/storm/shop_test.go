@@ -45,7 +45,7 @@ type settings struct {
 	Facilitator string
 	Node        string        // a URL; empty means no node
 	Window      time.Duration // how long an answer is returned to repeated requests; 0 means the default
-	Skew        time.Duration // how far its clock is ahead
+	Skew        time.Duration // how far the clock of the process is ahead
 	Faults      bool          // whether its handlers fail at random
 	Die         float64       // the share of the handlers' runs that end the process
 }
@@ -89,8 +89,8 @@ func newShop(s settings, now func() time.Time, log *slog.Logger) (*shop, error) 
 	return shop, nil
 }
 
-// routes registers the two handlers that are sold. The ledger knows the forecast by its
-// pattern, and the report by its name.
+// routes registers the two handlers that are sold. The ledger identifies the forecast by the
+// pattern of its route, and the report by its name.
 func (s *shop) routes() {
 	city := x402http.Param{Name: "city", Description: "Name of the city.", Required: true}
 	days := x402http.Param{Name: "days", Description: "How many days.", Required: true, Type: "integer"}
@@ -184,13 +184,13 @@ func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
 func (*shop) write(w http.ResponseWriter, r *http.Request, city string) {
 	sale, _ := x402.SaleOf(r.Context())
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // w is in memory
+	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // w is a buffer in memory, so writing to it does not fail
 }
 
 func upTo(d time.Duration) time.Duration { return time.Duration(mathrand.Int64N(int64(d))) }
 
-// runShop is the main function of a process of the shop. The process ends with the test that
-// started it, because the test holds the other end of its standard input.
+// runShop is the main function of a process of the shop. The process ends when the test that
+// started it ends, because the test holds the other end of the process's standard input.
 func runShop(raw string) error {
 	var s settings
 	if err := json.Unmarshal([]byte(raw), &s); err != nil {

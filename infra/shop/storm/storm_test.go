@@ -196,8 +196,9 @@ func (s *storm) blow(ctx context.Context) {
 	faults.Wait()
 }
 
-// comeBack repeats the purchases with an even number that have no answer yet, and returns how many
-// these are. The others stay unanswered: the test later finds them in the seller's list of debts.
+// comeBack repeats the unanswered purchases whose number is even, and returns how many
+// purchases it repeated. The other purchases stay unanswered. If one of them was paid, the
+// audit must find the payment in the seller's lists.
 func (s *storm) comeBack(ctx context.Context) int {
 	var some []*purchase
 	for _, p := range s.purchases {

@@ -1,6 +1,6 @@
 // Command late is a Lambda function that sells a handler. On its first run for a payment, the
-// handler does not end within its time. On the next run it answers. When the time of the first
-// run is over, the handler calls the URL in the environment variable TELL. The variable AHEAD
+// handler waits until its time is over, calls the URL in the environment variable TELL, and
+// then never ends. On the next run for that payment, the handler answers. The variable AHEAD
 // is how far the function's clock is ahead of the machine's clock. Invoked with
 // {"reconcile":true}, the function runs Reconcile and reports what is owed.
 package main
