@@ -85,7 +85,8 @@ func (b *buyer) sign() (header string, err error) {
 	return b.client.Wallet.Seal(draft)
 }
 
-// name returns the name that the timeline uses for the payment in a call to the facilitator.
+// name returns the text with which the timeline names the payment in a call to the
+// facilitator, such as "payment 1".
 func (b *buyer) name(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`

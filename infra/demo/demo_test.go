@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestDemo runs make demo and checks every event that it prints. At the end, the service has
-// one transfer for one answer. The seller without a ledger has three transfers for one answer.
+// TestDemo runs make demo and checks every event that the demo prints. At the end, the service
+// has one transfer for one answer. The seller without a ledger has three transfers for one
+// answer.
 func TestDemo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes as long as make demo: make verify runs it")

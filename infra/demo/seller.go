@@ -51,7 +51,7 @@ type seller struct {
 
 	mu      sync.Mutex
 	process *programs.Process
-	settled int       // how many settlements were requested
+	settled int       // the number of calls to /settle so far
 	killed  time.Time // when the seller was killed
 	held    string    // the payment that the kill interrupted; empty once explain has named it, or the seller settles again
 	waited  bool      // whether the timeline has said that the seller waits for a lease
@@ -146,7 +146,7 @@ func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err
 	return "http://" + listener.Addr().String(), nil
 }
 
-// close ends the seller and all servers, and removes the folder.
+// close ends the seller and all servers, and removes the folder of the ledger.
 func (s *seller) close() {
 	if s.process != nil {
 		s.process.Kill()
@@ -157,7 +157,7 @@ func (s *seller) close() {
 	_ = os.RemoveAll(s.folder) // it is a temporary folder
 }
 
-// start starts the seller, and returns when it takes connections.
+// start starts the seller, and returns when the seller takes connections.
 func (s *seller) start() error {
 	process, err := programs.Start(testbed.Local(s.program, s.folder, s.env))
 	if err != nil {
@@ -231,7 +231,7 @@ func (s *seller) settle(r *testbed.Relayed) {
 	}
 }
 
-// kill kills the seller while it settles a payment.
+// kill kills the seller, and records which payment the seller was settling.
 func (s *seller) kill(payment string) {
 	s.tell(bad, "seller is killed (kill -9)")
 	s.mu.Lock()

@@ -52,7 +52,7 @@ type timeline struct {
 	colours bool
 
 	mu     sync.Mutex
-	number string // the number of the current try; empty once it is printed
+	number string // the number of the current try; empty once that number is printed
 	ahead  []cell // lines of the right column that are not printed yet
 }
 
