@@ -1,9 +1,9 @@
 // Command function is an AWS Lambda function behind an API Gateway HTTP API. It sells the
-// weather. It reads these environment variables: LEDGER_TABLE is a DynamoDB table. FACILITATOR
-// is the URL of the facilitator that settles payments. PAY_TO is the account that is paid.
-// NODE is the URL of a node of Base that replaces the public one. The public origin comes from
-// the gateway. If a schedule invokes the function with {"reconcile":true}, the function finds
-// out what became of payments that are in doubt.
+// weather. It reads these environment variables: LEDGER_TABLE is the name of the DynamoDB
+// table with the ledger. FACILITATOR is the URL of the facilitator that settles payments.
+// PAY_TO is the account that is paid. NODE is the URL of a node of Base that replaces the
+// public one. The public origin comes from the gateway. If a schedule invokes the function
+// with {"reconcile":true}, the function finds out what became of payments that are in doubt.
 package main
 
 import (

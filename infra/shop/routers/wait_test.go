@@ -72,7 +72,8 @@ func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.Transport.RoundTrip(r)
 }
 
-// function is a Lambda function behind an HTTP API. It can handle several events at once.
+// function sends requests to a Lambda function as an HTTP API does, as events. Unlike a real
+// function, it handles several events at once.
 type function struct{ lambda.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -102,7 +103,8 @@ func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// responder calls a handler like an adapter that keeps the whole answer in memory.
+// responder calls a handler without a connection. Like some adapters for functions, it keeps
+// the whole answer in memory.
 type responder struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -119,8 +121,8 @@ const (
 	others   = 200
 )
 
-// slowShop is a program that sells a slow handler. The handler reads its path parameter long
-// after its time is over.
+// slowShop is a program that sells a slow handler. This handler reads its path parameter long
+// after the time that it may take is over.
 type slowShop struct {
 	*market
 	late chan struct{} // gets a value from each slow handler whose time is over
@@ -151,7 +153,8 @@ func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Cl
 // TestSlowHandler checks that a seller waits for a handler that runs beyond its time. If the
 // seller returned to the router earlier, the router would reuse the data of the request. The
 // handler reads its own path parameters, through net/http and through the router, while
-// requests with other parameters are served. Its answer is stored, and is paid for once.
+// requests with other parameters are served. The answer of the handler must be stored, and
+// must be paid for once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {

@@ -2,12 +2,13 @@
 // Each costs a cent, over HTTP or as an MCP tool. The shop reads these environment variables:
 //
 //   - PAY_TO, the account that is paid
-//   - FACILITATOR, a URL
-//   - WINDOW, how long an answer is returned again to a request without a key
-//   - LEDGER_FILE, the path of the ledger
+//   - FACILITATOR, the URL of the facilitator
+//   - WINDOW, how long the shop returns the stored answer to a repeated request that has no
+//     idempotency key, by default 45s
+//   - LEDGER_FILE, the path of the ledger, by default ledger.db
 //   - LEDGER_ACCEPT, the word with which the server accepts a ledger that it has refused as
 //     incomplete
-//   - ADDR, the address to listen on
+//   - ADDR, the address to listen on, by default 127.0.0.1:8403
 //   - ORIGIN, the public origin, by default http://ADDR
 //   - NODE, the URL of a node of Base that replaces the public node, or "none" for no node
 //   - STATION, the URL of a service that knows the weather; without it, the weather is always

@@ -43,8 +43,8 @@ type audit struct {
 }
 
 // ahead is how far the clocks of the audit and of its node are ahead of the machine's clock.
-// By then all leases and all authorizations have expired, and requests that a killed process
-// left behind count as in doubt.
+// By these clocks, all leases and all authorizations have expired, and a payment that a killed
+// process left unfinished counts as in doubt.
 const ahead = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
 
 // newAudit runs Reconcile, reads the lists that an operator reads, and checks the storm.
@@ -177,7 +177,9 @@ func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transf
 	return true
 }
 
-// judgeAnswers checks the answers that the clients of a purchase have received.
+// judgeAnswers checks the answers that the clients of a purchase have received. Each must
+// belong to the purchase and must have been paid. All answers for one payment must come from
+// the same run of the handler.
 func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 	runs := map[string]string{}
 	for _, got := range p.answers {
@@ -216,7 +218,7 @@ func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.
 	return nil
 }
 
-// describe returns what the ledger knows of a payment.
+// describe returns what the ledger says about a payment, as a text for a message.
 func describe(r *ledger.Payment) string {
 	if r == nil {
 		return "not on record"

@@ -77,7 +77,7 @@ func (b *bank) quieten() {
 	}
 }
 
-// later sets how far the clock of the chain is ahead.
+// later sets how far the clock of the chain is ahead of the machine's clock.
 func (b *bank) later(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -122,7 +122,8 @@ func (p *process) kill() {
 	p.kills++
 }
 
-// killOften kills the process again and again, with random pauses, until calm is closed.
+// killOften kills the process again and again, with random pauses, until the given channel is
+// closed.
 func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan struct{}) {
 	for {
 		pause := max(time.Second/2, time.Duration(rng.ExpFloat64()*float64(mean)))
