@@ -67,7 +67,7 @@ var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACIL
 var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 
-// run serves until ctx is done.
+// run runs the service until the context is done.
 func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	config, err := boot.ParseLocal(getenv)
 	if err != nil {
@@ -127,7 +127,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
 }
 
-// serve runs an HTTP server until ctx is done. It then lets open requests finish.
+// serve runs an HTTP server until the context is done. It then lets open requests finish.
 func serve(ctx context.Context, l net.Listener, h http.Handler) error {
 	const grace = 30 * time.Second // somewhat longer than the 27 s that a handler may take
 	server := newServer(h)

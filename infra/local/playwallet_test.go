@@ -38,8 +38,8 @@ func (p *playWallet) payment(now time.Time) map[string]any {
 	}
 }
 
-// press sends a body to the wallet as a page of the service does. If change is not nil, it
-// changes the request first.
+// press sends a body to the wallet as a page of the service does. The given function, if it is
+// not nil, changes the request first.
 func press(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, playOrigin+playWalletPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
@@ -99,7 +99,8 @@ func TestPlayWalletSignsForOurPages(t *testing.T) {
 }
 
 // TestPlayWalletSignsOurOffers checks that the wallet signs only payments for offers of this
-// service, in the token and network of play money.
+// service, in the token and network of play money. It must refuse every other amount, payer,
+// payee and period, and every malformed request.
 func TestPlayWalletSignsOurOffers(t *testing.T) {
 	t.Parallel()
 	wallet, h := playPage(t)

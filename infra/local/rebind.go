@@ -10,9 +10,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// If the service listens on this machine only, atHome protects its MCP tools and its play
-// wallet from web pages of other sites. Such a page can make its own host name resolve to a
-// loopback address. A browser then treats the service as part of the page's site (Model
+// If a service listens on this machine only, atHome protects the MCP tools and the play wallet
+// of the service from web pages of other sites. Such a page can make its own host name resolve
+// to a loopback address. A browser then treats the service as part of the page's site (Model
 // Context Protocol, transports, security). Therefore the headers Host and Origin must name
 // this machine or the host of the configured origin; Origin may be missing. If other machines
 // can reach the service anyway, atHome checks nothing, as in a deployment.

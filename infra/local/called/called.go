@@ -52,8 +52,8 @@ func (a As) Program(fallback string) string {
 	return a.program
 }
 
-// Word is one argument of a command line. On a make command line it has a name, as in KEY=...;
-// on the program's own command line it is positional or follows a flag.
+// Word is one argument of a command line. On a make command line, the argument has a name, as
+// in KEY=... On the program's own command line, the argument follows a flag or is positional.
 type Word struct {
 	Name  string
 	Flag  string // the flag with its dash; empty for a positional argument

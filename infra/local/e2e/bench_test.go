@@ -27,8 +27,8 @@ import (
 
 func sellsDNS(p boot.Components) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
-// openBench returns a service that runs in this process. Its ledger is a store in memory that
-// counts calls.
+// openBench returns a service that runs in this process. The ledger of the service is a store
+// in memory that counts calls.
 func openBench(b *testing.B, open func(boot.Components) http.Handler, level string) (*lab, *ledgertest.Faulty, http.Handler) {
 	l := newLab(b)
 	store := ledgertest.NewFaulty(b, &ledgertest.Memory{}, func(ledgertest.Op, int, ledger.Record) ledgertest.Fault { return ledgertest.None })
@@ -96,7 +96,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 		b.StopTimer()
 		header := http.Header{}
 		header.Set(x402.HeaderSignature, testbed.Must(p.wallet.Pay(required, time.Now())))
-		header.Set(x402.HeaderKey, rand.Text()) // a repeated key would repeat the purchase
+		header.Set(x402.HeaderKey, rand.Text()) // a key that was used before would repeat the earlier purchase
 		b.StartTimer()
 		w := send(header)
 		if n++; w.Code != http.StatusOK {

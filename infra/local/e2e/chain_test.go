@@ -95,8 +95,9 @@ func TestChain(t *testing.T) {
 			},
 		},
 		{
-			// Only the chain can check a contract's signature, so the service asks the facilitator to
-			// verify the signature before it claims the payment in its ledger.
+			// Only the chain can check a contract's signature. Before the service claims the
+			// payment in its ledger, it therefore asks the facilitator to verify the
+			// signature.
 			name: "a contract pays", confirm: patient, said: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()
@@ -187,9 +188,9 @@ type payer struct {
 	said []string // the results of the calls to /settle; not recorded with two facilitators
 	lost int      // how many of the next answers from /settle to drop
 
-	// killAt counts down the calls to the node. At the last of them, the first of two
-	// facilitators is killed: with killBefore, before the node gets the call; otherwise after
-	// the node has handled it.
+	// killAt counts down the calls to the node. At the call with which the count reaches 0,
+	// the first of two facilitators is killed. If killBefore is set, the node does not get
+	// this call. Otherwise the facilitator is killed after the node has handled the call.
 	killAt     atomic.Int64
 	killBefore bool
 }
@@ -249,7 +250,8 @@ func (p *payer) settle(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// call passes a facilitator's call on to its node, or kills the facilitator.
+// call passes a call of the first facilitator on to the node. When killAt says so, call kills
+// this facilitator, which gets no answer from the node.
 func (p *payer) call(r *testbed.Relayed) {
 	kill := p.killAt.Add(-1) == 0
 	if !kill || !p.killBefore {
@@ -293,7 +295,7 @@ func (p *payer) becomeContract() {
 	p.node.Mint(p, p.account, funds)
 }
 
-// sign requests the offer of a lookup and signs it.
+// sign requests the offer of a lookup, and signs a payment for that offer.
 func (p *payer) sign() {
 	p.first, p.earlier = exchange{}, len(p.transfers())
 	p.run.sign(lookUp(p.name, "A"))

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// A crowd has as many payments as the machine handles in crowdTime. With fewer than
-// smallCrowd, too few payments would overlap in time. With more than largeCrowd, the test
-// would show nothing new.
+// A crowd has as many payments as the machine handles in crowdTime, but at least smallCrowd
+// and at most largeCrowd. With fewer payments, too few would overlap in time. With more
+// payments, the test would show nothing new.
 const (
 	smallCrowd, largeCrowd = 50, 1000
 	// crowdTime is half of the time limit for one lookup, because a lookup may have to wait for
@@ -69,8 +69,8 @@ func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	return b
 }
 
-// rush sends all payments at the same moment, and repeats each until it is answered. Each request
-// goes to the next process.
+// rush sends all payments at the same moment, and repeats each until it is answered. The
+// requests go to the processes of the fleet in turn.
 func (b *batch) rush(t *testing.T) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup

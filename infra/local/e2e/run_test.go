@@ -44,7 +44,7 @@ type run struct {
 	wallet  *x402test.Wallet
 	payer   string       // the wallet's account, lower case
 	account x402.Address // the account that pays: the wallet's, or a contract's
-	prefix  string       // what the contract's signatures begin with, in hexadecimal with 0x
+	prefix  string       // what the contract's signatures begin with, in hexadecimal with 0x; empty if the wallet pays
 	name    string       // the domain that is looked up; no other run uses it
 	// moved returns the hash of the transaction that paid. If moved is nil, the payment is the
 	// payer's first transfer of play money.
@@ -202,7 +202,7 @@ func (r *run) answer() want {
 	return want{status: http.StatusOK, charged: "true", receipt: true, body: answerTo(r.name)}
 }
 
-// sign requests the offer of a path and signs it.
+// sign requests the offer of a path, and signs a payment for that offer.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
 	if r.moved == nil { // skipped on a real chain, where a service with two facilitators makes offers without a duplicate window
@@ -263,7 +263,7 @@ func (r *run) paysFor(path string, w want) exchange {
 	return r.asks(w, http.MethodGet, path, x402.HeaderSignature, r.header)
 }
 
-// buys signs the offer of a path and pays for it.
+// buys signs a payment for a path, sends it, and compares the answer with the expected one.
 func (r *run) buys(path string, w want) exchange {
 	r.sign(path)
 	return r.pays(w)

@@ -67,7 +67,8 @@ func (d *deployer) signatures() []string {
 	return slices.Clone(d.settled)
 }
 
-// signs returns a payment for a path, with a signature of the given length in bytes.
+// signs returns a payment for a path, with a signature of the given length in bytes. It also
+// returns that signature.
 func (u undeployed) signs(path string, length int) (header, signature string) {
 	const mark = "6492649264926492649264926492649264926492649264926492649264926492"
 	e := u.ask(http.MethodGet, path)
@@ -100,8 +101,8 @@ func (u undeployed) heads() {
 }
 
 // byHTTP sends a signature that is longer than the service's documents allow in a header. A
-// gateway must refuse the request. Without a gateway, the service must answer it, but must
-// refuse a signature of more than x402.MaxSignature bytes.
+// gateway must refuse the request. Without a gateway, the service must answer the request. It
+// must refuse only a signature of more than x402.MaxSignature bytes.
 func (u undeployed) byHTTP() {
 	path := lookUp(u.name, "A")
 	long, signature := u.signs(path, 2600)

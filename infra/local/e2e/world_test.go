@@ -18,8 +18,8 @@ import (
 // patience is how long a test waits for something that must happen.
 const patience = 60 * time.Second
 
-// The key that signs the receipts of every service in this suite, and its public key. The seed is
-// all zeros.
+// The key that signs the receipts of every service in this suite, and its public key. The seed
+// of the key is all zeros.
 const (
 	receiptKey       = "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 	receiptPublicKey = "O2onvM62pC1io6jQKm8Nc2UyFXcd4kOmOsBIoYtZ2ik"
@@ -97,7 +97,7 @@ func (r *resolver) lookups(name string) int {
 	return len(r.asked[dns.Fqdn(name)])
 }
 
-// setup is the configuration of a deployment that a test may change.
+// setup is the part of a deployment's configuration that a test may change.
 type setup struct {
 	env   map[string]string
 	crowd bool // the service will get a crowd of requests; see openLocal

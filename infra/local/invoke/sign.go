@@ -17,14 +17,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signed returns the event with the payment that an answer requires, signed with a throwaway
-// key. It returns nil if the answer requires no payment.
+// signed returns the event, to which it adds the payment that an answer requires. The payment
+// is signed with a throwaway key. If the answer requires no payment, signed returns nil.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {
-		x402.PaymentRequired // in the body of a 402
+		x402.PaymentRequired // the offer in the body of a 402
 		Result               struct {
-			StructuredContent x402.PaymentRequired // in the result of a tool
+			StructuredContent x402.PaymentRequired // the offer in the result of a tool
 		}
 	}
 	_ = json.Unmarshal(answer, &resp) // an answer that is not HTTP or not JSON requires no payment

@@ -53,8 +53,8 @@ type Failed json.RawMessage
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
 // Start starts the bootstrap in a folder, with the process attributes attr, and returns at
-// once. The function inherits nothing from the environment of this process. One goroutine
-// writes the function's output to logs.
+// once. The function inherits nothing from the environment of this process. A single goroutine
+// writes all output of the function to logs.
 func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
