@@ -38,8 +38,8 @@ type audit struct {
 	summary  reconcile.Summary
 	places   map[place]int
 	again    []string       // why purchases were rightly charged again, one text for each charge
-	answers  map[string]int // how many answers the clients have got, by method and transport
-	findings []string       // errors
+	answers  map[string]int // how many answers the clients have received, by method and transport
+	findings []string       // one text for each error that the audit has found
 }
 
 // ahead is how far the clocks of the audit and of its node are ahead of the machine's clock.
@@ -160,9 +160,9 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 }
 
 // mayFollow reports whether a purchase may be charged again. A purchase with an
-// Idempotency-Key never may. Otherwise a second charge is allowed if the answer to the
-// previous payment could no longer be returned when the next payment was sent. The clock of
-// the process that sent the next payment decides this.
+// Idempotency-Key never may. Otherwise a second charge is allowed if the previous payment was
+// answered, and the answer could no longer be returned when the next payment was sent. The
+// clock of the process that sent the next payment decides this.
 func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false
