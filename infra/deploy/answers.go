@@ -17,31 +17,32 @@ import (
 )
 
 const (
-	// askTimeout limits a request. It is longer than the probes of a cold function may take.
+	// askTimeout is how long the program waits for an answer. A function that has just started
+	// may take almost as long for the probes of /ready.
 	askTimeout = 35 * time.Second
-	// maxAnswer limits the size of an answer, in bytes. Every document of the service is
-	// smaller.
+	// maxAnswer is how many bytes of an answer are read at most. Every document of the service
+	// is smaller.
 	maxAnswer = 4 << 20
-	// facilitatorCheck is the name of the check in /ready that tells this program whether the
-	// deployment is selling.
+	// facilitatorCheck is the name of the check in /ready whose result shows whether the
+	// deployment is selling (see answers.sells).
 	facilitatorCheck = "facilitator"
 )
 
 // answers are what a deployment reports about itself.
 type answers struct {
 	origin string
-	// offers are the price and payee of each operation, from the function that sells the
-	// operation.
+	// offers are the payment terms of the operations (such as price and payee), by slug. Each
+	// comes from the function that sells the operation.
 	offers map[string]x402.Requirements
-	// tool is the price and payee of an operation that is called as a tool. The function that
-	// serves the tools reports it.
+	// tool is the payment terms of one operation if it is called as an MCP tool. They come
+	// from the function that serves the tools.
 	tool x402.Requirements
-	// payees are the payees in the manifest. The function that serves the manifest sells
-	// nothing.
+	// payees are the payees that the manifest names, one for each endpoint. The manifest comes
+	// from a function that sells nothing.
 	payees []string
 	// version is the version that the API's description states.
 	version string
-	// settles is the state of the facilitator in /ready.
+	// settles is the result of the check facilitatorCheck in /ready.
 	settles check
 }
 
@@ -52,8 +53,9 @@ type check struct {
 	Message string `json:"message"`
 }
 
-// fetchAnswers asks a deployment what the operations of a release cost, and who is paid for
-// them.
+// fetchAnswers asks a deployment about itself. The code c says which operations to ask about.
+// If some requests fail, fetchAnswers returns an error together with the answers to the other
+// requests.
 func fetchAnswers(ctx context.Context, client *http.Client, origin string, c code) (answers, error) {
 	a := answers{origin: origin, offers: map[string]x402.Requirements{}}
 	var faults []error
@@ -96,8 +98,9 @@ func fetchAnswers(ctx context.Context, client *http.Client, origin string, c cod
 	return a, errors.Join(faults...)
 }
 
-// call calls an operation as a tool, without a payment, and records the price and payee that
-// the reply asks for.
+// call calls an operation of c as an MCP tool, without a payment. The reply asks for a
+// payment, and call records the payment terms in a.tool. If every operation of c has required
+// parameters, call does nothing.
 func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	op, found := c.withoutParameters()
 	if !found {
@@ -116,13 +119,14 @@ func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	return err
 }
 
-// fetch gets a path and decodes the JSON of the answer. The status must be one of statuses.
+// fetch sends a GET request for a path, and decodes the JSON of the answer. It returns an
+// error if the answer's status is not one of statuses.
 func (a answers) fetch(ctx context.Context, client *http.Client, path string, to any, statuses []int) error {
 	return a.exchange(ctx, client, http.MethodGet, path, nil, to, statuses)
 }
 
-// exchange sends a request and decodes the JSON of the answer. The status must be one of
-// statuses.
+// exchange sends a request, and decodes the JSON of the answer. It returns an error if the
+// answer's status is not one of statuses.
 func (a answers) exchange(ctx context.Context, client *http.Client, method, path string, body io.Reader, to any, statuses []int) error {
 	where, _, _ := strings.Cut(path, "?")
 	limited, cancel := context.WithTimeout(ctx, askTimeout)

@@ -32,8 +32,8 @@ const (
 type running struct {
 	exists  bool
 	updated time.Time
-	// parameters are the values that the stack has for the template's parameters, except
-	// hidden ones.
+	// parameters are the stack's values for the template's parameters, by name. Hidden
+	// parameters (NoEcho) are left out.
 	parameters map[string]string
 	outputs    map[string]string
 }
@@ -94,8 +94,9 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 	return r, nil
 }
 
-// completed adds the values that the CDK app writes into the template as constants. The stack
-// has no parameters for these values.
+// completed adds to r.parameters the values that the CDK app has written into the stack's
+// template as constants. CloudFormation does not list these values among the parameters of the
+// stack.
 func (r *running) completed(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
 	lacks := func(name string) bool {
 		_, has := r.parameters[name]
@@ -120,13 +121,14 @@ func (r *running) completed(ctx context.Context, api *cloudformation.Client, f s
 	return nil
 }
 
-// doesNotExist reports whether AWS has no stack of that name.
+// doesNotExist reports whether an error of CloudFormation says that a stack does not exist.
 func doesNotExist(err error) bool {
 	api, ok := errors.AsType[smithy.APIError](err)
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled returns an error if the stack is in a state in which nothing can be deployed to it.
+// settled returns an error if nothing can be deployed to the stack in its present state. The
+// error says how to end that state.
 func settled(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {

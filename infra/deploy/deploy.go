@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// How often a new deployment is compared with its file at most, and the pause between two
-// comparisons. One comparison is not enough, because the old deployment may still answer for a
-// moment.
+// askings is how many times at most a finished deployment is compared with its file.
+// askingWait is the pause between two comparisons. One comparison is not enough: for a short
+// time after a deployment, the previous code may still answer.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
@@ -25,14 +25,14 @@ const (
 // sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints what this code sells. The make rollback of a later release runs this command and
-// reads its output.
+// say prints, as JSON, what the code of this checkout sells. make rollback runs this command
+// in the checkout of the release that it rolls back to, and reads the output (see codeOf).
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
 }
 
-// read returns a stack's file and the template of the checkout. It returns an error if the
-// template does not accept the file.
+// read returns a stack's file and the template of the checkout. It returns an error if
+// File.Check finds a fault in the file.
 func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	t, err := sam.Read(filepath.Join(d.root, "template.yaml"))
 	if err != nil {
@@ -45,8 +45,8 @@ func (d desk) read(name string) (stackfile.File, *sam.Template, error) {
 	return f, t, f.Check(t)
 }
 
-// checkFile checks a stack's file. The CDK app checks it as well if the file has settings for
-// the app.
+// checkFile checks a stack's file. If the file is for the CDK, the CDK app checks its settings
+// as well.
 func (d desk) checkFile(ctx context.Context, name string) error {
 	f, _, err := d.read(name)
 	if err != nil {
@@ -83,7 +83,7 @@ func (d desk) deploy(ctx context.Context, name string) error {
 		return err
 	}
 	j.record.former = now.outputs[outputCommit]
-	if j.record.former == commit { // the same code once more: a rollback must still find the code before it
+	if j.record.former == commit { // the stack has this code already, so a rollback must still find the code before it
 		j.record.former = now.outputs[outputFormer]
 	}
 	return d.complete(ctx, j, plan{
@@ -103,8 +103,9 @@ func (d desk) ask(ctx context.Context, f stackfile.File, t *sam.Template) (runni
 	return describe(ctx, c, f, t)
 }
 
-// complete shows what a deployment would change, and refuses it or asks for confirmation. Then
-// it carries the deployment out and verifies the result against the file.
+// complete shows what a deployment would change. If the plan is refused, or nobody confirms
+// it, complete returns an error and deploys nothing. Otherwise it deploys, marks the ledger,
+// and verifies the result against the file.
 func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) error {
 	if origin := originNow(p.now); origin != "" {
 		if before, err := fetchAnswers(ctx, d.client, origin, p.code); err == nil {
@@ -137,9 +138,10 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 	return d.isWhatItShouldBe(ctx, j.file, now, p.code)
 }
 
-// carry builds and deploys what was confirmed. It returns an error if somebody else has
-// changed the stack since the confirmation, for example by stopping its sales: the result
-// would not be what was confirmed.
+// carry builds the confirmed deployment and releases it. If somebody else has changed the
+// stack since the plan was made, for example to stop its sales, carry releases nothing and
+// returns an error: the deployment would undo or mix with a change that the person who
+// confirmed has not seen.
 func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {
@@ -164,7 +166,8 @@ func originNow(now running) string {
 	return now.outputs[outputOrigin]
 }
 
-// agreed asks a person to confirm the deployment. It returns an error without a confirmation.
+// agreed asks a person to confirm the deployment. It returns an error if nobody confirms. If
+// desk.yes is set, agreed asks nobody and returns nil.
 func (d desk) agreed() error {
 	if d.yes {
 		return nil
@@ -181,8 +184,9 @@ func (d desk) agreed() error {
 	return errors.New("nothing is deployed")
 }
 
-// isWhatItShouldBe compares a deployment with its file and its code. While they differ, it
-// repeats the comparison several times.
+// isWhatItShouldBe compares a deployment with its file and its code. If they differ, it pauses
+// and compares again, until it has made the comparison askings times. Then it returns an error
+// that lists the last differences.
 func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
 	origin := originOf(f, now)
 	var last error
@@ -206,8 +210,9 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 	return last
 }
 
-// explained returns an error that says how a deployment differs from its file. If the
-// deployment did not answer, the error leaves out the values that are unknown for that reason.
+// explained returns an error that lists how a deployment differs from its file. If err is not
+// nil, the deployment has left some questions unanswered. Then an empty value may only be
+// unknown, so the list leaves out each difference whose present value is empty.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {
@@ -221,8 +226,8 @@ func explained(origin string, err error, all []difference) error {
 	return errors.Join(faults...)
 }
 
-// smoke compares the deployment with its file. It prints the origin, which the next step of
-// make smoke needs.
+// smoke compares the deployment with its file. If they agree, it prints the deployment's
+// origin, which make smoke needs to pay for a ping.
 func (d desk) smoke(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {

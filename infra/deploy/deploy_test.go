@@ -11,8 +11,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestDeploy checks that a stack is created, changed and verified with the SAM CLI, and that
-// nothing is done before a person has confirmed it.
+// TestDeploy creates a stack with the SAM CLI, then changes a parameter, and then the code.
+// The result of each deployment must be verified, and the stack's outputs must name the
+// deployed commit and the commit before it. A deployment must be refused before anything is
+// built if nobody confirms it, if a code file is in no commit, or if the stack's file has
+// faults.
 func TestDeploy(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
@@ -23,7 +26,7 @@ func TestDeploy(t *testing.T) {
 		t.Errorf("on record are %s and %s, want %s", is, o.now(outputFormer), first)
 	}
 	o.marked("shop-stack-Ledger-1A2B3C4D5E6F7", testbed.Account(1))
-	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // the change is not committed yet
+	o.file(`LogLevel = "info"`, `LogLevel = "debug"`) // a change of a stack's file can be deployed before it is committed
 	o.fails([]string{"deploy", "shop"}, "LogLevel   info   debug\n", "Deploy this? [y/N]", "nobody confirmed, and nothing is deployed: set YES=1 to deploy without asking")
 	if notes := o.succeeds(deployIt, "LogLevel   info   debug\n"); strings.Contains(notes, "\ncode ") {
 		t.Errorf("the code is the same:\n%s", notes)
@@ -47,7 +50,8 @@ func TestDeploy(t *testing.T) {
 	}
 }
 
-// marked checks that a table has a mark which names the stack and the given payee.
+// marked checks that a table is marked as the ledger of shop-stack, with the given payee and
+// with the stack's origin.
 func (o *operator) marked(table, payee string) {
 	o.t.Helper()
 	m, err := boot.Table{Name: table, AWS: o.account.emulator.Config()}.LoadMark(o.t.Context(), "shop-stack")
@@ -56,7 +60,8 @@ func (o *operator) marked(table, payee string) {
 	}
 }
 
-// allows copies the line with the permission from a refusal to the file.
+// allows does what the message of a refused deployment tells the operator to do: it copies the
+// line "allow = …" from the message into the stack's file.
 func (o *operator) allows(refusal string) {
 	o.t.Helper()
 	entry := regexp.MustCompile(`(?m)^  allow = .*$`).FindString(refusal)
@@ -68,15 +73,17 @@ func (o *operator) allows(refusal string) {
 	o.write(path, text.ReplaceAllLiteralString(o.read(path), strings.TrimSpace(entry)))
 }
 
-// TestRefused checks that a change of the payee or the ledger, and a start of sales, are
-// refused unless the file allows exactly this change.
+// TestRefused checks that a change of the payee, a change of the ledger, and a start of sales
+// are refused unless the stack's file allows exactly this change. A deployment must also be
+// refused if somebody else changes the stack while the deployment is being built.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
 	o.succeeds(deployIt)
 
-	// A new payee is refused unless the file allows it. Even then the deployment fails if the
-	// functions still have the old payee afterwards.
+	// A new payee is refused until the file allows it. Then the new payee is deployed, but lag
+	// makes the functions with the old payee still answer. So the verification, and with it
+	// the command, must fail.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
@@ -90,14 +97,15 @@ func TestRefused(t *testing.T) {
 	o.file(`LogLevel = "info"`, `LogLevel = "warn"`)
 	o.succeeds(deployIt, `note: allow has "payee=`+testbed.Account(1), "which is no longer needed: remove it", "payee "+testbed.Account(2))
 
-	// Stopping the sales needs no permission in the file. Each start of sales needs one.
+	// Stopping the sales needs no permission in the file. Each start of sales needs a new
+	// permission, which names the time of the stack's last change.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.succeeds(deployIt, "Selling   yes   no\n", "selling: no")
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	stale := o.fails(deployIt, "somebody has stopped selling, and this would start it again", `allow = ["selling=no since 20`)
 
-	// Somebody changes the stack, for example to stop its sales, while another deployment is
-	// being built.
+	// While the operator's deployment is being built, somebody else changes the stack, for
+	// example to stop its sales. Nothing may be deployed.
 	mine := o.read("infra/stacks/shop.toml")
 	o.allows(stale)
 	o.account.mu.Lock()
@@ -114,14 +122,14 @@ func TestRefused(t *testing.T) {
 	o.allows(o.fails(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.succeeds(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
-	// A colleague's checkout is from yesterday, so its file has an empty table name, or no
-	// line for the table. Neither file may be deployed.
+	// A colleague may deploy from a checkout of yesterday. In the file there, the name of the
+	// table is empty, or its line is missing. Neither file may be deployed.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.fails(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)
 	o.file(`LedgerTableName = ""`, ``)
 	o.fails(deployIt, "LedgerTableName is missing")
-	// The permission for an earlier start does not allow this start.
+	// stale is the permission for an earlier start of sales. It does not allow this start.
 	o.write("infra/stacks/shop.toml", mine)
 	o.file(`Selling = "no"`, `Selling = "yes"`)
 	o.allows(stale)
@@ -129,9 +137,9 @@ func TestRefused(t *testing.T) {
 	o.succeeds(deployIt, "Selling   no    yes\n", "selling: yes")
 }
 
-// TestRollback checks that a rollback restores the code of the previous release, and no
-// parameter: a payee that was changed after that release stays changed, and stopped sales stay
-// stopped.
+// TestRollback checks that a rollback restores the code of the previous release, but no
+// parameter. If the payee was changed or the sales were stopped after that release, the
+// rollback must keep this change.
 func TestRollback(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, playsBuild)
@@ -156,7 +164,8 @@ func TestRollback(t *testing.T) {
 		t.Errorf("a checkout of the former release is left:\n%s", left)
 	}
 
-	// If the sales were stopped after the earlier release, a rollback does not start them.
+	// The sales are stopped after the earlier release was deployed. The rollback must not
+	// start them.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.succeeds(deployIt, "selling: no", "payee "+testbed.Account(2))
 	o.succeeds(rollBack, "selling: no", "payee "+testbed.Account(2))
@@ -164,7 +173,8 @@ func TestRollback(t *testing.T) {
 		t.Errorf("%s", o.stack())
 	}
 
-	// The rollback names the parameter that the earlier release would ignore.
+	// A rollback is refused if the earlier release would ignore a value in the file, if a
+	// price would change, or if the commit does not exist.
 	o.file(`Motto = ""`, `Motto = "never twice"`)
 	o.succeeds(deployIt)
 	o.fails(rollBack, "that release does not have Motto, so the value in the file would have no effect", `allow = ["without=Motto->`+short(first)+`"]`)

@@ -12,10 +12,11 @@ import (
 // names returns the keys of a map, sorted.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// valuesIn returns the values of the parameters that a deployed template replaces with
-// literals, as the CDK app does. It finds each value where the source template refers to the
-// parameter. It leaves out anything other than a literal, such as a reference to another
-// parameter.
+// valuesIn returns values of the template's parameters, by name. written is the text of
+// template.yaml, which refers to parameters. deployed is the same template after the CDK app
+// has put literals in place of references. Where written refers to a parameter, valuesIn takes
+// the literal in the same place of deployed. If that place has no literal, but for example a
+// reference to another parameter, valuesIn takes nothing from it.
 func valuesIn(written, deployed []byte) (map[string]string, error) {
 	var from yaml.Node
 	if err := yaml.Unmarshal(written, &from); err != nil {
@@ -35,8 +36,8 @@ func valuesIn(written, deployed []byte) (map[string]string, error) {
 // literals are values of parameters, by name.
 type literals map[string]string
 
-// find compares a node of the source template with the same node of the deployed one, and
-// records the values of parameters that it finds there.
+// find compares a node of template.yaml with the node in the same place of the deployed
+// template. It records the value of each parameter that it finds there.
 func (l literals) find(from *yaml.Node, to any) {
 	name, intrinsic := strings.CutPrefix(from.Tag, "!")
 	intrinsic = intrinsic && !strings.HasPrefix(name, "!") // !!str, for example, is a YAML tag and no intrinsic function
@@ -65,7 +66,7 @@ func (l literals) find(from *yaml.Node, to any) {
 	}
 }
 
-// found records the value of a parameter, if it is a literal.
+// found records a value for a parameter if the value is a literal.
 func (l literals) found(parameter string, value any) {
 	switch value := value.(type) {
 	case string:

@@ -12,7 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// Parameters of the template that decide whether a deployment is allowed.
+// The names of the template's parameters from which a plan tells whether its deployment is
+// refused, and what to note.
 const (
 	parameterPayee   = "PayTo"
 	parameterNetwork = "Network"
@@ -22,10 +23,11 @@ const (
 	parameterFormer  = "FormerTerms"
 )
 
-// notKnown stands for a price that the running deployment did not report.
+// notKnown is shown in place of a current value that neither AWS nor the running deployment
+// reports.
 const notKnown = "not known"
 
-// newTable stands for a ledger table that a deployment would create.
+// newTable is shown in place of the name of a ledger table that the deployment would create.
 const newTable = "a new table"
 
 // plan is a deployment that has not been confirmed yet.
@@ -35,15 +37,17 @@ type plan struct {
 	before *answers // what the running deployment reports; nil if it does not answer
 	code   code
 	commit string
-	// omitted are the parameters that the file has and the template to be deployed lacks, with
-	// their values.
+	// omitted are the parameters that the file has and the template to be deployed lacks. A
+	// value is empty if it is a default (see reduced).
 	omitted map[string]string
 }
 
-// row is a line in the table of differences.
+// row is a line in the table of differences: a name, the current value, and the value after
+// the deployment.
 type row struct{ what, is, will string }
 
-// rows returns what the deployment would change.
+// rows returns a row for each value that the deployment would change, and for each omitted
+// parameter.
 func (p plan) rows() (all []row) {
 	add := func(what, is, will string) {
 		if is != will {
@@ -70,7 +74,9 @@ func (p plan) rows() (all []row) {
 	return all
 }
 
-// price returns the price that an operation has before the deployment.
+// price returns the price, in atomic units, that an operation has before the deployment. It
+// returns "" if the running deployment does not offer the operation, and notKnown if it does
+// not answer.
 func (p plan) price(op operation) string {
 	if p.before == nil {
 		return notKnown
@@ -78,7 +84,7 @@ func (p plan) price(op operation) string {
 	return p.before.offers[op.Slug].Amount
 }
 
-// tables returns the ledger's table before and after the deployment.
+// tables returns the names of the ledger's table before and after the deployment.
 func (p plan) tables() (from, to string) {
 	from, to = p.now.outputs[outputLedger], p.file.Parameters[parameterLedger]
 	own := p.now.parameters[parameterLedger] == ""
@@ -122,14 +128,15 @@ func (p plan) print(to io.Writer) {
 	fmt.Fprintln(to)
 }
 
-// change is the change of a value. It is refused unless the file allows it.
+// change is a change of a value, which is refused unless the stack's file allows it. The field
+// why says what the change would mean.
 type change struct{ what, from, to, why string }
 
-// entry returns the text with which the file allows the change. The text contains both values,
-// so it allows no other change.
+// entry returns the text that allows the change if it is in the file's list allow. The text
+// contains both values, so it allows no other change.
 func (c change) entry() string { return c.what + "=" + c.from + "->" + c.to }
 
-// changes returns the changes that the file must allow.
+// changes returns the changes of this plan that the stack's file must allow.
 func (p plan) changes() (all []change) {
 	if p.now.exists {
 		all = p.termsThatChange()
@@ -142,7 +149,8 @@ func (p plan) changes() (all []change) {
 	return all
 }
 
-// termsThatChange returns the changes of prices, payee, network, token and ledger.
+// termsThatChange returns the changes of payee, network, token, ledger and prices, and the
+// start of sales.
 func (p plan) termsThatChange() (all []change) {
 	changed := func(what, parameter, why string) {
 		is, known := p.now.parameters[parameter]
@@ -168,8 +176,8 @@ func (p plan) termsThatChange() (all []change) {
 	return all
 }
 
-// refused returns an error that says why the deployment must not be made, or nil if it may be
-// made.
+// refused returns an error if the deployment must not be made. The error says why, and what to
+// write into the stack's file to allow the deployment, if the file can.
 func (p plan) refused() error {
 	var faults []error
 	from, to := p.tables()

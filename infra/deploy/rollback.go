@@ -13,10 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// rollBack deploys the code of an earlier release with the parameters of today's file. It does
-// not move the aliases of functions back to earlier versions. An earlier version keeps the
-// environment with which it was published, so it would offer the old payee, and would sell
-// again after a stop.
+// rollBack deploys the code of an earlier release with the parameters of today's file. It
+// could instead move the functions' aliases back to earlier versions, but an earlier version
+// keeps the environment with which it was published. Such a version would offer the payee of
+// that time, and would sell although the sales have been stopped since.
 func (d desk) rollBack(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {
@@ -72,7 +72,8 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 	}, t)
 }
 
-// target returns the commit to roll back to.
+// target returns the commit to roll back to: the commit that the person named (desk.to), or
+// otherwise the previous release in the stack's outputs.
 func (d desk) target(ctx context.Context, f stackfile.File, now running) (string, error) {
 	before := now.outputs[outputFormer]
 	switch {
@@ -86,11 +87,12 @@ func (d desk) target(ctx context.Context, f stackfile.File, now running) (string
 	return d.commitOf(ctx, before)
 }
 
-// reduced writes the stack's file into the checkout of an earlier release, without the
-// parameters that the release's template lacks, and with the defaults of those that only this
-// template has. It returns the omitted parameters with their values. A parameter that has the
-// default of today's template is returned with an empty value, because its omission makes no
-// difference.
+// reduced writes the stack's file into the checkout of an earlier release, and adapts it to
+// the template of that release. It leaves out each parameter that the earlier template lacks.
+// It adds each parameter that the file lacks, with the default in the earlier template.
+// Besides the adapted file, it returns the parameters that it left out, with their values. If
+// such a value is the default in today's template, it is returned as an empty string, because
+// leaving out a default makes no difference.
 func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {
@@ -122,14 +124,16 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
-// older reports whether a release is older than the command deploy.
+// older reports whether the release in a checkout is older than the command deploy, that is,
+// does not contain it.
 func older(root string) bool {
 	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// codeOf returns the code of an earlier release, which says what the release sells. It fails if
-// the release has no command that prints this.
+// codeOf returns what the release in a checkout sells. It gets this from the command sells of
+// that release. It returns an error if the release is older than the command deploy, or if the
+// output of sells cannot be read.
 func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")

@@ -14,14 +14,15 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// cdkCLI is the package of the CDK's command line, at the tested version.
+// cdkCLI is the npm package of the CDK's command line, at the version with which this program
+// is tested.
 const cdkCLI = "aws-cdk@2.1148.1"
 
-// record is what a deployment writes into the stack's outputs: the commit of its code, and the
-// commit of the code that was deployed before.
+// record is what a deployment writes into the stack's outputs: the commit of the deployed
+// code, and the commit of the code that the stack had before.
 type record struct{ commit, former string }
 
-// job is a deployment of a stack: the code to build, the stack's file, and the record.
+// job is a deployment that is to be built and released.
 type job struct {
 	desk
 	root   string // the root of the checkout that is built
@@ -29,11 +30,11 @@ type job struct {
 	record record
 }
 
-// tools are the two steps of a deployment with a toolchain. A person sees their output as
-// progress.
+// tools are the two steps of a deployment with one toolchain: the build, and the release to
+// AWS. Their output is shown to the person who deploys.
 type tools struct{ build, release func(context.Context) error }
 
-// tools returns the steps of the toolchain that the file names.
+// tools returns the two steps for the toolchain that the stack's file names.
 func (j job) tools() tools {
 	if j.file.Toolchain == stackfile.CDK {
 		return tools{j.buildForCDK, j.byCDK}
@@ -66,7 +67,7 @@ func (j job) buildForCDK(ctx context.Context) error {
 	return j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}})
 }
 
-// byCDK deploys with the CDK's command line. The CDK app reads the file.
+// byCDK deploys with the CDK's command line. The CDK app reads the stack's file itself.
 func (j job) byCDK(ctx context.Context) error {
 	arguments := []string{"--yes", cdkCLI, "deploy", "--require-approval", "never"}
 	for _, value := range j.context() {
@@ -80,9 +81,9 @@ func (j job) byCDK(ctx context.Context) error {
 	})
 }
 
-// context returns the context that the CDK app gets in addition to the file. If the code of an
-// earlier release is built, its app must ignore settings that it does not know
-// (unknown=ignore).
+// context returns the CDK context values that the CDK app gets in addition to those in the
+// stack's file. During a rollback, the app of an earlier release reads today's file. With
+// unknown=ignore, that app ignores the settings that it does not have.
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
 	if j.record.former != "" {
@@ -94,8 +95,8 @@ func (j job) context() []string {
 	return all
 }
 
-// accountOf returns the environment variables for the account and region to which the CDK CLI
-// deploys.
+// accountOf returns the environment variables that tell the CDK CLI to which account and
+// region it deploys.
 func accountOf(f stackfile.File) []string {
 	env := []string{"AWS_REGION=" + f.Region, "AWS_DEFAULT_REGION=" + f.Region}
 	if f.Profile != "" {
@@ -104,8 +105,9 @@ func accountOf(f stackfile.File) []string {
 	return env
 }
 
-// tried lets the CDK app check its settings before anything is built. Only the app can check
-// them.
+// tried runs the CDK app before anything is built, so that the app checks its settings in the
+// stack's file. Only the app can check them. If the file is not for the CDK, tried does
+// nothing.
 func (j job) tried(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil
@@ -133,8 +135,9 @@ func (j job) tried(ctx context.Context) error {
 	return err
 }
 
-// into writes the record into the outputs of a built template. The template in the checkout
-// has no record, so a deployment by hand cannot be mistaken for a recorded one.
+// into writes the record into the outputs of the built template at a path. The template in the
+// checkout has no record. So after a deployment by hand, the stack has no record that could
+// name a wrong commit.
 func (r record) into(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -11,7 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// difference is a value that differs from the file or the code.
+// difference is a value of a deployment that differs from the value in the stack's file or in
+// the code.
 type difference struct{ what, is, want string }
 
 func (d difference) String() string {
@@ -67,9 +68,9 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	return all
 }
 
-// sells derives the value of the parameter Selling from /ready. With "no", the deployment has
-// no facilitator, on purpose. If it can sell nothing for another reason, sells returns the
-// reason.
+// sells returns the value of the parameter Selling that the deployment seems to have,
+// according to /ready. A deployment with the value "no" has no facilitator, on purpose. If the
+// facilitator is not ready for another reason, sells returns that reason.
 func (a answers) sells() string {
 	switch {
 	case a.settles.Status == "ok":
