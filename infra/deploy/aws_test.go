@@ -25,11 +25,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// account simulates an AWS account. An emulator provides S3, DynamoDB and the stack that has
-// the SAM CLI's bucket. The emulator does not support the serverless transform, so this type
-// simulates the stacks of this service. It implements CloudFormation's query API according to
-// the reference: the reasons to refuse a change set, and the state of a stack afterwards. A
-// stack runs the built functions, with the environment from its template and its parameters.
+// account simulates an AWS account. An emulator provides S3, DynamoDB and one stack, to which
+// the SAM CLI's bucket belongs. The emulator does not support the serverless transform, so
+// account itself simulates every other stack. It implements CloudFormation's query API
+// according to the reference: when a change set is refused, and which state a stack has
+// afterwards. A simulated stack runs the built functions, with the environment from its
+// template and its parameters.
 type account struct {
 	t        *testing.T
 	endpoint string
@@ -42,10 +43,10 @@ type account struct {
 	stacks map[string]*stack
 	sets   map[string]changeSet // by name
 	asked  map[string]bool      // the CloudFormation actions that the program itself has called
-	// lags means that a deployment is reported as done although the functions of the previous
-	// one still answer.
+	// lags means that a deployment is reported as done, but the functions of the previous
+	// deployment still answer.
 	lags bool
-	// meanwhile, unless nil, is called once, when a build has ended.
+	// meanwhile is called once, when the next build has ended. It may be nil.
 	meanwhile func(s *stack)
 }
 
@@ -63,7 +64,7 @@ type stack struct {
 type changeSet struct {
 	stack, template string
 	parameters      map[string]string
-	failed          string // why it cannot be executed
+	failed          string // why the deployment cannot be executed; empty if it can
 }
 
 // newAccount starts an account with the bucket of the SAM CLI in it.
@@ -138,8 +139,7 @@ func (a *account) buildEnded() {
 	}
 }
 
-// lag sets whether deployments are reported as done although the functions of the previous one
-// still answer.
+// lag sets the field lags.
 func (a *account) lag(lags bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -260,8 +260,9 @@ func (a *account) template(form url.Values) (string, *refusal) {
 	return element("TemplateBody", s.template), nil
 }
 
-// read parses a template that the SAM CLI has sent. The CLI writes intrinsic functions in
-// their long form, so read converts them.
+// read parses a template that a toolchain has sent. Toolchains write intrinsic functions in
+// the long form (Fn::…), so read converts them to the short form (!…), which package sam
+// reads.
 func (a *account) read(text string) *sam.Template {
 	var root yaml.Node
 	testbed.Check(yaml.Unmarshal([]byte(text), &root))
@@ -335,7 +336,7 @@ func (a *account) host(stack string, t *sam.Template, parameters map[string]stri
 	functions := testbed.Must(t.Functions(values))
 	for i, f := range functions {
 		for slug := range deployed.Routes() {
-			if sam.LogicalID(slug) == f.Name { // the template does not say the slug: it names the code only as an object in the bucket
+			if sam.LogicalID(slug) == f.Name { // in a deployed template, CodeUri names an object in the bucket, and not the slug
 				functions[i].Slug = slug
 			}
 		}

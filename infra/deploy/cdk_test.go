@@ -12,10 +12,11 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// TestByCDK checks that a stack of the CDK app is compared with its file, and deployed, in the
-// same way as a stack of the SAM CLI. This must work although such a stack has only the hidden
-// parameters. The CDK app is the real one. The CDK's command line is simulated, because it
-// would upload assets to an account.
+// TestByCDK deploys a stack with the CDK app. Such a stack has only the hidden parameters,
+// because the app writes the other values into the template. Nevertheless the program must
+// compare the stack with its file, deploy it and roll it back, as it does with a stack of the
+// SAM CLI. The CDK app is the real one. The CDK's command line is simulated, because it would
+// upload assets to an account.
 func TestByCDK(t *testing.T) {
 	t.Parallel()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -36,8 +37,8 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("the stack has a parameter PayTo, so that this tests nothing: %s", is)
 	}
 
-	// AWS returns no parameters for this stack, so the program reads the current values from
-	// the template that was deployed.
+	// This stack does not have the parameters that are changed here. So the program must read
+	// their current values from the deployed template.
 	o.file(testbed.Account(1), testbed.Account(2), `LogLevel = "info"`, `LogLevel = "warn"`, `DefaultEndpoint = "yes"`, `DefaultEndpoint = "no"`, `Release = "Canary10Percent10Minutes"`, `Release = "AllAtOnce"`,
 		`LedgerTableName = ""`, `LedgerTableName = "shop-copy"`)
 	notes := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1), "to shop-copy while something is sold")
@@ -50,8 +51,10 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("what is as it was is among the differences, or something is not known:\n%s", notes)
 	}
 
-	// The rollback is to a release from before two changes: the sales were stopped, and the
-	// payee was replaced. The CDK app of that release does not know one of the settings.
+	// First the sales are stopped and the payee is replaced, by a release whose CDK app has
+	// one more setting. Then the stack is rolled back to the previous release. The payee and
+	// the stop must stay. The CDK app of the previous release does not know the new setting,
+	// which is left out.
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`, `Selling = "yes"`, `Selling = "no"`)
 	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
 	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")
@@ -69,8 +72,8 @@ func TestByCDK(t *testing.T) {
 	o.fails([]string{"rollback", "-yes", "-to", old, "shop"}, "the release of "+short(old)+" is older than stack files")
 }
 
-// permitted checks that the runbook names the version of the CDK's command line, and the
-// CloudFormation actions that the program itself calls.
+// permitted checks that the runbook names the version of the CDK's command line, and exactly
+// those CloudFormation actions that the program itself has called.
 func (o *operator) permitted() {
 	o.t.Helper()
 	o.account.mu.Lock()

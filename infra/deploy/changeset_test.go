@@ -93,7 +93,7 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 	}
 }
 
-// complete refuses the values if a parameter has none, or does not accept its value.
+// complete returns a refusal if a parameter has no value, or a value that it does not accept.
 func complete(t *sam.Template, values map[string]string) *refusal {
 	for name, p := range t.Parameters {
 		value, has := values[name]

@@ -7,7 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// code is what a release sells. It depends on the code of the release, whereas the payee is a
+// code describes what a release sells: the version of its API, and its operations with their
+// prices. Both follow from the code of the release. The payee is missing here, because it is a
 // parameter of the template.
 type code struct {
 	Version    string      `json:"version"` // the version of the API
@@ -36,8 +37,8 @@ func thisCode() code {
 	return c
 }
 
-// withoutParameters returns an operation without required parameters, which can be called as a
-// tool without arguments.
+// withoutParameters returns an operation that requires no parameters, so that it can be called
+// as an MCP tool without arguments.
 func (c code) withoutParameters() (op operation, found bool) {
 	i := slices.IndexFunc(c.Operations, func(o operation) bool { return !strings.Contains(o.Example, "?") })
 	if i < 0 {

@@ -140,8 +140,7 @@ func (d desk) complete(ctx context.Context, j job, p plan, t *sam.Template) erro
 
 // carry builds the confirmed deployment and releases it. If somebody else has changed the
 // stack since the plan was made, for example to stop its sales, carry releases nothing and
-// returns an error: the deployment would undo or mix with a change that the person who
-// confirmed has not seen.
+// returns an error: the person has confirmed only a change of the stack as it was then.
 func (d desk) carry(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {

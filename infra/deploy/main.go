@@ -63,7 +63,7 @@ type desk struct {
 	yes        bool   // whether to deploy without asking
 	to         string // the commit to roll back to; empty means the previous release
 	in         io.Reader
-	out, notes io.Writer // out gets what other programs read, notes what a person reads
+	out, notes io.Writer // out gets what other programs read; notes gets what a person reads
 	now        func() time.Time
 	client     *http.Client
 	// run runs a program and shows its output.

@@ -21,11 +21,11 @@ func (p program) String() string {
 	return strings.Join(append([]string{p.name}, p.arguments...), " ")
 }
 
-// endsIn is how long a program may take to end after an interrupt.
+// endsIn is how long a program may take to end after execute has interrupted it.
 const endsIn = 30 * time.Second
 
-// execute runs a program as if a person had typed it: its output is shown, and an interrupt
-// reaches it as well.
+// execute runs a program and shows its output to the person who deploys. If the context ends,
+// for example because this process was interrupted, execute interrupts the program.
 func execute(ctx context.Context, p program) error {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
@@ -38,7 +38,7 @@ func execute(ctx context.Context, p program) error {
 	return nil
 }
 
-// output runs a program and returns what it prints.
+// output runs a program and returns what the program prints to standard output.
 func output(ctx context.Context, p program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)

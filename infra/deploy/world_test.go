@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// operator is a person with a clone of this repository, the SAM CLI and an account of AWS.
+// operator is a person with a clone of this repository, the SAM CLI and an AWS account.
 type operator struct {
 	t       *testing.T
 	account *account
@@ -40,15 +40,15 @@ type operator struct {
 	env     []string
 }
 
-// Values for the parameter builds of newOperator, which says whether the SAM CLI really
-// builds.
+// Values for the argument builds of newOperator: whether the SAM CLI really builds.
 const (
 	reallyBuilds = true
 	playsBuild   = false // sam build is simulated, and the account runs functions that were built before
 )
 
-// newOperator clones this checkout and commits the file of a stack in the clone. The SAM CLI
-// is the real one, but its build is simulated unless builds is set.
+// newOperator returns an operator with a new repository. Its only commit has the files of this
+// checkout and the file of the stack shop. The SAM CLI is the real one. If builds is false,
+// however, sam build is simulated.
 func newOperator(t *testing.T, builds bool) *operator {
 	t.Helper()
 	o := &operator{t: t, account: newAccount(t), root: filepath.Join(t.TempDir(), "clone")}
@@ -109,7 +109,8 @@ func (o *operator) read(name string) string {
 	return string(testbed.Must(os.ReadFile(filepath.Join(o.root, name))))
 }
 
-// change replaces texts in a file of the clone. The old and the new texts alternate in was.
+// change replaces texts in a file of the clone. In the list was, each old text is followed by
+// its new text.
 func (o *operator) change(name string, was ...string) {
 	o.t.Helper()
 	text := o.read(name)
@@ -122,7 +123,7 @@ func (o *operator) change(name string, was ...string) {
 	o.write(name, text)
 }
 
-// file changes the file of the stack.
+// file replaces texts in the stack's file, as change does.
 func (o *operator) file(was ...string) { o.change("infra/stacks/shop.toml", was...) }
 
 func (o *operator) git(arguments ...string) string {
@@ -155,7 +156,7 @@ func (o *operator) types(arguments ...string) (out, notes string, err error) {
 	return said.String(), noted.String(), err
 }
 
-// succeeds checks that a command succeeds and prints some texts.
+// succeeds checks that a command succeeds and prints the given texts to standard error.
 func (o *operator) succeeds(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	_, notes, err := o.types(arguments...)
@@ -166,7 +167,8 @@ func (o *operator) succeeds(arguments []string, says ...string) (notes string) {
 	return notes
 }
 
-// fails checks that a command fails and prints some texts, and that the stack stays unchanged.
+// fails checks that a command fails, prints the given texts to standard error, and leaves the
+// parameters and outputs of the stack as they were.
 func (o *operator) fails(arguments []string, says ...string) (notes string) {
 	o.t.Helper()
 	before := o.stack()

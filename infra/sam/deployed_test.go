@@ -1,6 +1,6 @@
 // The tests in this package compare template.yaml, the catalog, the functions, the events and
-// constants in the code, because some facts stand in several of these places. If an operation
-// is added to the catalog, the tests that fail then show which other places must be changed.
+// constants in the code, because some facts are written in several of these places. If you add
+// an operation to the catalog, these tests fail and show what else must be changed.
 package sam_test
 
 import (
@@ -54,9 +54,10 @@ func testParams() map[string]string {
 	return map[string]string{"PayTo": boot.LocalPayTo, "Ledger": "Ledger"}
 }
 
-// TestOneFunctionForEachSlug checks that the template and the folders functions and events
-// have the same functions: one for each operation of the catalog, and the functions that serve
-// no operation.
+// TestOneFunctionForEachSlug compares template.yaml, the folder functions/ and the folder
+// events/. All three must name the same functions: one for each operation of the catalog, and
+// the functions that belong to no operation. In template.yaml, the logical id of a function
+// must be the one that LogicalID returns for its slug.
 func TestOneFunctionForEachSlug(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -82,7 +83,7 @@ func TestOneFunctionForEachSlug(t *testing.T) {
 	}
 }
 
-// readers returns the value of boot.Readers for the function with the given slug.
+// readers returns the constant of boot.Readers for the function with the given slug.
 func readers(slug string) boot.Readers {
 	switch slug {
 	case "discovery":
@@ -140,8 +141,9 @@ func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	return found
 }
 
-// checkVariable checks that a function's variable is empty if hidden is true, and is set
-// otherwise. The variable must not refer to the Api, because the Api depends on the function.
+// checkVariable checks one variable in a function's environment. If hidden is true, the
+// variable must be empty. Otherwise it must not be empty. It must not refer to the Api,
+// because the Api depends on the function.
 func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	t.Helper()
 	if node.Tag == "!Ref" && node.Value == "Api" {
@@ -152,8 +154,8 @@ func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	}
 }
 
-// TestParametersAreSettings checks that a parameter has the same default, the same bounds and
-// the same allowed values as its setting.
+// TestParametersAreSettings compares each parameter with the setting of package boot whose
+// value it is. Both must have the same default, the same bounds and the same allowed values.
 func TestParametersAreSettings(t *testing.T) {
 	t.Parallel()
 	bounded := 0
@@ -225,7 +227,8 @@ func TestEventsAreOfTheirFunctions(t *testing.T) {
 
 // TestSamconfig checks that each environment in samconfig.toml has a separate stack, and so a
 // separate namespace for metrics. A deployment must ask for confirmation before it changes the
-// stack. The template must accept the parameters of every section, and no build may be cached.
+// stack, and no build may be cached. The template must accept the parameters of every section.
+// Only the parameters of local_invoke may name a payee.
 func TestSamconfig(t *testing.T) {
 	t.Parallel()
 	text := testbed.Must(os.ReadFile("../../samconfig.toml"))

@@ -19,9 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPermissions checks that every function has permissions, and that every policy statement
-// of the template has a known form. The tests of infra/functions check that each function uses
-// all of its permissions, and needs no others.
+// TestPermissions checks that the template grants at least one permission to every function.
+// Granted fails the test if a policy statement has an unknown form. The tests of
+// infra/functions check that each function uses all of its permissions, and needs no others.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
 	for slug := range deployed.Routes() {
@@ -31,9 +31,10 @@ func TestPermissions(t *testing.T) {
 	}
 }
 
-// TestAccessLog checks that the access log has one line of JSON for each request, without data
-// of the client. The path, the query and the headers would show the subject of the request and
-// the payment's signature, and the address would show who the client is.
+// TestAccessLog checks that the access log has one line of JSON for each request, and nothing
+// from which the client or the request's subject could be learned. The path, the query and the
+// headers would show the subject and the payment's signature. The address would show who the
+// client is.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)
@@ -64,8 +65,9 @@ func TestScheduledEvent(t *testing.T) {
 }
 
 // TestTableIsTheStores checks that the template's table is like the table that the store
-// creates for the local runner. In addition it must have deletion protection, point-in-time
-// recovery and TTL, and must be kept when the stack is deleted.
+// creates for the local runner. In addition, the template's table must have deletion
+// protection, point-in-time recovery and TTL, and must be kept when the stack is deleted. If
+// LedgerTableName is set, all functions must use the table of that name.
 func TestTableIsTheStores(t *testing.T) {
 	t.Parallel()
 	type m = map[string]any
@@ -85,7 +87,7 @@ func TestTableIsTheStores(t *testing.T) {
 	want["TimeToLiveSpecification"] = m{"AttributeName": dynamo.AttrExpiresAt, "Enabled": true}
 	want = m{
 		"Type": "AWS::DynamoDB::Table", "Properties": want, "DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain",
-		"Condition": "CreateLedger", // without this, a stack that is given a table would create another one
+		"Condition": "CreateLedger", // without this condition, a stack with a LedgerTableName would create a second table
 	}
 	if d := cmp.Diff(want, section(deployed.Template(), "Resources")["Ledger"]); d != "" {
 		t.Errorf("table (-Create +template):\n%s", d)

@@ -16,8 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestTemplateRules checks that the template has nothing that would prevent a second stack in
-// the same account, and nothing that the CDK app could not include.
+// TestTemplateRules checks that template.yaml can be deployed as several stacks: it has no
+// name of a function, no account id, no region and no payee. It also checks that the CDK app
+// can include template.yaml: there is no reference to a resource that SAM generates, no YAML
+// alias and no long form of an intrinsic function. Every parameter must be used.
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node
@@ -29,7 +31,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
-		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // FunctionName may only be the name of a metric's dimension
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // FunctionName is allowed only as the name of a metric's dimension
 			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
 		}
 		switch {
@@ -59,7 +61,7 @@ func TestTemplateRules(t *testing.T) {
 
 // referred returns the name that a !Ref or !GetAtt refers to.
 func referred(n *yaml.Node) string {
-	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // the CDK changes this reference unless it is a list
+	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // !GetAtt [<function>, Version.Version] is a list, because the CDK changes the form with dots
 		return n.Content[0].Value
 	}
 	name, _, _ := strings.Cut(n.Value, ".")
@@ -114,9 +116,10 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestPatterns checks that the default of every parameter matches the parameter's pattern. The
-// patterns must accept and refuse the same values as the functions, except that the functions
-// accept more values for three parameters.
+// TestPatterns checks the patterns of the parameters with values that must be accepted and
+// values that must be refused. The functions must accept and refuse the same values, with two
+// exceptions: they may accept an empty value, and they accept more values for three
+// parameters.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	settings := settingsByParameter(t)

@@ -1,6 +1,6 @@
-// Package sam reads the parts of a SAM template that somebody needs to run the template's
-// functions outside AWS. Like CloudFormation, it also checks values for the template's
-// parameters.
+// Package sam reads a SAM template, as far as this is needed to run the template's functions
+// outside AWS. Like CloudFormation, it also checks the values that somebody gives to the
+// template's parameters.
 package sam
 
 import (
@@ -141,11 +141,11 @@ func (t *Template) FunctionProperties(name string) (Properties, error) {
 	return p, err
 }
 
-// Functions resolves every function. params maps the template's parameters to values, which
-// Functions checks as CloudFormation does. params also maps the logical ids of resources to
-// names, if environment variables refer to these resources. Functions returns an error if it
-// cannot resolve an intrinsic function, or if params has a name that the template does not
-// have. The error lists all faults.
+// Functions resolves every function. The keys of params are names of the template's
+// parameters, whose values Functions checks as CloudFormation does. If environment variables
+// refer to resources, params also has the logical ids of these resources, with the names that
+// the resources are to have. Functions returns an error if it cannot resolve an intrinsic
+// function, or if the template does not have a name in params. The error lists all faults.
 func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	refs, faults := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -160,8 +160,9 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	return all, errors.Join(faults...)
 }
 
-// Broken returns the descriptions of the template's assertions that the parameters violate. Its
-// params are those of Functions. It does not check single parameters.
+// Broken checks the template's rules. It returns the descriptions of the assertions that are
+// false with the given parameters. params has the same form as for Functions. Broken does not
+// check the value of a parameter by itself.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -189,8 +190,9 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 	return descriptions, nil
 }
 
-// references returns what !Ref refers to, by name: the values of all parameters, the stack's
-// name, and the names of the resources in params. It also returns the faults of params.
+// references returns the values that !Ref can have, by the name that is referred to. The names
+// are those of the parameters and of the resources in params, and AWS::StackName. references
+// also returns the faults of params.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
 	const stackName = "AWS::StackName"
 	refs := map[string]string{stackName: "local"}

@@ -42,9 +42,9 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template with the parameters Payee and Table, and with
-// further parameters. The further parameters are names and values in turn. The value "-"
-// removes a parameter.
+// functions resolves the functions of a template with values for the parameters Payee and
+// Table, and with those in more. There, each parameter's name is followed by its value. The
+// value "-" removes the parameter.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
@@ -88,7 +88,7 @@ func TestFunctions(t *testing.T) {
 func TestResolve(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		old, new string // new replaces old in the sample
+		old, new string // the test replaces old with new in the sample
 		params   []string
 		table    string
 		fault    string

@@ -44,8 +44,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// replaceBetween returns a copy of a text in which new words replace everything between two
-// other texts, which stay.
+// replaceBetween returns a copy of a text in which words stands between the texts from and to,
+// in place of what was there. from and to stay.
 func replaceBetween(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -56,15 +56,15 @@ func replaceBetween(t *testing.T, text, from, to, words string) string {
 	return before + from + words + to + after
 }
 
-// guard is an alarm on some functions. It rolls a release back when the newest versions of
-// these functions crash.
+// guard is an alarm that watches some functions during a release. If their newest versions
+// crash, the alarm rolls the release back.
 type guard struct {
 	Name, Entry, Means string
 	Slugs              []string
 }
 
-// guards divides the functions of an alarm among several alarms, because CloudWatch allows
-// only 10 metrics for an alarm.
+// guards returns alarms that together watch the functions of g. Each function is a metric, and
+// CloudWatch allows only 10 metrics for one alarm.
 func guards(g guard) (all []guard) {
 	const most = 10
 	for slugs := range slices.Chunk(g.Slugs, most) {
@@ -78,21 +78,24 @@ func guards(g guard) (all []guard) {
 	return all
 }
 
-// filter is a metric filter. It counts log lines of the newest versions of some functions.
+// filter is a metric filter, which makes a metric from the log lines of the newest versions of
+// some functions.
 type filter struct {
 	ID, Metric, Term, Value string
 	Slugs                   []string
 }
 
-// longestPattern is the number of characters that CloudWatch allows in the pattern of a
-// filter. longestRelease is the greatest length of a function's name with a version.
+// longestPattern is the number of characters that CloudWatch allows in the pattern of a metric
+// filter. longestRelease is the largest number of characters in a function's name with its
+// version.
 const (
 	longestPattern = 1024
 	longestRelease = 64 + len(":999999")
 )
 
-// filters returns the filters that count a metric for the functions with the given slugs. Each
-// filter has as many functions as fit into its pattern.
+// filters returns copies of f that together cover the functions with the given slugs. A
+// filter's pattern names its functions, so each copy has as many functions as fit into its
+// pattern.
 func filters(f filter, slugs []string) (all []filter) {
 	room := longestPattern - len(`{ () && () }`) - len(f.Term)
 	most := room / (len(` || ($. = "")`) + len(service.MemberRelease) + longestRelease)
@@ -114,8 +117,8 @@ type judge struct {
 	Steps, Value string
 }
 
-// judgedBy is a metric of the alarm judge. If New is true, it is about the newest versions
-// only, and otherwise about all versions.
+// judgedBy is a metric that the alarm judge reads. If New is true, the metric is about the
+// newest versions of the functions only. Otherwise it is about all versions.
 type judgedBy struct {
 	ID, Stat, Metric string
 	New              bool
@@ -161,10 +164,10 @@ type seller struct {
 	Registries              bool     // whether the function reads and stores the list of registries
 }
 
-// TestCatalogDecides checks the text that is derived from the catalog: a part of
-// template.yaml, the events and the main.go of functions that sell, and the price list of the
-// README. With -update it writes this text. The test does not run in parallel with others,
-// because other tests read the files that it writes.
+// TestCatalogDecides checks the text that follows from the catalog: a part of template.yaml,
+// the events and the main.go of the priced functions, and the price list of the README. With
+// -update it writes this text instead. The test does not run in parallel with others, because
+// other tests read the files that it writes.
 func TestCatalogDecides(t *testing.T) {
 	var sellers []seller
 	var slugs, slots []string
@@ -218,8 +221,9 @@ func TestCatalogDecides(t *testing.T) {
 }
 
 // writeReadme checks the README's example answer, and the paths and prices in the README's
-// table. With -update it writes them. The questions in the table are written by hand: a new
-// operation has its title in place of a question until somebody writes one.
+// table. With -update it writes them instead. The questions in the table are written by hand.
+// Until somebody writes the question of a new operation, the table has the operation's title
+// in its place.
 func writeReadme(t *testing.T) {
 	t.Helper()
 	readme := string(testbed.Must(os.ReadFile("../../README.md")))
@@ -239,9 +243,9 @@ func writeReadme(t *testing.T) {
 	written(t, "README.md", readme)
 }
 
-// writeEvent checks the event of a priced function, or writes it with -update. The event must
-// be that of the operation dns with another path and other parameters: the path and the
-// example parameters of the function's operation.
+// writeEvent checks the example event of an operation's function. With -update it writes the
+// event instead. The event is a copy of the event of the operation dns, with the path and the
+// example parameters of o.
 func writeEvent(t *testing.T, o catalog.Operation) {
 	t.Helper()
 	like := catalog.DNS()
@@ -258,17 +262,17 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	written(t, "events/"+o.Slug+".json", text)
 }
 
-// writeMains checks the main.go of each priced function, or writes it with -update. The
-// main.go makes its operation with the same expression as the function All of pkg/operations.
-// It has only the variables and imports that this expression needs, so it does not link the
-// clients of other operations.
+// writeMains checks the main.go of each priced function. With -update it writes that file
+// instead. To make its operation, a main.go uses the same expression as the function All of
+// pkg/operations. A main.go has only the variables and imports that this expression needs, so
+// the function does not link the clients of other operations.
 func writeMains(t *testing.T) {
 	t.Helper()
 	const source = "pkg/operations/operations.go"
 	text, files := testbed.Must(os.ReadFile("../../"+source)), token.NewFileSet()
 	tree := testbed.Must(parser.ParseFile(files, source, text, parser.SkipObjectResolution))
 	all := bodyOf(tree, "All")
-	made := map[string]ast.Expr{} // the expression of each operation, by its constructor
+	made := map[string]ast.Expr{} // the expressions in All that make operations, by the lower-case name of the constructor
 	for _, line := range all[len(all)-1].(*ast.ReturnStmt).Results[0].(*ast.CompositeLit).Elts {
 		made[strings.ToLower(line.(*ast.CallExpr).Fun.(*ast.SelectorExpr).Sel.Name)] = line
 	}

@@ -21,8 +21,8 @@ const (
 	HiddenRoom = 128
 )
 
-// largest is how many variables, the largest ones, an error names when an environment is too
-// large.
+// largest is how many variables an error names if an environment is too large. The error names
+// those that take the most bytes.
 const largest = 5
 
 // placeholder is the text in infra/stacks/example.toml that stands for a value that the reader
@@ -112,18 +112,19 @@ func (f File) together(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// variable is a variable of a function's environment, with the number of bytes that count
-// towards the limit.
+// variable is a variable in a function's environment. The field bytes is how many bytes of
+// EnvironmentLimit the variable uses.
 type variable struct {
 	name  string
 	bytes int
 }
 
-// environment checks the environment of every function against Lambda's limit.
+// environment returns an error if the environment of a function exceeds EnvironmentLimit. The
+// error is about the function with the largest environment.
 func (f File) environment(t *sam.Template) error {
 	values := maps.Clone(f.Parameters)
 	values["AWS::StackName"] = f.Stack
-	const suffix = "-Ledger-ABCDEFGHIJKLM" // the form of the names that CloudFormation chooses
+	const suffix = "-Ledger-ABCDEFGHIJKLM" // as long as the suffix of a table name that CloudFormation generates
 	values["Ledger"] = f.Stack + suffix
 	functions, err := t.Functions(values)
 	if err != nil {

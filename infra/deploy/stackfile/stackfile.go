@@ -31,24 +31,25 @@ const (
 // file.
 const maxFile = 256 << 10
 
-// File is the file of a stack.
+// File is what a stack's file says.
 type File struct {
-	Name       string // the name that people give to make: the file's name without extension
+	Name       string // the name of the file without its extension, which people give to make as STACK
 	Path       string
-	Stack      string // the name of the stack
+	Stack      string // the name of the stack in CloudFormation
 	Region     string
 	Profile    string            // the AWS profile with the credentials; empty means those of the environment
 	Parameters map[string]string // the values of the template's parameters
 	Toolchain  string            // SAM or CDK
-	// Allow lists changes that would otherwise be refused. Each is in the form that a refused
-	// deployment prints.
+	// Allow lists the changes that the file permits and that would otherwise be refused. Each
+	// is a text that a refused deployment prints for this list.
 	Allow []string
 	// Settings are the CDK app's settings by name, with JSON values.
 	Settings map[string]any
 }
 
-// document is the structure of the file. The SAM CLI's tables may have other keys; an unknown
-// key in our table is an error.
+// document is the structure of the file. The field Own is the table that the SAM CLI ignores.
+// An unknown key in that table is an error, but other keys of the SAM CLI's tables are
+// allowed.
 type document struct {
 	Version any                `toml:"version"`
 	Default map[string]command `toml:"default"`
@@ -148,7 +149,8 @@ func readable(err error) error {
 	return err
 }
 
-// required returns a string that the SAM CLI needs, and reports a fault if it is missing.
+// required returns the value of a key among the SAM CLI's parameters. It reports a fault if
+// the SAM CLI would miss that value.
 func required(parameters map[string]any, key string, fault func(error)) string {
 	text, _ := parameters[key].(string)
 	if text == "" {
@@ -157,9 +159,9 @@ func required(parameters map[string]any, key string, fault func(error)) string {
 	return text
 }
 
-// overrides returns the values of the template's parameters. The SAM CLI also accepts them as
-// one string or a list, which it splits at spaces and quotes. Only a table is unambiguous, so
-// the other two forms are faults.
+// overrides returns the values of the template's parameters by name. v must be a table. The
+// SAM CLI also accepts a string or a list and splits it at spaces and quotes, but only a table
+// is unambiguous, so any other form is a fault.
 func overrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
@@ -189,7 +191,8 @@ func changed(value string) bool {
 	return quoted || escaped
 }
 
-// asJSON converts a table to JSON, from which the CDK app reads its context.
+// asJSON converts the values of a TOML table to those that a JSON decoder returns, because the
+// CDK app reads its context from JSON.
 func asJSON(table map[string]any) (map[string]any, error) {
 	text, err := json.Marshal(table)
 	if err != nil {

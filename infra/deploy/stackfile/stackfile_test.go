@@ -95,7 +95,8 @@ func TestExample(t *testing.T) {
 	}
 }
 
-// TestFaults checks that all faults of a file are reported at once, before anything is built.
+// TestFaults reads and checks files with faults. The error must name every fault of the file,
+// and must not show a secret.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	long := func(n int) string { return strings.Repeat("a", n) }
