@@ -95,8 +95,10 @@ func readers(slug string) boot.Readers {
 	}
 }
 
-// TestEnvironmentIsWhatBootReads checks that the template sets all variables that package boot
-// reads, for every function. A secret must be empty for the functions that do not read it.
+// TestEnvironmentIsWhatBootReads checks the environment that the template gives to each
+// function. It must have exactly the variables that package boot reads from a template. A
+// secret must be empty for a function that does not read it. A parameter must be hidden
+// (NoEcho) exactly if its setting is a secret.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -123,8 +125,8 @@ func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	}
 }
 
-// settingsByParameter returns the settings that the template sets to the value of a parameter
-// by a plain !Ref. It returns them by the name of the parameter.
+// settingsByParameter returns the settings whose value in the template is a plain !Ref to a
+// parameter. The keys are the names of these parameters.
 func settingsByParameter(t *testing.T) map[string]boot.Setting {
 	t.Helper()
 	tpl := template(t)

@@ -124,20 +124,22 @@ type judgedBy struct {
 	New              bool
 }
 
-// releaseJudge returns the alarm that compares a new release with the previous release, which
-// handles the other payments during a deployment. The alarm compares the payments that failed,
-// and the payments that were refused.
+// releaseJudge returns the alarm that compares a new release with the previous release. During
+// a deployment, the new release handles some of the payments, and the previous release handles
+// the others. The alarm compares how often payments fail at each release, and how often they
+// are refused.
 //
-// The alarm needs at least three payers whose payments failed or were refused. Each of these
-// payments adds a value to a metric: a number that stands for its payer. With one or two
-// payers, every value of the metric is its minimum or its maximum. So the sum is the count
-// times the minimum, plus a whole multiple of the difference between maximum and minimum, for
-// any number of payments. With three or more payers, the sum practically never has this form.
+// The alarm needs at least three payers whose payments at the new release failed or were
+// refused. Each of these payments adds one value to a metric: a number that stands for its
+// payer. With one or two payers, each value is either the metric's minimum or its maximum. Then
+// the sum of the values, less their count times the minimum, is a whole multiple of the
+// difference between maximum and minimum. With three or more payers, it practically never is.
 //
-// The alarm allows the new release three times the failure rate of the previous release.
-// Because the previous release may have had few failures by luck, the alarm first adds two to
-// them. In addition the alarm allows the new release three failures, or two if the new
-// versions have answered no payment. TestReleaseOdds tests the consequences of these numbers.
+// The alarm allows the new release three times the failure rate of the previous release. The
+// previous release may have had few failures by luck, so the alarm first adds two to their
+// number. In addition, the alarm allows the new release three failures, or two if the new
+// versions have answered no payment. The same numbers hold for refusals. TestReleaseOdds tests
+// the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
 		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)
