@@ -17,7 +17,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// broken measures lookups on a broken network, and compares them with the tools that users run.
+// broken adds a section to the table. The section compares the lookups of the service on
+// broken networks with the tools that users run.
 func (s *site) broken() {
 	progress("lookups on broken networks, with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "broken.json")
@@ -34,7 +35,8 @@ func (s *site) broken() {
 		"of fewer than 100 lookups, p99 is the slowest; a failed lookup counts with the time until it failed", s.rtt).rows = readRows(file)
 }
 
-// repeatedly does a lookup many times, at a fixed interval, and prints the durations as JSON.
+// repeatedly starts a lookup many times, at fixed intervals, without waiting for earlier
+// lookups. When all have ended, it prints their durations as JSON.
 func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	answers := make([]answer, times)
 	var running sync.WaitGroup
@@ -47,12 +49,13 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 }
 
 // connectTimeout is curl's limit, in seconds, for resolving the name and connecting together.
-// With this limit, curl tries the next address after five seconds; without it, after minutes.
+// With this limit, curl turns from a dead address to the next one after five seconds. Without
+// the limit, it does so after minutes.
 const connectTimeout = "8"
 
-// tools returns the programs that users run for a lookup, by operation. They query the
-// resolvers in /etc/resolv.conf. If dig is not installed, asDig takes its place and queries
-// the given resolvers in turn.
+// tools returns the programs that users run for a lookup, by the slug of the operation. The
+// programs query the resolvers in /etc/resolv.conf. If dig is not installed, asDig takes its
+// place. asDig queries the given resolvers.
 func tools(resolvers []string) map[string]peer {
 	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
 	question := peer{"miekg/dns with dig's retries (5 s, then the next server, 3 tries)", asDig(resolvers)}
@@ -80,9 +83,9 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig returns a lookup that has dig's time limits: five seconds for each server, and three rounds
-// over all servers. It is faster than dig 9.18 itself, which queries the first server three times
-// before it queries the next.
+// asDig returns a lookup that queries resolvers as dig does: it waits five seconds for each
+// resolver, and tries all resolvers three times in turn. dig 9.18 itself is slower: it queries
+// the first resolver three times before it queries the next.
 func asDig(resolvers []string) look {
 	client := &dns.Client{Timeout: 5 * time.Second}
 	return timed(func(ctx context.Context, domain string) error {
@@ -100,8 +103,8 @@ func asDig(resolvers []string) look {
 	})
 }
 
-// withPort returns a resolver's address with a port. If the address has none, this is the port
-// of DNS.
+// withPort returns a resolver's address with its port. If the address names no port, withPort
+// adds port 53.
 func withPort(resolver string) string {
 	if _, _, err := net.SplitHostPort(resolver); err == nil {
 		return resolver

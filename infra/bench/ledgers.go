@@ -34,8 +34,9 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with many payments. For each of them it copies the records that
-// one payment has left, and puts another payer into their keys.
+// fill creates a ledger file with many payments. Each of them is a copy of the records left,
+// which one payment of the given payer has made. In the keys of each copy, fill replaces that
+// payer with another one.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))

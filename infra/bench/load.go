@@ -27,28 +27,29 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// target is a kind of request to a server.
+// target is a kind of request that play sends to a server, with the correct answer.
 type target struct {
 	name   string
 	server *server
-	// make returns the bytes of the next request of a round. All requests of a round are made
-	// before it begins, because the round must not measure the client's work, such as signing.
+	// make returns the bytes of a new request. play calls make for all requests of a round
+	// before the round begins, because the round must not measure the client's work, such as
+	// signing.
 	make func() []byte
-	// A correct answer has the status in the field status, and its body contains the text in
-	// the field part.
+	// status and part describe a correct answer: the answer has this status, and its body
+	// contains this text.
 	status int
 	part   string
 }
 
-// round is the result of sending many requests.
+// round is what play has measured while it sent many requests.
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration
-	processors float64 // how many seconds of processor time the server uses per second
+	processors float64 // processor time that the server used, in seconds for each second of the round
 }
 
-// play sends n requests with several clients at once. Each client has one connection, and sends a
-// request when the answer to the previous one has arrived.
+// play sends n requests with several clients at once, and measures them. Each client has one
+// connection, and sends its next request when the answer to the previous one has arrived.
 func (t target) play(ctx context.Context, clients, n int) round {
 	all, took := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {
@@ -72,8 +73,8 @@ func (t target) play(ctx context.Context, clients, n int) round {
 // maxAnswer limits how many bytes of an answer are read.
 const maxAnswer = 1 << 20
 
-// ask runs one client. The client takes from requests until none are left, and records how
-// long each of them takes.
+// ask runs one client. Until no request is left, the client takes the request with the next
+// index, sends it, and stores in took how long the answer took.
 func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
@@ -98,7 +99,8 @@ func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration
 	}
 }
 
-// exchange sends a request over a persistent connection.
+// exchange sends a request over a persistent connection, and reads the answer. It returns an
+// error if the server will close the connection.
 func exchange(conn net.Conn, in *bufio.Reader, request []byte) (answer copied, err error) {
 	if _, err := conn.Write(request); err != nil {
 		return answer, err
@@ -120,9 +122,10 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure plays each target for about a second in each of several rounds, in alternating
-// order, and returns the medians of each target. An additional first round determines how many
-// requests take a second.
+// measure compares targets. First it plays each target once, to find out how many requests
+// take about a second. Then it plays that many requests of each target in several rounds.
+// Every second round plays the targets in reverse order. measure returns the medians of each
+// target over these rounds.
 func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
@@ -168,14 +171,16 @@ func newBuyer() buyer {
 	return buyer{x402test.Client{HTTP: http.DefaultClient, Wallet: must(x402test.NewWallet(rand.Reader)), Now: time.Now}}
 }
 
-// payer returns the buyer's account as it appears in the keys of the ledger.
+// payer returns the address of the buyer's account, in the form that the keys of the ledger
+// contain.
 func (b buyer) payer() string { return b.Wallet.Address().String() }
 
 func challenges(s *server) target {
 	return target{"challenge", s, func() []byte { return ping(s, "") }, http.StatusPaymentRequired, ""}
 }
 
-// payments returns a target that pays a server for its ping. Each request is a new purchase.
+// payments returns a target for paid calls of the server's ping. Each request pays for a new
+// purchase.
 func (b buyer) payments(s *server) target {
 	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return target{"paid ping", s, func() []byte {
@@ -209,8 +214,8 @@ func call(s *server, meta map[string]any) []byte {
 		catalog.PathMCP, s.host(), len(body), body)
 }
 
-// newFacilitator returns a facilitator that accepts every payment at once. A slow facilitator
-// would only hide the differences between the servers.
+// newFacilitator returns a facilitator that at once reports success for every payment. A slow
+// facilitator would only hide the differences between the servers.
 func newFacilitator() *httptest.Server {
 	return httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		var asked struct {

@@ -52,8 +52,8 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught is called with defer. If check has panicked with an error, caught recovers, and
-// stores the error in *err.
+// caught must be deferred. If the function that defers it panics because of check, caught
+// recovers, and stores the error in *err.
 func caught(err *error) {
 	switch f := recover().(type) {
 	case nil:
@@ -64,7 +64,7 @@ func caught(err *error) {
 	}
 }
 
-// site holds the settings of a run and the results so far.
+// site holds the settings of a run, and the sections of the table so far.
 type site struct {
 	ctx           context.Context
 	dir           string // the folder for the files of this run
@@ -119,8 +119,8 @@ func (s *site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// measureAll measures everything, or one part only, and prints the table. If it has measured
-// everything, it also writes the table to table.md.
+// measureAll measures all parts of the table and prints it. If only names a part, it measures
+// just that part. Otherwise it also writes the table to table.md.
 func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()
@@ -134,7 +134,7 @@ func (s *site) measureAll(only string) {
 		{"lookups", s.lookups}, {"broken", s.broken}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
-		namespaces := p.name == "lookups" || p.name == "broken" // only Linux has network namespaces
+		namespaces := p.name == "lookups" || p.name == "broken" // these two parts need network namespaces, which only Linux has
 		if only == p.name || only == "" && (!namespaces || runtime.GOOS == "linux") {
 			p.measure()
 		}
@@ -146,7 +146,7 @@ func (s *site) measureAll(only string) {
 	}
 }
 
-// machine describes the machine and its load.
+// machine returns a text that describes this machine and its load.
 func machine() string {
 	model, busy := "unknown processor", "unknown"
 	if b, err := os.ReadFile("/proc/cpuinfo"); err == nil {

@@ -38,9 +38,10 @@ type copied struct {
 	Settle []byte
 }
 
-// repeat runs a bare server. With net/http, it gives the same answer to every request, and
-// writes one log line for each request, as the service does. No challenge or paid call can
-// cost less than that.
+// repeat runs a bare server: a net/http server that gives the same answer to every request,
+// and writes one log line for each request, as the service does. No challenge or paid call can
+// cost less than that. The argument is the path of a file with the answer, as a copied in
+// JSON.
 func (s *site) repeat(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
@@ -67,8 +68,8 @@ func (s *site) repeat(answer string) {
 	}))
 }
 
-// bare starts a bare server. The server repeats the answer that the target's server gives to
-// one request.
+// bare starts a bare server for a target. First it sends one request of the target to the
+// target's server. The bare server repeats the answer to this request.
 func (s *site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
@@ -79,13 +80,13 @@ func (s *site) bare(t target, settle []byte) *server {
 	return s.self("bare", name)
 }
 
-// each returns the processor time that the server has used per request.
+// each returns how much processor time the server used for each request of the round.
 func (r round) each() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }
 
-// parts compares the processor time of a call with the processor time of the steps that no
-// implementation can avoid.
+// parts adds a section to the table. For a challenge and for a paid ping, the section compares
+// the processor time of the service with that of the steps that no implementation can avoid.
 func (s *site) parts() {
 	progress("the parts of a call")
 	mine := s.ours(filepath.Join(s.dir, "parts.db"))
@@ -122,13 +123,15 @@ func (s *site) parts() {
 
 func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
 
-// signed returns the header of a new payment.
+// signed returns the value of the payment header for a new payment, which pays for the
+// server's ping.
 func (b buyer) signed(s *server) string {
 	required := must(b.Challenge(context.Background(), s.URL+catalog.Ping().Path))
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 
-// alone returns the mean processor time of a call over n calls, which several goroutines make.
+// alone calls do n times on several goroutines, and returns the mean processor time of one
+// call.
 func alone(n, goroutines int, do func(i int)) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage

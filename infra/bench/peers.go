@@ -36,10 +36,10 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// ask has well-known libraries and tools do a lookup, and prints the durations as JSON.
-// Package simnet starts it in the network of the service. Each peer does the lookup twice, and
-// only the second time counts: by then the peer's caches are filled, as those of the service
-// are. One of these caches holds the bootstrap file of the registries.
+// ask lets each peer do a lookup of the domain twice, and prints the second durations as JSON.
+// Only the second time counts: by then the peer's caches are filled, as those of the service
+// are. One of these caches holds the bootstrap file of the registries. Package simnet runs
+// this command in the simulated network in which it measures the service.
 func ask(all []peer, domain string) error {
 	answers := []answer{}
 	for _, p := range all {
@@ -58,15 +58,15 @@ func (p peer) timeOf(domain string) answer {
 	switch {
 	case errors.Is(err, exec.ErrNotFound):
 		a.Error = "not installed"
-	case err != nil: // a tool that fails does not print how long it took, so the time until its failure counts
+	case err != nil: // a tool that fails does not print a duration, so the time until its failure counts
 		a.Error, took = "failed: "+err.Error(), time.Since(begun)
 	}
 	a.MS = float64(took.Microseconds()) / 1000
 	return a
 }
 
-// broken is a key in the result of the function peers. Its value is the peers for hosts with
-// dead addresses.
+// broken is the key of the peers for hosts with dead addresses, in the map that the function
+// peers returns. The other keys are slugs of operations.
 const broken = "broken"
 
 // peers returns the libraries and tools to compare with, by the slug of the operation.
@@ -109,7 +109,7 @@ func question(resolver string) func(ctx context.Context, domain string) error {
 	}
 }
 
-// answered returns an error if a reply has no records.
+// answered returns an error if a DNS reply is not a success or has no records.
 func answered(r *dns.Msg) error {
 	if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
 		return fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
@@ -143,8 +143,8 @@ func headBy(ctx context.Context, domain string, transport *http.Transport) error
 	return nil
 }
 
-// registry returns a function that queries RDAP servers. Like the service, it does not reuse
-// connections.
+// registry returns a function that asks the RDAP server of a domain's registry about the
+// domain. Like the service, it opens a new connection for each request.
 func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
 	client := &rdap.Client{
 		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
@@ -177,8 +177,8 @@ func together(all ...look) look {
 	})
 }
 
-// tool returns a lookup by a program that prints how long the lookup took. The pattern finds
-// that number in the output.
+// tool returns a lookup that runs a command with the domain in place of DOMAIN. The command
+// prints how long its lookup took. The pattern's group matches this number in the output.
 func tool(pattern string, unit time.Duration, command ...string) look {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {
@@ -200,8 +200,8 @@ func dig(resolver string) look {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
-// curl returns a lookup by curl with an option, such as -I, or -IL to follow redirects. variable
-// is curl's name for the time that curl prints.
+// curl returns a lookup by curl with an option: -I, or -IL to follow redirects. variable is
+// curl's name for the duration that counts, such as time_total. more are further arguments.
 func curl(option, variable string, more ...string) look {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + variable + "}", "https://DOMAIN/"}, more...)

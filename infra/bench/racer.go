@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// headRaced is like head, but connects according to RFC 8305, beginning with IPv4. It is the
-// peer of the service for hosts with dead addresses.
+// headRaced is like head, but tries several addresses of a host as RFC 8305 describes,
+// beginning with IPv4. The service is compared with headRaced for hosts with dead addresses.
 func headRaced(ctx context.Context, domain string) error {
 	return headBy(ctx, domain, &http.Transport{DialContext: dialRaced})
 }
 
-// dialRaced connects to the addresses of a host one after the other, and returns the first
-// connection that succeeds. It starts a try 250 ms after the previous one, or at once if a try
-// fails.
+// dialRaced tries the addresses of a host in order, and returns the first connection that
+// succeeds. It tries the next address 250 ms after it began with the previous one, or at once
+// if a try fails.
 func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {

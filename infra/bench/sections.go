@@ -23,9 +23,9 @@ func (s *site) lookups() {
 	s.section("Lookups by a warm process: their time divided by the time of their round trips, and lookups of hosts with dead addresses").rows = readRows(file)
 }
 
-// The targets for the ratios. Each ratio is a figure of the service, divided by the same
-// figure of the alternative. A ratio of rates (per second) must be at least its target, and a
-// ratio of times at most.
+// The targets for the ratios, and the number of clients for which they hold. Each ratio is a
+// figure of the service, divided by the same figure of the alternative. A ratio of rates (per
+// second) must be at least its target. A ratio of times must be at most its target.
 const (
 	targetChallenges = 2.3  // challenges per second, divided by the middleware's
 	targetPayments   = 1.5  // paid pings per second, divided by the middleware's
@@ -64,7 +64,8 @@ func counted(n int, what string) string {
 	return thousands(float64(n)) + " " + what
 }
 
-// middleware compares the service with @x402/express, and MCP tool calls with HTTP calls.
+// middleware adds two sections to the table. The first compares the service with
+// @x402/express. The second compares calls of MCP tools with calls over HTTP.
 func (s *site) middleware() {
 	mine, theirs := s.ours(filepath.Join(s.dir, "ledger.db")), s.express()
 	defer mine.stop()
@@ -84,7 +85,7 @@ func (s *site) middleware() {
 			what := c.what + ", " + counted(clients, "client")
 			progress("%s", what)
 			rounds := s.runs / 3
-			if clients == 1 { // a round has few requests, so more rounds are needed
+			if clients == 1 { // one client sends few requests in a round, so more rounds are needed
 				rounds = s.runs
 			}
 			m := s.measure(rounds, clients, c.ours, c.theirs)
@@ -106,8 +107,8 @@ func (s *site) middleware() {
 	}
 }
 
-// shop measures a handler that is sold with the library. It compares paid calls of the handler
-// with those of the middleware, and with paid pings of the service.
+// shop measures paid calls of a handler that is sold with the library. It compares them with
+// paid calls of the middleware (theirs) and with paid pings of the service.
 func (s *site) shop(web *section, b buyer, theirs, pings target) {
 	const what = "paid calls of a handler sold with the library, "
 	progress("a shop")
@@ -124,7 +125,8 @@ func (s *site) shop(web *section, b buyer, theirs, pings target) {
 		held("≥ 1", many[0].perSecond >= many[2].perSecond)
 }
 
-// growth compares paid pings on ledgers of several sizes.
+// growth adds a section to the table. The section compares paid pings of services whose
+// ledgers have different sizes.
 func (s *site) growth() {
 	grown := s.section("Paid pings a second as the ledger grows, %d clients", targetClients)
 	b := newBuyer()
@@ -144,9 +146,9 @@ func (s *site) growth() {
 	}
 }
 
-// figures runs tests or benchmarks of a package. The function that it returns gives the
-// numbers that the tests have reported under a name, and fails unless there are exactly count
-// numbers.
+// figures runs tests or benchmarks of a package. It returns a function that returns the
+// numbers which they have reported under a name. That function fails if their count differs
+// from its argument.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -157,17 +159,19 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 	}
 }
 
-// benchmarks runs the benchmarks of a package that match a pattern. The function that it
-// returns gives the figure of a benchmark in a unit, such as ns/op.
+// benchmarks runs the benchmarks of a package that match a pattern. It returns a function that
+// returns one figure: what the benchmark with that name has reported in that unit, such as
+// ns/op.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
 }
 
-// parseFigures parses the output of go test. It reads the lines of benchmarks, such as
-// "BenchmarkX-2  100  12345 ns/op  3 calls", and those of attributes, such as "=== ATTR  TestX
-// name 1 2 3". The name of a figure is that of the attribute or, if a subtest has set the
-// attribute, that of the subtest.
+// parseFigures returns the numbers in the output of go test, by name. It reads the lines of
+// benchmarks, such as "BenchmarkX-2  100  12345 ns/op  3 calls", and those of attributes, such
+// as "=== ATTR  TestX name 1 2 3". The name of a benchmark's number has the unit in it, as in
+// "X ns/op". The name of an attribute's numbers is that of the attribute or, if a subtest has
+// set the attribute, that of the subtest.
 func parseFigures(out string) map[string][]float64 {
 	all := map[string][]float64{}
 	add := func(name, figure string) { all[name] = append(all[name], must(strconv.ParseFloat(figure, 64))) }
@@ -204,7 +208,7 @@ func (s *site) handlers() {
 		calls := b(c.name, "network-calls")
 		one.add(c.what, "%.0f µs, %.0f network calls", micros(c.name), calls).held(fmt.Sprintf("≤ %g µs, 0 calls", c.most), micros(c.name) <= c.most && calls == 0)
 	}
-	const share = 512.0 / 1769 // Lambda gives a function with 1,769 MB a whole processor, and a function with 512 MB this share of one
+	const share = 512.0 / 1769 // Lambda gives a function with 1,769 MB one whole processor, so a function with 512 MB gets this share
 	paid, memory := micros("PaidDNS")/1000/share, b("Memory", "MB/1000th")
 	one.add("paid DNS lookup, ledger in memory, facilitator and resolver on loopback", "%.0f µs", micros("PaidDNS"))
 	one.add("the same with the processor share of a function with 512 MB", "%.1f ms", paid).held("≤ 20 ms", paid <= 20)
@@ -221,7 +225,7 @@ func (s *site) functions() {
 	}
 	cold := s.section("Cold starts of functions: the built binary behind a Lambda Runtime API")
 	for _, slug := range slugs {
-		f, first := measured(2*starts, slug), 0.0 // f has microseconds at its even indexes, and bytes at its odd ones
+		f, first := measured(2*starts, slug), 0.0 // f has microseconds at its even indexes and the binary's size in bytes at its odd ones
 		for i := range starts {
 			first += f[2*i] / 1000 / starts
 		}
@@ -251,8 +255,8 @@ func (s *site) table() {
 	}
 }
 
-// limits adds a section on the capacity of the ledger: in a model of DynamoDB's limits, how
-// many payments succeed as their rate grows.
+// limits adds a section to the table: how many payments succeed in a model of DynamoDB's
+// limits, at several rates of payments.
 func (s *site) limits() {
 	progress("a model of DynamoDB's limits")
 	sold := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestCapacity$", "-capacity")
@@ -268,7 +272,8 @@ func (s *site) limits() {
 	}
 }
 
-// cost adds the costs of calls at AWS's list prices. The README has a table of these costs.
+// cost adds a section to the table: what calls cost at AWS's list prices. The README also has
+// these costs.
 func (s *site) cost() {
 	progress("what calls cost")
 	counted := s.figures("./pkg/service", "-count=1", "-v", "-run", "^TestReadmeCosts$")
@@ -280,7 +285,7 @@ func (s *site) cost() {
 	}
 }
 
-// row is one line of the table. On a busy machine some rows miss their targets.
+// row is one line of the table. On a busy machine, Met may be false for some rows.
 type row struct {
 	What   string `json:"what"`
 	Ours   string `json:"ours"`

@@ -19,7 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// The terms of the service and of the middleware. Nothing is paid on any chain.
+// The network and the payee for which the service and the middleware ask. Nothing is paid on
+// any chain.
 const (
 	network = "eip155:8453"
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
@@ -47,7 +48,7 @@ func (s *site) serve(h http.Handler) {
 	_ = server.Serve(listener)
 }
 
-// self starts a new process of this program with a command that runs a server.
+// self starts this program once more as a process, with a command that runs a server.
 func (s *site) self(command, file string) *server {
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
@@ -74,12 +75,13 @@ func (s *server) stop() {
 	_ = s.Stop() // the exit status of a stopped process does not matter
 }
 
-// processorTime returns the processor time that the process has used so far, or 0 if /proc
-// does not say.
+// processorTime returns how much processor time the server's process has used so far. It
+// returns 0 if /proc does not tell.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
-	// See proc_pid_stat(5): fields 14 and 15 are the times, in hundredths of a second. The
-	// second field is the name in parentheses.
+	// See proc_pid_stat(5). Fields 14 and 15 are the times in user and in kernel mode, in
+	// hundredths of a second. The second field is the program's name in parentheses, so rest
+	// begins with the third field.
 	_, rest, _ := strings.Cut(string(b), ") ")
 	fields := strings.Fields(rest)
 	const (
@@ -95,8 +97,8 @@ func (s *server) processorTime() time.Duration {
 	return time.Duration(u+k) * time.Second / hertz
 }
 
-// sell runs a seller that uses the library, without limits. The seller's handler gives the
-// same answer as the ping of the service.
+// sell runs a shop: a seller that uses the library, without rate and concurrency limits. The
+// shop's handler gives the same answer as the ping of the service.
 func (s *site) sell(ledgerFile string) {
 	ledger := must(file.Open(ledgerFile))
 	defer func() { check(ledger.Close()) }()

@@ -57,7 +57,7 @@ func TestTakingTurns(t *testing.T) {
 	}
 }
 
-// TestPeers checks that peers and tools have only slugs of operations that exist.
+// TestPeers checks that each peer and each tool belongs to an operation that exists.
 func TestPeers(t *testing.T) {
 	for slug := range peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json") {
 		if _, known := catalog.BySlug(slug); !known && slug != broken {
@@ -71,8 +71,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestAsDig checks that asDig queries the next resolver if one fails, and returns an error if
-// none has an answer.
+// TestAsDig checks that asDig queries the next resolver if a resolver does not reply. It must
+// return an error if no resolver replies, or if the reply has no records.
 func TestAsDig(t *testing.T) {
 	t.Parallel()
 	resolver := testbed.Must(testbed.ListenDNS("127.0.0.1:0", testbed.ReadZone(t, "example.com. 60 IN A 192.0.2.1\n")))
@@ -95,7 +95,8 @@ func TestAsDig(t *testing.T) {
 	}
 }
 
-// TestTimeOfFailed checks that a failed lookup has a duration, although its tool reports none.
+// TestTimeOfFailed checks the duration of a lookup whose tool fails and so reports no
+// duration: the time until the failure.
 func TestTimeOfFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := peer{"it", func(context.Context, string) (time.Duration, error) {
