@@ -15,16 +15,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// stockClient is an unmodified third-party client. A program of infra/clients makes it buy in
-// a loop.
+// stockClient is an unmodified third-party client. A program of infra/clients uses the client
+// to buy in a loop.
 type stockClient struct {
 	name    string
 	tool    bool
-	program string   // the path below infra/clients/testdata
-	needs   []string // a command that fails if the client is not installed
+	program string   // the path of that program below infra/clients/testdata
+	needs   []string // the arguments of a command that fails if the client is not installed
 }
 
-// loopPause is the pause between two calls of a loop, in milliseconds.
+// loopPause is how long a program of infra/clients pauses between two calls, in milliseconds.
 const loopPause = 1000
 
 // stockClients returns the clients for which infra/clients has programs. node and python are
@@ -70,8 +70,8 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders returns the clients that are installed, and writes the names of the others to
-// notes.
+// outsiders returns the installed clients as payers for the judge. To notes, it writes the
+// names of the clients that are not installed. It returns an error if none is installed.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -104,7 +104,8 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 // loop is a program of infra/clients, with the interpreter that runs it.
 type loop struct{ runner, path string }
 
-// buy has the program buy over HTTP. The program reads the purchase from standard input.
+// buy runs the program, which buys what o orders over HTTP. The program reads the order from
+// standard input.
 func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
 		"id":      "judge",
@@ -140,8 +141,8 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call has the program call a tool until there is an answer. It runs the program several
-// times, because each run gives up early.
+// call runs the program, which calls a tool, until a call gets an answer. It runs the program
+// up to o.Tries times, because each run gives up early.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool
@@ -156,7 +157,8 @@ func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error
 	return false, err
 }
 
-// callOnce runs the program once, and reports whether the tool's result was an error.
+// callOnce runs the program once. It reports whether the tool's result was an error or
+// missing.
 func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err error) {
 	cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
 	cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
@@ -167,7 +169,7 @@ func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err er
 	var result struct {
 		Paid struct{ IsError bool }
 	}
-	printed := json.Unmarshal(out, &result) == nil // without an answer the program prints no result
+	printed := json.Unmarshal(out, &result) == nil // the program prints no result if its call got no answer
 	return !printed || result.Paid.IsError, nil
 }
 

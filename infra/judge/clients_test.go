@@ -14,9 +14,9 @@ import (
 // clients is the folder of the programs that run third-party clients.
 const clients = "../clients"
 
-// TestClients has unmodified third-party clients buy in the judge's row reply-lost, in which
-// the reply to the first payment is lost. Like the judge's own payers, they must pay twice at
-// a seller that keeps no record, and once at our shop.
+// TestClients plays the judge's row reply-lost with unmodified third-party clients as the
+// payers. In this row, the reply to the first payment is lost. Like the judge's own payers,
+// each client must pay twice at a seller that keeps no record, and once at our shop.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	testbed.Node(t, clients)
@@ -59,7 +59,8 @@ func texts(ways []judge.Way) []string {
 	return all
 }
 
-// TestNoClients checks the error messages when no client is installed.
+// TestNoClients checks the error messages if -clients is not the folder infra/clients, and if
+// no client is installed.
 func TestNoClients(t *testing.T) {
 	t.Parallel()
 	empty := t.TempDir()

@@ -22,15 +22,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// taken holds the ports of the addresses that address has returned.
+// taken holds the ports that address has returned so far.
 var taken sync.Map
 
-// address returns an address on which no program listens. The system assigns ports from
-// another range to servers that ask for any free port. So after each kill the seller under
-// test can listen on its address again, although other tests start servers.
+// address returns an address on which no program listens. After a kill, the seller under test
+// must be able to listen on its address again, although other tests start servers meanwhile.
+// To servers that ask for any free port, the system assigns ports from another range.
 func address(t *testing.T) string {
 	t.Helper()
-	const low, high = 20_000, 32_000 // below the ports that Linux assigns
+	const low, high = 20_000, 32_000 // this range is below the ports that Linux assigns
 	for {
 		port := low + rand.IntN(high-low)
 		if _, given := taken.LoadOrStore(port, true); given {
@@ -45,7 +45,8 @@ func address(t *testing.T) string {
 	}
 }
 
-// judged runs the command, and returns its exit status and what it printed.
+// judged runs the command judge. It returns the exit status, and what the command printed to
+// standard output and to standard error.
 func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	t.Helper()
 	var printed, noted bytes.Buffer
@@ -54,15 +55,16 @@ func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	return status, printed.String(), noted.String()
 }
 
-// thirty returns the command line of a seller that keeps no record.
+// thirty returns the command line of the demo seller infra/demo/thirty, which keeps no record
+// of payments.
 func thirty(t *testing.T) string {
 	t.Helper()
 	return "PAY_TO=" + testbed.Account(1) + " exec " + testbed.Program(t, "./infra/demo/thirty")
 }
 
-// TestForgetful judges a seller that keeps no record. A purchase that is charged twice counts
-// as broken only if the seller promises otherwise. Two runs with the same seed give the same
-// report.
+// TestForgetful judges a seller that keeps no record of payments, and so charges some
+// purchases twice. This must count as broken only if the seller promises the opposite. Two
+// runs with the same seed must give the same report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)
@@ -92,7 +94,8 @@ func TestForgetful(t *testing.T) {
 	}
 }
 
-// TestNotJudged checks that the command says in a sentence why it cannot judge a seller.
+// TestNotJudged checks what the command says if it cannot judge a seller, and that its exit
+// status is then exitNotJudged.
 func TestNotJudged(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)

@@ -67,7 +67,8 @@ func (l *list) Set(one string) error {
 	return nil
 }
 
-// options are the flags and arguments of the command line. parse describes each of them.
+// options are the values of the command line's flags and arguments. For their meaning, see the
+// descriptions in parse.
 type options struct {
 	seller string // the command that starts the seller
 	goods  judge.Goods
@@ -174,7 +175,7 @@ func parse(args []string, as called.As, notes io.Writer) (o options, err error) 
 	return o, nil
 }
 
-// run tests a seller as the command line says, and returns the exit status.
+// run judges a seller as the command line says, and returns the exit status.
 func run(ctx context.Context, args []string, as called.As, out, notes io.Writer) (status int) {
 	o, err := parse(args[1:], as, notes)
 	if err != nil {
@@ -228,8 +229,8 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "To see one row step by step: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong returns the first row in which a case has a verdict other than Held. If there is
-// none, it returns the row reply-lost.
+// firstWrong returns the first row in which a case has another verdict than Held. If there is
+// no such row, it returns reply-lost.
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {
@@ -253,7 +254,7 @@ func quoted(args []string) string {
 	return strings.Join(all, " ")
 }
 
-// config returns the configuration that the options describe.
+// config returns the judge's configuration for the options. Call closeLog after the run.
 func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, closeLog func(), err error) {
 	closeLog = func() {}
 	if o.format != "text" && o.format != "markdown" && o.format != "json" {
@@ -314,8 +315,8 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs of the options, which must have the same origin. It stores the origin
-// in p, and the paths in goods.
+// where parses the URLs among the options, which must have the same origin. It sets p.Origin,
+// p.Ready, and the paths in goods.
 func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {

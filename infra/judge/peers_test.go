@@ -33,7 +33,7 @@ type peer struct {
 	goods    judge.Goods
 	seller   judge.Seller
 	price    string
-	dearer   string // a higher price at which the seller can be started; empty if it has only one price
+	dearer   string // a higher price with which the seller can be started; empty if there is none, or if price is empty (see judged)
 }
 
 // weather returns the goods of most of the sellers.
@@ -54,7 +54,7 @@ func lookup() judge.Goods {
 	}
 }
 
-// everything returns all promises. Our own sellers make all of them.
+// everything returns all promises that a seller can make. Our sellers make all of them.
 func everything() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
@@ -74,7 +74,8 @@ func process(addr, command string, goods judge.Goods, settings map[string]string
 	return p
 }
 
-// resolver starts a DNS resolver that knows the looked-up domains, and returns its address.
+// resolver starts a DNS resolver that has the domains of the lookups, and returns the
+// resolver's address.
 func resolver(t *testing.T) string {
 	t.Helper()
 	return testbed.Resolver(t, testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n"))
@@ -190,7 +191,8 @@ func (f *functions) Start(_ context.Context, s judge.Settings) (judge.Instance, 
 // Origin implements judge.Instance.
 func (f *functions) Origin() string { return f.host.URL }
 
-// Kill implements judge.Instance. The next event starts a new process.
+// Kill implements judge.Instance. For the next request to a function, the host starts a new
+// process.
 func (f *functions) Kill() {
 	for _, name := range f.host.Names() {
 		f.host.Kill(name)
@@ -205,8 +207,8 @@ func deployed(t *testing.T) peer {
 	}
 }
 
-// TestPeers plays every row against every seller that can be installed here, and checks that
-// the table in peers.md has the results. With -update it writes the table.
+// TestPeers plays every row of the judge against every seller that can be installed here. The
+// table in peers.md must have the results. With -update the test writes the table instead.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	peers := allPeers(t)
@@ -237,8 +239,8 @@ func TestPeers(t *testing.T) {
 	t.Errorf("peers.md has another table than this; -update writes it:\n%s", table)
 }
 
-// judged plays every row against a seller. The test fails if one of our own sellers breaks a
-// promise.
+// judged plays every row of the judge against the seller, and returns the report. The test
+// fails if one of our sellers breaks a promise.
 func (p peer) judged(t *testing.T) *judge.Report {
 	t.Helper()
 	if p.price == "" {

@@ -10,5 +10,5 @@ import (
 // apart puts a command, and every process that the command starts, into a new process group.
 func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// kill sends SIGKILL to the whole group.
-func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // an error means that the group has ended already
+// kill sends SIGKILL to the command's process group.
+func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // an error means that all processes of the group have ended already

@@ -17,18 +17,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// Program is a seller that is started by a command line. It implements judge.Seller. In its
-// command, environment and files, {facilitator}, {node}, {upstream} and {price} are replaced
-// with the values in the settings for the start.
+// Program is a seller that a command line starts. It implements judge.Seller. At each start,
+// the placeholders {facilitator}, {node}, {upstream} and {price} in Command, Env and the
+// templates of Files are replaced with the values in the judge's settings.
 type Program struct {
-	Command string   // a command for the shell, which must not end before the seller ends
+	Command string   // a command for the shell, which must run as long as the seller runs
 	Env     []string // NAME=value, in addition to the environment of this process
-	Files   []string // TEMPLATE=TARGET, two paths; each start first writes the filled-in TEMPLATE to TARGET
+	Files   []string // TEMPLATE=TARGET, two paths: before each start, the filled-in TEMPLATE is written to TARGET
 	Dir     string   // the folder in which the command runs; empty means the current folder
 	Origin  string   // the origin at which the seller listens, such as http://127.0.0.1:8080
-	// Ready is a request that the seller answers with a status below 500 once it is ready.
+	// Ready is a request that shows when the seller is ready: it then answers with a status
+	// below 500.
 	Ready  *http.Request
-	Within time.Duration // how long the seller may take to start
+	Within time.Duration // how long the seller may take to become ready
 	Log    io.Writer     // receives the seller's output when the seller is killed; may be nil
 }
 
@@ -66,7 +67,7 @@ func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, 
 	return r, nil
 }
 
-// render writes a file that the seller reads.
+// render fills in a template of Files, and writes the result to the template's target.
 func render(file string, s judge.Settings) error {
 	template, target, ok := strings.Cut(file, "=")
 	if !ok {
@@ -124,14 +125,15 @@ func (r *running) Kill() {
 	}
 }
 
-// untilReady waits until the seller answers requests.
+// untilReady waits until the seller answers its Ready request. It returns an error if the
+// seller ends, or is not ready within r.Within.
 func (r *running) untilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Within)
 	defer cancel()
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // if the seller has ended, an answer came from another program
+		case <-r.process.Gone(): // this comes first: if the seller has ended, the answer came from another program
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}
@@ -167,7 +169,7 @@ func (r *running) answers(ctx context.Context) bool {
 	return res.StatusCode < http.StatusInternalServerError
 }
 
-// wait waits between two tries, or until the context ends.
+// wait waits for a moment before the next try, or until the context ends.
 func wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
