@@ -14,10 +14,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// TestPrintedAWS runs every AWS CLI command that the runbook prints. The CLI must accept the
-// command and send a request, which the server refuses. The test does not run commands of aws
-// configure: they send no request, and version 1 of the CLI, which PyPI has, lacks some of
-// them.
+// TestPrintedAWS runs every AWS CLI command that the runbook prints, against a server that
+// refuses all requests. The CLI must accept each command and send a request. The test leaves
+// out the commands of aws configure: they send no request, and version 1 of the CLI, which
+// PyPI has, lacks some of them.
 func TestPrintedAWS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32
@@ -44,8 +44,8 @@ func TestPrintedAWS(t *testing.T) {
 	}
 }
 
-// TestUnprotectedTable checks that the commands that make owed prints for an unprotected table
-// do protect the table.
+// TestUnprotectedTable has make owed print commands for an unprotected table, and runs these
+// commands. Afterwards make owed must find nothing more to do.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, protectByHand)

@@ -18,8 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// debts is a ledger with one payment for each case that the operator's commands handle, and
-// the chain with the transfers of these payments.
+// debts has the keys of the payments in a ledger, one for each case that the operator's
+// commands handle. It also has the transfers of these payments, which are on the chain that
+// its node serves.
 type debts struct {
 	payer                            *x402test.Wallet
 	owed, other, doubt, dead, origin string
@@ -29,7 +30,7 @@ type debts struct {
 	moved []x402test.Transfer
 }
 
-// chain returns the transfers that have been made so far.
+// chain returns a copy of the transfers that are on the chain now.
 func (d *debts) chain() []x402test.Transfer {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -63,7 +64,7 @@ func newDebts(t testing.TB, server cloud.Dynamo) *debts {
 	payments.Claim(t, l, d.dead, long)
 	payments.Abandon(t, store, d.dead)
 	transfer() // this transfer has no record in the ledger
-	// The ledger also names a former payee, all of whose authorizations have expired.
+	// The ledger also names a former payee. All authorizations to that payee have expired.
 	former := ledger.New(store, func() time.Time { return long.Add(-2 * 24 * time.Hour) }, rand.Text)
 	testbed.Check(ledger.NewPayees(former).Record(t.Context(), x402.Base, strings.ToLower(testbed.BaseUSDC), strings.ToLower(testbed.Account(7)), "5000"))
 	node := testbed.PlayNode{ChainID: 8453, Now: time.Now, Moved: d.chain}
@@ -72,7 +73,7 @@ func newDebts(t testing.TB, server cloud.Dynamo) *debts {
 	return d
 }
 
-// back adds a refund to the chain, and returns the hash of its transaction.
+// back adds a refund to the chain, and returns the hash of the refund's transaction.
 func (d *debts) back() string {
 	const hash = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	d.mu.Lock()

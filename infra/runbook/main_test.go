@@ -33,13 +33,12 @@ func runbook() string {
 
 func serve(t testing.TB, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
-// slow is how long a call to the emulator may take. A test that fails after a slower call may
-// have failed because of the emulator. The programs wait twice as long for an answer of
-// DynamoDB.
+// slow is how long a call to the emulator may take. If a test fails after a slower call, the
+// emulator may be the cause. The programs wait twice as long for an answer of DynamoDB.
 const slow = dynamo.DefaultAttemptTimeout / 2
 
-// onEmulator runs a test with moto, whose DynamoDB can restore a table. Moto is slow on a busy
-// machine, so the test runs again if it failed after a slow call.
+// onEmulator runs a test with the emulator moto, whose DynamoDB can restore a table. Moto is
+// slow on a busy machine. So if the test fails after a slow call, it runs once more.
 func onEmulator(t *testing.T, play func(t testing.TB, server cloud.Dynamo)) {
 	t.Helper()
 	testbed.Fairly(t, slow, func(tb testing.TB, p *testbed.Pace) {

@@ -24,9 +24,9 @@ func owes(t testing.TB, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
-// TestRestoreDrill checks that make restore brings back a ledger with the answers that the
-// ledger owes, and gives the copy the protection that DynamoDB does not restore. A drill
-// deletes its copy and does not touch the original.
+// TestRestoreDrill checks that make restore makes a copy of a ledger which has the answers
+// that the ledger owes. The copy must also have the settings for its protection, which
+// DynamoDB does not restore. A drill must delete its copy, and must not touch the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, drill)
@@ -56,9 +56,9 @@ func drill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// make restore refuses to restore to an existing table, unless the table is a copy that an
-	// earlier make restore has begun: then it finishes the copy. A drill refuses such a copy
-	// as well, because the drill would delete it.
+	// If the table already exists, make restore refuses. But if the table is a copy that an
+	// earlier make restore of the same ledger has begun, make restore finishes the copy. A
+	// drill refuses such a copy as well, because the drill would delete it.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",

@@ -34,7 +34,8 @@ const (
 	rolesStack = "shop"
 )
 
-// watched is an emulator of AWS behind a relay that records the permissions that requests need.
+// watched is an emulator of AWS behind a relay. The relay records which permissions the
+// requests need.
 type watched struct {
 	t      testing.TB
 	direct cloud.Dynamo
@@ -42,7 +43,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	as    operators.Role
-	asked map[string]bool // the permissions that requests needed, in the form that permitted returns
+	asked map[string]bool // the permissions that requests have needed so far, in the form that permitted returns
 }
 
 func newWatched(t testing.TB, server cloud.Dynamo) *watched {
@@ -76,7 +77,7 @@ func (w *watched) note(r *testbed.Relayed) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch key := body.Key[dynamo.AttrKey].S + body.Item[dynamo.AttrKey].S; {
-	case service == "": // CloudFormation and some other services get their requests as forms
+	case service == "": // requests to CloudFormation and some other services are forms
 		w.form(string(r.Sent))
 	case service == "secretsmanager":
 		w.add(service+":"+action, secretPlace(body.SecretId+body.Name), "")
@@ -88,16 +89,16 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// The API versions of the services whose requests are forms. The version in such a request
-// tells for which service the request is.
+// The API versions of the services whose requests are forms. Such a request names the version,
+// and the version shows for which service the request is.
 const (
 	versionOfStacks = "2010-05-15"
 	versionOfAlarms = "2010-08-01"
 	versionOfTopics = "2010-03-31"
 )
 
-// form records the permission that a request to CloudFormation, CloudWatch, SNS or STS needs.
-// GetCallerIdentity needs none.
+// form records the permission that a form needs, that is, a request to CloudFormation,
+// CloudWatch, SNS or STS. GetCallerIdentity needs no permission.
 func (w *watched) form(sent string) {
 	values := testbed.Must(url.ParseQuery(sent))
 	if values.Get("Action") == "GetCallerIdentity" {
@@ -116,8 +117,9 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
-// add records an action on a place. If the role may use only items whose keys match a pattern,
-// add records that pattern instead of the item's key.
+// add records that a request needs an action on a place, and on the item with that key if key
+// is not empty. If the role may do this only for items whose keys match a pattern, add records
+// the pattern instead of the key. If the role may do this for every item, add records no key.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {
@@ -134,8 +136,8 @@ func (w *watched) add(action string, place operators.Place, key string) {
 	w.asked[permitted(action, place, key)] = true
 }
 
-// permitted returns a permission as text: the action, the place, and the pattern of keys, if
-// there is one.
+// permitted returns a permission as text: the action, the place and, if key is not empty, the
+// key or the pattern of keys.
 func permitted(action string, place operators.Place, key string) string {
 	if key == "" {
 		return action + " on " + string(place)
@@ -143,8 +145,8 @@ func permitted(action string, place operators.Place, key string) string {
 	return action + " on " + string(place) + ", " + key
 }
 
-// tablePlace returns the place that stands for a table or, if index is not empty, for an index
-// of the table.
+// tablePlace returns the place to which a table belongs. If index is not empty, it returns the
+// place to which that index of the table belongs.
 func tablePlace(name, index string) operators.Place {
 	places := []struct {
 		is           bool
@@ -165,7 +167,7 @@ func tablePlace(name, index string) operators.Place {
 	return operators.Place("table " + name + " " + index)
 }
 
-// secretPlace returns the place that stands for a secret, given the secret's name or ARN.
+// secretPlace returns the place to which a secret belongs. id is the secret's name or ARN.
 func secretPlace(id string) operators.Place {
 	if strings.HasPrefix(id[strings.LastIndex(id, ":")+1:], rolesStack+"-") {
 		return operators.Secrets
@@ -173,7 +175,8 @@ func secretPlace(id string) operators.Place {
 	return operators.Place("secret " + id)
 }
 
-// become sets the role that sends the next requests, and forgets the recorded permissions.
+// become sets the role with which the next requests are sent, and forgets the permissions
+// recorded so far.
 func (w *watched) become(name string) {
 	all := operators.Roles()
 	w.mu.Lock()
@@ -182,9 +185,9 @@ func (w *watched) become(name string) {
 	w.asked = map[string]bool{}
 }
 
-// does runs commands as a role, and compares the permissions that the commands need with those
-// of the role. It fails the test if a permission is missing, or if no command needs it. wanted
-// lists the permissions that AWS checks and the emulator does not.
+// does runs commands as a role, and records the permissions that the commands need. It fails
+// the test if the role lacks such a permission, or has a permission that no command needs. The
+// list wanted has the needed permissions that the emulator does not check, but AWS does.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.become(name)
@@ -218,7 +221,8 @@ func (w *watched) does(name string, wanted []string, commands func(env map[strin
 	}
 }
 
-// runs runs a program of this repository, checks whether it fails, and returns what it prints.
+// runs runs a program of this repository, and returns what the program prints. The argument
+// fails says whether the program must fail.
 func (w *watched) runs(program string, env map[string]string, fails bool, arguments ...string) string {
 	w.t.Helper()
 	cmd := testbed.Command(w.t, testbed.Program(w.t, program), arguments...)
@@ -230,8 +234,8 @@ func (w *watched) runs(program string, env map[string]string, fails bool, argume
 	return string(out)
 }
 
-// asksForStack runs AWS CLI commands for the stack. They fail, because the stack does not
-// exist in the emulator.
+// asksForStack runs AWS CLI commands for the stack. The emulator has no such stack, so each
+// command must fail and say that the stack does not exist.
 func (w *watched) asksForStack(commands ...string) {
 	w.t.Helper()
 	for _, command := range commands {
@@ -243,7 +247,7 @@ func (w *watched) asksForStack(commands ...string) {
 }
 
 // TestRolesOfTheLedger checks that the roles Read and Refund have the permissions that their
-// commands need, and no others. The record of a refund must name the person who closed it.
+// commands need, and no others. After a refund, its record must name the person who closed it.
 func TestRolesOfTheLedger(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, readAndRefund)
@@ -260,8 +264,8 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runs(operate, env, false, "owed")
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
-		w.asksForStack("describe-stacks", "get-template")                                              // make smoke sends these requests for a stack that has a file
-		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // this fails because there are differences
+		w.asksForStack("describe-stacks", "get-template")                                              // make smoke sends these requests if the stack has a file
+		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // this command fails because the books show differences
 	}
 	w.does("Read", nil, reads)
 	w.does("Refund", nil, func(env map[string]string) {
@@ -269,7 +273,7 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runs(operate, env, false, "reconcile")
 		w.runs(operate, env, false, "refund", d.owed)
 		w.runs(operate, env, false, "refund", d.owed, d.back())
-		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // this fails because the transaction has already closed another record
+		w.runs(operate, env, true, "refund", d.other, d.moved[len(d.moved)-1].Transaction) // this command fails because the transaction has already closed another record
 		w.runs(operate, env, false, "answered", d.other, d.moved[1].Transaction)
 		if said := w.runs(operate, env, false, "payer", d.payer.Address().String()); !strings.Contains(said, ", closed by arn:aws:sts::") {
 			t.Errorf("the record does not say who closed the refund:\n%s", said)
@@ -302,8 +306,8 @@ func restoreAsRole(t testing.TB, server cloud.Dynamo) {
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(w.direct.Config()), rolesTable))
 	payments.Owe(t, payments.Ledger(w.direct.Open(rolesTable)))
 	protect(t, w.direct, rolesTable)
-	// The developer guide of DynamoDB requires read and write permissions for the target
-	// table. The emulator does not check them.
+	// According to the developer guide of DynamoDB, a restore requires read and write
+	// permissions for the target table. The emulator does not check these permissions.
 	var wanted []string
 	for _, place := range []operators.Place{operators.Copies, operators.Drills} {
 		for _, action := range []string{"BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"} {

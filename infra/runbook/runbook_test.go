@@ -48,9 +48,9 @@ func chapters(t testing.TB) map[string][]string {
 	return all
 }
 
-// step says how to play a command of a chapter.
+// step says how to play one command of a chapter.
 type step struct {
-	command string   // a part of the printed command that no other command has
+	command string   // a part of the printed command that no other command in the chapter has
 	before  func()   // called before the command runs; may be nil
 	fails   bool     // whether the command must fail
 	says    []string // texts that the command must print
@@ -58,12 +58,12 @@ type step struct {
 
 // operator plays the commands of the runbook's chapters in the checkout.
 type operator struct {
-	env   map[string]string // the environment; the variables of a command stay set for later commands, as the runbook says
+	env   map[string]string // the environment; as the runbook says, the variables before a command stay set for later commands
 	words map[string]string // the values of the placeholders in the printed commands
 }
 
-// meant returns a printed text with its placeholders replaced. It replaces the longest
-// placeholder first, because a placeholder may begin with a shorter one.
+// meant returns a printed text with values in place of its placeholders. It replaces the
+// longest placeholder first, because one placeholder may begin with another, shorter one.
 func (o *operator) meant(printed string) string {
 	for _, word := range slices.SortedFunc(maps.Keys(o.words), func(a, b string) int { return cmp.Compare(len(b), len(a)) }) {
 		printed = strings.ReplaceAll(printed, word, o.words[word])
@@ -71,8 +71,8 @@ func (o *operator) meant(printed string) string {
 	return printed
 }
 
-// play runs a printed command, and returns the output. When the test ends, it removes the
-// signatures that make pay has kept in the checkout.
+// play runs a printed command, and returns what the command prints. When the test ends, play
+// removes the signatures that make pay has kept in the checkout.
 func (o *operator) play(t testing.TB, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)
@@ -107,8 +107,8 @@ func (o *operator) plays(t testing.TB, command string) {
 	}
 }
 
-// chapter runs all commands of a chapter in their order, as the steps say. Two steps in a row
-// may run the same command.
+// chapter runs all commands of a chapter in their order. There must be a step for each
+// command, in the same order. Two steps in a row may run the same command.
 func (o *operator) chapter(t testing.TB, printed []string, steps []step) {
 	t.Helper()
 	i := 0
@@ -145,13 +145,13 @@ type world struct {
 	api   *dynamodb.Client
 	store ledger.Store
 	payer *x402test.Wallet
-	safe  atomic.Int64 // the age of the newest safe block, in nanoseconds
+	safe  atomic.Int64 // the age of the newest safe block, in nanoseconds: the node shows no newer transfers
 	mu    sync.Mutex
 	moved []x402test.Transfer
 }
 
-// paid adds a payment to the chain: a transfer to the payee. It returns the payment's key and
-// transaction.
+// paid adds a payment to the chain: a transfer to the payee. It returns the key of the payment
+// and the hash of the transaction.
 func (w *world) paid(at time.Time) (key, transaction string) {
 	nonce := strings.ToLower(testbed.Must(x402test.NewWallet(rand.Reader)).Address().String()[2:])
 	key = ledger.Key("eip155:8453", strings.ToLower(testbed.BaseUSDC), w.payer.Address().String(), "0x"+strings.Repeat("0", 24)+nonce)
@@ -166,7 +166,7 @@ func (w *world) move(key, transaction, to string, at time.Time) {
 	w.moved = append(w.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: "5000", At: at})
 }
 
-// claimed adds to the ledger a payment that was claimed at the given time.
+// claimed adds a payment to the ledger, as if the payment had been claimed at the given time.
 func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 	return payments.Claim(w.t, ledger.New(w.store, func() time.Time { return at }, rand.Text), key, at)
 }
@@ -175,15 +175,15 @@ func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 
 // TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an
-// emulator of AWS that can restore a table. It also has a list of the commands that other
-// tests run. A command that is neither run here nor in this list fails the test.
+// emulator of AWS that can restore a table. Some commands are run by other tests, and are in
+// the list elsewhere. A command that is neither run here nor in that list fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, playRunbook)
 }
 
 func playRunbook(t testing.TB, emulator cloud.Dynamo) {
-	var expired atomic.Int32 // how many of the next calls of DescribeTable fail because the session has expired
+	var expired atomic.Int32 // how many of the next DescribeTable calls fail as if the session had expired
 	server := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator.URL), Do: func(r *testbed.Relayed) {
 		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".DescribeTable") || expired.Add(-1) < 0 {
 			r.Pass()
@@ -225,9 +225,9 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 		o.words["https://api.example.com"] = p.URL
 	}
 
-	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt. Two
-	// more payments, one with an answer and one without, come after the time to which the
-	// table is restored.
+	// A day ago somebody paid and got no answer. An hour ago a payment was left in doubt.
+	// Below, two more payments are made after the time to which the table is restored: the
+	// payer of one gets an answer, and the payer of the other gets none.
 	now := time.Now()
 	long, ago := now.Add(-25*time.Hour), now.Add(-time.Hour)
 	owed, owedIn := w.paid(long)
@@ -318,8 +318,8 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 		},
 	}
 	// elsewhere has the commands of each chapter that this test does not run. The comment on a
-	// line names the test that runs them or, if there are none, the test that checks the
-	// chapter in another way.
+	// line names the test that runs the commands. If the line has no commands, the comment
+	// names the test that checks the chapter in another way.
 	elsewhere := map[string][]string{
 		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
