@@ -1,7 +1,7 @@
-// Package operators defines the permissions that the operators of a deployment have in AWS.
-// There is a role for each kind of work. A role has only the permissions that the commands for
-// this work need. The CDK app creates the roles. Tests run the commands and compare their
-// requests with the roles.
+// Package operators defines which permissions the operators of a deployment have in AWS. There
+// is a role for each kind of work. A role has only the permissions that the commands for this
+// work need. The CDK app creates the roles. Tests run the commands as each role, and compare
+// the permissions that the commands need with those of the role.
 package operators
 
 import "slices"
@@ -9,9 +9,9 @@ import "slices"
 // Place is a kind of resource on which a permission allows actions.
 type Place string
 
-// The places. The names of the tables that make restore creates begin with the name of the
-// ledger's table. So the permissions of a role cover the tables of one ledger, and no other
-// tables of the account.
+// The places. make restore creates copies whose names begin with the name of the ledger's
+// table. So a role can have permissions for the tables of one ledger, and for no other tables
+// of the account.
 const (
 	Table      Place = "the ledger's table"
 	TableIndex Place = "its index"
@@ -22,15 +22,15 @@ const (
 	Stack      Place = "the stack"
 	Alarms     Place = "its alarms"
 	Topics     Place = "its topics"
-	// Secrets are the secrets that the stack uses, and those whose names begin with the
+	// Secrets are the secrets that the stack uses, and the secrets whose names begin with the
 	// stack's name.
 	Secrets Place = "its secrets"
-	// Bootstrap are the roles created by cdk bootstrap, with which the CDK CLI deploys.
+	// Bootstrap are the roles that cdk bootstrap has created. The CDK CLI deploys with them.
 	Bootstrap Place = "the roles of the CDK"
 )
 
-// The names of copies of a table begin with the name of the table and one of these suffixes.
-// The copy that a drill makes has the second suffix.
+// The name of a copy of a table begins with the name of the table and one of these suffixes:
+// DrillSuffix for the copy that a drill makes, and CopySuffix for every other copy.
 const (
 	CopySuffix  = "-copy"
 	DrillSuffix = "-drill"
@@ -40,8 +40,8 @@ const (
 type Permission struct {
 	Actions []string
 	On      []Place
-	// Keys are the patterns of the keys of the items that the permission covers. nil means
-	// every item.
+	// Keys are patterns for keys of items. The permission covers only the items whose keys
+	// match one of them. nil means that it covers every item.
 	Keys []string
 }
 
@@ -49,7 +49,7 @@ type Permission struct {
 type Role struct {
 	Name    string
 	Setting string // the setting of the CDK app that says who may assume the role
-	Does    string // the commands that need the role, as a description
+	Does    string // the commands that need the role, and what they do, as a text
 	May     []Permission
 }
 
@@ -114,8 +114,8 @@ func read() []Permission {
 	}
 }
 
-// write returns the permissions that the commands that write to the ledger need in addition to
-// those of read.
+// write returns the permissions that only the commands which write to the ledger need. These
+// commands also need the permissions that read returns.
 func write() []Permission {
 	return []Permission{
 		{
@@ -132,10 +132,10 @@ func write() []Permission {
 }
 
 // restore returns the permissions of make restore. According to the developer guide of
-// DynamoDB, RestoreTableToPointInTime requires read and write permissions for the items of the
-// target table. According to the guide, the action itself must be allowed on the source table;
-// according to the service authorization reference, on any table. So it is allowed on the
-// source and on the target.
+// DynamoDB, RestoreTableToPointInTime must be allowed on the source table, and also requires
+// read and write permissions for the items of the target table. According to the service
+// authorization reference, the action can be allowed on any table. So the role allows the
+// action on the source table and on the target table.
 func restore() []Permission {
 	target := []string{
 		"dynamodb:BatchWriteItem",
@@ -178,8 +178,9 @@ func restore() []Permission {
 	}
 }
 
-// deploy returns the permissions for a deployment with the CDK app. The roles of the CDK have the
-// other permissions that a deployment needs. GetCallerIdentity needs no permission.
+// deploy returns the permissions for a deployment with the CDK app. A deployment needs more
+// permissions than these: the roles of the CDK have the others. GetCallerIdentity needs no
+// permission.
 func deploy() []Permission {
 	return []Permission{
 		{
