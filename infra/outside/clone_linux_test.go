@@ -18,17 +18,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// firstSections returns the sections of README that a reader follows first. The reader types
-// their commands one after the other, beginning with git clone.
+// firstSections returns the titles of the sections of README that a reader follows first. The
+// reader types the commands of these sections one after the other, beginning with git clone.
 func firstSections() []string { return []string{"Try it in a minute", "Pay from a program"} }
 
 // resolversByDefault returns the DNS resolvers that the service uses if none are configured.
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// TestReadmeOfAClone types the first commands of README as they are printed, in an empty
-// folder. git clones a repository of this tree, the service starts where README says, and the
-// commands pay it. The test runs servers at the addresses of the DNS resolvers that the
-// service queries.
+// TestReadmeOfAClone types the commands of firstSections as README prints them, beginning in
+// an empty folder. git clone must make a clone, here of a repository with the files of this
+// tree. The service must start at the address that README names, and at least two commands
+// must send requests to it. At the addresses of the DNS resolvers that the service queries,
+// the test runs DNS servers.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -49,7 +50,7 @@ func TestReadmeOfAClone(t *testing.T) {
 	for _, s := range append(todo, said...) {
 		command := commandOf(s)
 		if command == "make test" || seen[command] {
-			continue // .ci/run runs make test: see TestContinuousIntegration
+			continue // .ci/run runs make test (see TestContinuousIntegration)
 		}
 		seen[command] = true
 		if elsewhere := localAddr.FindStringSubmatch(command); elsewhere != nil {
@@ -69,9 +70,10 @@ func TestReadmeOfAClone(t *testing.T) {
 	}
 }
 
-// startsElsewhere types a command that starts the service at another address, because another
-// program has the address that README names first. That program is the service that the reader
-// has started already. The second service runs in another clone, and must serve requests.
+// startsElsewhere types a command that starts the service at the address addr. README prints
+// this command for a reader on whose machine another program has the usual address. In this
+// test, that program is the service that the reader has already started. The second service
+// starts in another clone, and must answer a request.
 func startsElsewhere(t *testing.T, command, addr string) {
 	t.Helper()
 	r := &reader{home: cloned(t), kept: t.TempDir(), at: addr}
@@ -90,8 +92,9 @@ func commandOf(s step) string {
 	return strings.TrimSpace(command)
 }
 
-// insteadOfGitHub returns environment variables for git. With them, git clones a repository
-// with the current files of this tree in place of the repository on GitHub.
+// insteadOfGitHub returns environment variables for git. With these, git clone of the
+// repository on GitHub clones a local repository instead, which has the current files of this
+// tree.
 func insteadOfGitHub(t *testing.T) []string {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "hostfacts.git")
@@ -115,9 +118,9 @@ func insteadOfGitHub(t *testing.T) []string {
 const moneySection = "From play money to real money"
 
 // TestMoneyOfAClone types the commands of moneySection, with an address and a URL in place of
-// the blanks that the reader must fill in. Each command starts the service. The test checks
-// which network and payee the service offers, and what the documentation of the service says
-// about the money.
+// the blanks that the reader must fill in. Each command must start the service. The service
+// must offer the right network and payee, and its documentation must say what kind of money it
+// takes.
 func TestMoneyOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -136,7 +139,7 @@ func TestMoneyOfAClone(t *testing.T) {
 		t.Fatalf("the section has %d commands, and %d are known: %q", len(todo), len(takes), todo)
 	}
 	for i, s := range todo {
-		t.Run(s.command, func(t *testing.T) { // the end of the subtest ends the service
+		t.Run(s.command, func(t *testing.T) { // when the subtest ends, the service is stopped
 			r := &reader{home: home, kept: t.TempDir(), at: boot.LocalAddr}
 			r.types(t, filled.Replace(s.command))
 			r.still(t)
@@ -170,9 +173,9 @@ func TestContinuousIntegration(t *testing.T) {
 // judgeSection is the section of README about judging a third-party seller.
 const judgeSection = "Judge your own seller"
 
-// TestJudgeOfAClone types the command of judgeSection. Like the examples in the documentation
-// of x402, the judged seller has no ledger, so the judge must find that payers are charged
-// twice.
+// TestJudgeOfAClone types the command of judgeSection. The judged seller is like the examples
+// in the documentation of x402: it has no ledger. So the judge must report that the seller
+// charges payers twice.
 func TestJudgeOfAClone(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's seller listens at an address that may be another's here: %v", err)
@@ -187,7 +190,7 @@ func TestJudgeOfAClone(t *testing.T) {
 	if len(todo) != 1 {
 		t.Fatalf("the section has %d commands: %q", len(todo), todo)
 	}
-	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // no program listens there
+	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // no program listens at this address, so no command becomes the server
 	out, _ := r.types(t, todo[0].command)
 	said := regexp.MustCompile(`(?m)^(clean +1/1 |reply-lost +2/1 not promised|kill-while +2/1 not promised|\d+ held, 0 broken, \d+ not promised)`)
 	if found := said.FindAllString(string(out), -1); len(found) != 4 {

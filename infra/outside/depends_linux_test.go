@@ -12,9 +12,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Prefixes of the modules that the programs and tests of this repository need. No seller needs
-// the modules in tools. A seller needs those in amazon only if its ledger is in DynamoDB, and
-// those in sqlite only if its ledger is in a file.
+// Prefixes of modules that the programs and tests of this repository need, but not every
+// seller. No seller needs the modules in tools. A seller needs the modules in amazon only if
+// its ledger is in DynamoDB. A seller needs the modules in sqlite only if its ledger is in a
+// file.
 var (
 	tools = []string{ // modules for deployments, web pages and checks of this repository
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs/",
@@ -25,22 +26,23 @@ var (
 	sqlite = []string{"modernc.org/"}
 )
 
-// dependencies lists the modules that a program depends on, from three sources.
+// dependencies are the modules that a program depends on, in the three places that list them.
 type dependencies struct {
-	graph  []string // the modules in go mod graph, which take part in selecting versions
-	sums   []string // the modules that may be downloaded: go.sum has the hash of all their files, and not only of their go.mod
+	graph  []string // the modules in go mod graph, among which the go command selects versions
+	sums   []string // the modules that may be downloaded whole: go.sum has the hash of their files, and not only of their go.mod
 	binary []string // the modules that are linked into the program
 }
 
-// TestDependencies checks that a seller's program depends only on the modules that it imports,
-// and not on the tools of this repository. Only a program with a ledger in DynamoDB links AWS,
-// and only one with a ledger in a file links SQLite. go.sum also lists modules that the tests
-// of imported packages import, so these tests must not import modules that sellers don't need.
+// TestDependencies checks which modules a seller's program depends on. They must not include
+// the modules that only this repository's own work needs (tools). A program must link AWS only
+// if its ledger is in DynamoDB, and SQLite only if its ledger is in a file. The list in go.sum
+// is longer than that of the linked modules: it also has those that the tests of imported
+// packages import. So these tests must not import modules that sellers do not need.
 func TestDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
-		linked   []string // prefixes that this shop must link
+		linked   []string // prefixes of which the program must link at least one module
 		unlinked []string
-		unsummed []string // prefixes that must not be in go.sum
+		unsummed []string // prefixes of which go.sum may list no module
 	}{
 		"memory": {nil, slices.Concat(amazon, sqlite), slices.Concat(amazon, sqlite)},
 		"file":   {sqlite, amazon, amazon},
@@ -64,8 +66,8 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// requireNone fails the test if the path of a module in list begins with one of the given
-// prefixes.
+// requireNone fails the test if list has a module whose path begins with one of the prefixes
+// in others. where is the name of the list.
 func requireNone(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {
@@ -80,8 +82,8 @@ func withPrefix(list []string, begin string) []string {
 	return slices.DeleteFunc(slices.Clone(list), func(m string) bool { return !strings.HasPrefix(m, begin) })
 }
 
-// dependenciesOf copies a shop from testdata to an empty folder, builds it, and returns its
-// dependencies.
+// dependenciesOf copies the program of a shop from testdata to an empty folder, makes a module
+// of it, builds it, and returns its dependencies.
 func dependenciesOf(t *testing.T, shop string) dependencies {
 	t.Helper()
 	folder := t.TempDir()
@@ -120,15 +122,15 @@ func dependenciesOf(t *testing.T, shop string) dependencies {
 	return d
 }
 
-// pathOf returns the path of a module that is written as path@version.
+// pathOf returns the path of a module that is given as path@version.
 func pathOf(required string) string {
 	path, _, _ := strings.Cut(strings.TrimSpace(required), "@")
 	return path
 }
 
-// TestRootHasNoReplace checks that go.mod has no replace directive. The go command ignores the
-// replace directives of a dependency, and go run with a version refuses a module that has such
-// a directive.
+// TestRootHasNoReplace checks that go.mod has no replace directive. In a program that imports
+// this module, the go command ignores the directive. go run with a version refuses a module
+// that has the directive. There must be no go.work either.
 func TestRootHasNoReplace(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "go.mod"))))

@@ -14,9 +14,10 @@ import (
 // sectionName matches the title of a section in a Markdown file.
 var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// heldElsewhere returns the commands of README that this package does not type. The value of
-// each is the test that covers the command: its folder and its name. No test runs make bench,
-// which takes 12 minutes; the test only checks that the target exists.
+// heldElsewhere returns the commands of README that this package does not type as part of a
+// section. The value of a command names the test that covers the command: the test's folder
+// and its name. make bench takes 12 minutes, so no test runs it: its test only checks that the
+// target exists.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},

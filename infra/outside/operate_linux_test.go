@@ -21,7 +21,7 @@ const operate = module + "/infra/local/operate"
 
 // TestOperateWithoutAClone runs the operator's commands in an empty folder, on the ledger file
 // of a shop. The commands must list what the shop owes. They must suggest only commands that
-// can be typed there as well, and therefore none that needs make.
+// can be typed in that folder, so none that needs make.
 func TestOperateWithoutAClone(t *testing.T) {
 	loopback()
 	folder := t.TempDir()
@@ -35,8 +35,8 @@ func TestOperateWithoutAClone(t *testing.T) {
 		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
 		cmd.Env = append(readerEnvironment(t, folder), "LOWEST_PRICE=10000", environment)
 		out, err := cmd.CombinedOutput()
-		// If the program fails, go run prints the program's exit status. go run itself always
-		// exits with 1.
+		// If the program fails, go run itself always exits with 1, and prints the exit status
+		// of the program.
 		status := fmt.Sprintf("exit status %d\n", code)
 		if (err != nil) != (code != 0) || err != nil && !strings.HasSuffix(string(out), status) {
 			t.Errorf("operate %q: %v, want exit status %d\n%s", arguments, err, code, out)
@@ -71,7 +71,8 @@ func TestOperateWithoutAClone(t *testing.T) {
 	}
 }
 
-// owe creates the ledger of a shop that was paid and then answered with 503.
+// owe creates the ledger file of a shop that owes an answer: a payer paid the shop, and the
+// shop's handler answered with 503.
 func owe(t *testing.T, path string) {
 	t.Helper()
 	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: testbed.LocalTerms(t), Now: time.Now})

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// step is one thing that a reader of README does: saving a program or typing a command.
+// step is one thing that a reader of README does: to save a program or to type a command. The
+// other field is empty.
 type step struct {
 	program string
 	command string
@@ -23,8 +24,8 @@ var span = regexp.MustCompile("`([^`]+)`")
 // goesOn matches the end of a line whose command continues in the next line.
 var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
 
-// steps returns the steps in the code blocks of a section of a Markdown file, in their order:
-// the first complete Go program, and the commands in shell blocks.
+// steps returns the steps in the code blocks of a section of a Markdown file, in their order.
+// They are the first complete Go program, and the commands in all shell blocks.
 func steps(markdown, section string) []step {
 	var all []step
 	for _, block := range blocks(textOf(markdown, section)) {
@@ -40,7 +41,7 @@ func steps(markdown, section string) []step {
 	return all
 }
 
-// head stands in place of a title for the text before the first section.
+// head is used in place of a section's title, and means the text before the first section.
 const head = ""
 
 // textOf returns the text of the section with the given title.
@@ -54,7 +55,8 @@ func textOf(markdown, section string) string {
 	return text
 }
 
-// saidCommands returns the commands within the sentences of a section, without duplicates.
+// saidCommands returns the commands that are quoted within the sentences of a section, without
+// duplicates.
 func saidCommands(markdown, section string) []step {
 	sentences, fenced := "", false
 	for line := range strings.Lines(textOf(markdown, section)) {
@@ -107,8 +109,8 @@ func blocks(text string) []string {
 	return all
 }
 
-// commandsOf returns the commands of a shell block. If the block begins with a prompt, every
-// command has a prompt, and the other lines are output.
+// commandsOf returns the commands of a shell block. If the block begins with the prompt "$ ",
+// only the lines with a prompt are commands, and the other lines are output.
 func commandsOf(block string) []step {
 	var all []step
 	prompted := strings.HasPrefix(block, "$ ")

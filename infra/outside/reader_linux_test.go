@@ -22,27 +22,26 @@ const (
 	section = "Sell your own handler"
 )
 
-// asked matches the URL of a server on this machine to which a printed command sends a
-// request.
+// asked matches the URL of a server on this machine in a command that sends a request to it.
 var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 
 // localAddr matches the address on which a command makes the service listen.
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
-// reader is a simulated reader of README, who types the printed commands in a folder. If a
-// command starts to listen at the address that other commands send requests to, the command is
-// the server: it keeps running, and the reader continues as in another terminal.
+// reader is a simulated reader of README, who types the printed commands in a folder. One
+// command starts the server: it listens at the address to which other commands send requests.
+// The server keeps running while the reader types further commands, as in another terminal.
 type reader struct {
 	home        string   // the folder in which the reader begins
-	kept        string   // a folder for the variables and the current folder of the shell
+	kept        string   // a folder in which the variables and the current folder of the reader's shell are stored
 	environment []string // further variables of the environment (see readerEnvironment)
 	server      *programs.Process
-	at          string           // the address to which commands send requests
+	at          string           // the address at which the server listens
 	said        *programs.Output // the standard error of the last command
 }
 
 // newReader returns a reader who begins in the folder home. The reader expects the server at
-// the address to which the first command with a URL sends a request.
+// the address in the first URL of the commands todo.
 func newReader(t *testing.T, home string, todo []step) *reader {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -55,10 +54,11 @@ func newReader(t *testing.T, home string, todo []step) *reader {
 	return r
 }
 
-// TestReadme follows the section of README about selling, in an empty folder. The printed
-// program compiles and runs with the printed commands, and the printed command pays for an
-// answer of that program. The commands within sentences of the section must succeed there as
-// well.
+// TestReadme follows the section of README about selling, in an empty folder. The program in
+// the section must compile and run with the commands in the section. At least one command must
+// send a request to that program and print its answer. The commands within sentences of the
+// section must succeed in the same folder. No command may tell the reader to use make, which
+// needs a clone.
 func TestReadme(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	todo := steps(text, section)
@@ -83,8 +83,8 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// asks types a command, and reports whether the command sent a request to the server. Such a
-// command must print something.
+// asks types a command, and reports whether the command has sent a request to the server. If
+// so, the command must have printed something.
 func (r *reader) asks(t *testing.T, s step) bool {
 	t.Helper()
 	out, ended := r.types(t, s.command)
@@ -121,8 +121,8 @@ func askedAt(todo []step) string {
 	return ""
 }
 
-// state returns the path of a script that restores the variables of the reader's shell. A file
-// beside it has the shell's current folder.
+// state returns the path of a script that restores the variables of the reader's shell. The
+// file with the same path and ".folder" has the shell's current folder.
 func (r *reader) state() string { return filepath.Join(r.kept, "state") }
 
 // folder returns the current folder of the reader's shell.
@@ -134,8 +134,9 @@ func (r *reader) folder() string {
 	return strings.TrimSpace(string(where))
 }
 
-// types runs a command as it is printed, until the command ends or listens as the server. It
-// returns the command's standard output, and whether the command has ended.
+// types runs a command as README prints it. It returns when the command has ended, or when the
+// command listens as the server. It returns what the command printed to standard output, and
+// whether the command has ended. A command that fails, fails the test.
 func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
 	t.Helper()
 	const script = `[ ! -f "$2" ] || . "$2"

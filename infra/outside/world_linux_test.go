@@ -29,14 +29,15 @@ var loopback = sync.OnceFunc(func() {
 	}
 })
 
-// proxy holds the folder of the module proxy, and the tree that is packed into the proxy.
+// proxy holds the folder of the module proxy and, as tree, the module of this repository that
+// is packed into the proxy.
 var proxy struct {
 	sync.Once
 	folder string
 	tree   modproxy.Packed
 }
 
-// packed returns the packed tree. The first call packs the current files of the tree.
+// packed returns the packed module. The first call packs the current files of this repository.
 func packed(t *testing.T) modproxy.Packed {
 	t.Helper()
 	proxy.Do(func() {
@@ -46,7 +47,7 @@ func packed(t *testing.T) modproxy.Packed {
 	return proxy.tree
 }
 
-// forget removes the packed tree from this machine.
+// forget removes the packed module and the folder of the proxy from this machine.
 func forget() {
 	if proxy.folder != "" {
 		testbed.Check(proxy.tree.Forget())
@@ -54,9 +55,9 @@ func forget() {
 	}
 }
 
-// readerEnvironment returns the environment for a reader who has the go command and the caches
-// of this machine. Except for GOROOT, it has none of the Go variables that were set for these
-// tests.
+// readerEnvironment returns the environment of a reader who has the go command and the caches
+// of this machine. It has the module proxy's variables, and GOROOT if it is set. It has none
+// of the other Go variables that are set for these tests.
 func readerEnvironment(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
