@@ -22,8 +22,9 @@ import (
 
 // TestColdStartAsksNobody builds every function as for a deployment, with the settings of the
 // template, and sends the function its example event. A priced function must answer with its
-// offer, and a free one with its document. Before this first answer, the function must not
-// call the table, the facilitator, Secrets Manager, the chain, a resolver or a registry.
+// offer, and a free function with its document. Before this first answer, the function must
+// call no server: not the table, the facilitator, Secrets Manager, the chain, a resolver or a
+// registry.
 func TestColdStartAsksNobody(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int64
@@ -36,7 +37,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 	h, logs := host(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
 	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
-			continue // reconcile always calls other servers
+			continue // reconcile calls other servers in every invocation
 		}
 		event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", slug+".json")))
 		payload, cold, err := h.Call(sam.LogicalID(slug), event)
@@ -57,13 +58,13 @@ func TestColdStartAsksNobody(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %.200s", slug, resp.StatusCode, want, resp.Body)
 		}
 		binary := testbed.Must(os.Stat(filepath.Join(testbed.Functions(t), slug, "bootstrap")))
-		t.Attr(slug, fmt.Sprint(cold.Microseconds(), " ", binary.Size())) // make bench shows both numbers
+		t.Attr(slug, fmt.Sprint(cold.Microseconds(), " ", binary.Size())) // make bench reads both numbers
 		if n := asked.Swap(0); n != 0 {
 			t.Errorf("%s asked somebody %d times before its first answer", slug, n)
 		}
 	}
-	// A readiness check does call some of these servers. This shows that the test would count
-	// a call.
+	// Unlike the events above, a readiness check must call some of these servers. This shows
+	// that the test counts calls.
 	ready := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Health+".json")))
 	ready = bytes.ReplaceAll(ready, []byte(catalog.PathHealth), []byte(catalog.PathReady))
 	if _, _, err := h.Call(sam.LogicalID(sam.Health), ready); err != nil || asked.Load() == 0 {

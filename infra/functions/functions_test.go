@@ -26,8 +26,8 @@ func parameters() map[string]string {
 // slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions with the settings of the template. The second result is a
-// function that ends the built functions and returns what they have logged.
+// host runs the built functions with the settings of the template. The function logs ends the
+// built functions, and returns what they have logged.
 func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer

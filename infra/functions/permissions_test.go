@@ -27,8 +27,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The credentials of the two facilitators. Neither facilitator may receive the credentials of
-// the other.
+// The secrets of the two facilitators, and the tokens in them. Neither facilitator may receive
+// the token of the other.
 const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 	testToken      = "let-me-settle"
@@ -36,16 +36,16 @@ const (
 	fallbackToken  = "of-the-fallback"
 )
 
-// recorder takes the place of AWS, with a DynamoDB table and Secrets Manager. It records the
-// permission that each request of a function needs.
+// recorder takes the place of AWS for the functions, with a DynamoDB table and Secrets
+// Manager. It records the permission that each request of a function needs.
 type recorder struct {
 	table, url string
 	direct     *dynamodb.Client // a client whose requests are not recorded
 
-	granted map[string][]string // the granted permissions by slug, as deployed.Granted returns them
+	granted map[string][]string // the permissions that the template grants, by slug, as deployed.Granted returns them
 
 	mu    sync.Mutex
-	asked map[string][]string // the used permissions by slug, in the form of granted
+	asked map[string][]string // the permissions that requests have needed, by slug, in the form of granted
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -64,9 +64,9 @@ func (r *recorder) used(slug string) []string {
 	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
 }
 
-// environment returns environment variables that make a function call the recorder in place of
-// AWS. The secret of the first facilitator is a JSON object with a token and other members, which
-// are given as text.
+// environment returns variables that make the function with the given slug call the recorder
+// in place of AWS. The secret of the first facilitator is a JSON object with the token.
+// members is text that is put behind the token: further members of that object, or "".
 func (r *recorder) environment(t *testing.T, slug, members string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + members + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
@@ -85,7 +85,8 @@ func (r *recorder) environment(t *testing.T, slug, members string) map[string]st
 	return map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": to, "AWS_ENDPOINT_URL_SECRETS_MANAGER": to}
 }
 
-// call has the members of requests to DynamoDB and Secrets Manager that name a resource.
+// call has those members of a request to DynamoDB or Secrets Manager that name a table, an
+// index, an item or a secret.
 type call struct {
 	TableName, IndexName, SecretId string
 	Key, Item                      map[string]struct{ S string }
@@ -122,7 +123,7 @@ func (r *recorder) forget(t *testing.T, keys ...string) {
 	}
 }
 
-// bearer serves h, and fails the test if a client does not send the token.
+// bearer serves h, and returns the URL. The test fails if a request does not have the token.
 func bearer(t *testing.T, token string, h http.Handler) string {
 	t.Helper()
 	return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,9 +134,9 @@ func bearer(t *testing.T, token string, h http.Handler) string {
 	}))
 }
 
-// bothFacilitators returns parameters with two facilitators and a resolver. The first
-// facilitator answers 404, so the functions call both. The resolver serves an empty zone com,
-// so no looked-up name exists.
+// bothFacilitators returns parameters of the template with two facilitators and a resolver.
+// The first facilitator answers 404, so a function that sells calls both. The resolver serves
+// an empty zone com, so none of the looked-up names exists.
 func bothFacilitators(t *testing.T, table string) map[string]string {
 	t.Helper()
 	return map[string]string{
@@ -146,14 +147,14 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 	}
 }
 
-// shopper buys from the built functions, and records their requests to AWS. The rate limit is
-// so low that the second request of a client is counted in the table.
+// shopper buys from the built functions, whose requests to AWS the recorder records. The rate
+// limit is so low that the function counts the second request of a client in the table.
 type shopper struct {
 	*recorder
 	*x402test.Client
 	base    string
-	key     string // Idempotency-Key of the purchase
-	clients int    // the number of clients so far; each client has its own address
+	key     string // the Idempotency-Key of the current purchase
+	clients int    // the number of clients so far; each has another address
 }
 
 func newShopper(t *testing.T) *shopper {
@@ -176,8 +177,8 @@ func newShopper(t *testing.T) *shopper {
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
-		// The shopper sends one request after the other, so the last client is that of the
-		// current request.
+		// The shopper sends one request after the other. So the current request comes from the
+		// newest client, whose number is s.clients.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
 	}.Open(t).URL
 	return s
@@ -189,7 +190,8 @@ func (s *shopper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// next begins a new purchase by a new client, so that the rate limit is not reached.
+// next begins a new purchase. The purchase is made by a new client, so that no client reaches
+// the rate limit.
 func (s *shopper) next() {
 	s.clients++
 	s.key = fmt.Sprint("purchase-by-client-", s.clients)
@@ -212,7 +214,8 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 		o.Slug, func() (string, error) { return s.Sign(t.Context(), url) },
 		func(header string) (paid, replayed bool, said any) {
 			r := testbed.Must(s.Get(t.Context(), url, header))
-			// No name exists here: a single lookup answers 404, and a bundle 200.
+			// None of the looked-up names exists. So a single lookup answers 404, and a bundle
+			// 200.
 			paid = r.Header.Get("PAYMENT-RESPONSE") != "" && (r.Status == http.StatusOK || r.Status == http.StatusNotFound)
 			return paid, r.Header.Get("Idempotent-Replayed") == "true", r
 		},
@@ -227,8 +230,9 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	}}
 }
 
-// buy sends three requests for an operation. The second one has the same payment as the first,
-// and the third has a new one. Both must get the answer to the first request again.
+// buy sends three paid requests for an operation. The second request has the same payment as
+// the first, and the third has a new payment. The second and the third must get the answer to
+// the first once more.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
 	s.next()
@@ -246,10 +250,9 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	}
 }
 
-// TestPermissionsUsedAreGranted has every function do all that the function can do. Then it
-// compares the permissions that the function has used with those that the template grants:
-// none may be missing, and none unused. TestReconcileFunction does the same for the scheduled
-// function.
+// TestPermissionsUsedAreGranted has every function do all that the function can do. The
+// permissions that a function has used must be exactly those that the template grants to it.
+// TestReconcileFunction checks the same for the scheduled function.
 func TestPermissionsUsedAreGranted(t *testing.T) {
 	t.Parallel()
 	s := newShopper(t)
@@ -257,8 +260,8 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		for _, w := range s.ways(t, o) {
 			s.next()
 			testbed.Must(w.sign())
-			// A challenge counts the request for the client's rate limit, and does nothing
-			// else in AWS.
+			// For a challenge, a function counts the request for the client's rate limit. It
+			// must do nothing else in AWS.
 			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
@@ -269,7 +272,7 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs,
 		catalog.PathLLMsFull, catalog.PathDocs, "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady,
 	} {
-		if i%5 == 0 { // each client gets five documents, so that the rate limit writes to the table
+		if i%5 == 0 { // each client gets five documents: enough for the function to count requests in the table, and too few for the rate limit
 			s.next()
 		}
 		if r := testbed.Must(s.Get(t.Context(), s.base+path, "")); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {

@@ -25,7 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// reconciled sends the scheduled function its event.
+// reconciled sends the scheduled function its example event, and returns the answer.
 func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	t.Helper()
 	event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Reconcile+".json")))
@@ -33,10 +33,11 @@ func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	return payload, err
 }
 
-// TestReconcileFunction sends the built function its event, with a DynamoDB table and an
-// Ethereum node. A payment that is on the chain must be settled. A payment that was sent, but
-// is not on the chain, must stay in doubt. A payment that was never sent must be refused. Owed
-// answers must be counted.
+// TestReconcileFunction sends the built function its event. There is a DynamoDB table and an
+// Ethereum node. A payment that is on the chain must become settled. A payment that was sent,
+// but is not on the chain, must stay in doubt. A payment that was never sent must become
+// refused. The owed answers must be counted. The function must use exactly the permissions
+// that the template grants.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch := newRecorder(t)
@@ -55,7 +56,7 @@ func TestReconcileFunction(t *testing.T) {
 	payments.Abandon(t, store, unsent)
 	terms := testbed.LocalTerms(t)
 	longAgo := func() time.Time { return time.Now().Add(-72 * time.Hour) }
-	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // the former payee is so old that reconcile deletes it
+	former := ledger.NewPayees(ledger.New(store, longAgo, rand.Text)) // this record of a former payee is so old that reconcile deletes it
 	testbed.Check(former.Record(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
@@ -72,7 +73,7 @@ func TestReconcileFunction(t *testing.T) {
 			t.Errorf("receipt %+v, want transaction %s", r.Receipt, receipt.Hash)
 		}
 	}
-	// The alarms need this line, so the function logs it whatever LogLevel says.
+	// The alarms need this line, so the function must log it although LogLevel is error.
 	checkLine(t, logs(), map[string]any{
 		"level": "INFO", "evidence": true, "unread": false, "Open": 2.0, "SettledLate": 1.0, "RefusedLate": 1.0, "StillOpen": 1.0, "OwedUnclaimed": 2.0,
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
@@ -83,8 +84,9 @@ func TestReconcileFunction(t *testing.T) {
 	}
 }
 
-// TestReconcileMark checks that reconcile reports whether the table has the mark of this stack
-// with the current payee or a former payee. The mark of another stack must not count.
+// TestReconcileMark checks whether reconcile reports the table's mark as ready. It must do so
+// only if the mark is that of this stack, with the current payee or with a former payee of
+// FormerTerms.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
@@ -115,10 +117,10 @@ func TestReconcileMark(t *testing.T) {
 	says(0)
 }
 
-// TestReconcileFunctionFails checks that the invocation fails without the table, so that
-// Lambda's error metric counts it, and that the log line is written nevertheless. Only while
-// something is sold may the line say that the facilitator, which does not answer, is not
-// ready.
+// TestReconcileFunctionFails runs reconcile without a table. The invocation must fail, so that
+// Lambda's error metric counts it. The function must nevertheless write its log line. The
+// facilitator does not answer here. The line must say so while something is sold (Selling is
+// "yes"), and must not if nothing is sold.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
@@ -140,9 +142,10 @@ func TestReconcileFunctionFails(t *testing.T) {
 	}
 }
 
-// checkLine checks that the logs have one reconcile line, with the id of the invocation, the
-// metric namespace of the stack, and the wanted members. A wanted nil means that the member
-// must be missing. The tests of pkg/service check the rest of the line.
+// checkLine checks that the logs have exactly one reconcile line. The line must have the id of
+// the invocation, the metric namespace of the stack, and the members in want. A nil value in
+// want means that the member must be missing. The tests of pkg/service check the rest of the
+// line.
 func checkLine(t *testing.T, logs string, want map[string]any) {
 	t.Helper()
 	var found []map[string]any
