@@ -15,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// The largest allowed sizes of binaries, in bytes: maxRegistry for functions that query
-// registries, because they link the RDAP library, and maxBinary for the others.
+// The largest allowed sizes of binaries, in bytes. maxRegistry is for the functions that query
+// registries, and so link the RDAP library. maxBinary is for the other functions.
 const (
 	maxBinary   = 13_000_000
 	maxRegistry = 17_000_000
@@ -62,8 +62,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildShop runs sam build for the shop's function, as the template of that function tells
-// the reader. It deploys nothing.
+// TestBuildShop runs sam build for the shop's function, as that function's template tells the
+// reader to do. It deploys nothing.
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(testbed.Root(), "infra", "shop", "function")
@@ -75,7 +75,8 @@ func TestBuildShop(t *testing.T) {
 	out := t.TempDir()
 	cmd := deployed.Python(t, "-m", "samcli", "build", "--build-dir", out)
 	cmd.Dir = folder
-	// With the same flags as in TestBuild, packages are not compiled twice.
+	// These are the flags of TestBuild, so that packages that both builds need are compiled
+	// only once.
 	cmd.Env = append(append(cmd.Env, goEnv(t)...), buildEnv(t)...)
 	programs.Run(t, cmd)
 	binary, err := elf.Open(filepath.Join(out, "Shop", "bootstrap"))

@@ -16,15 +16,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// firstDeployment matches the line of README that builds and deploys the service. TestBuild checks
-// the build.
+// firstDeployment matches the line of README that builds and deploys the service, and captures
+// the sam deploy command. TestBuild checks the build.
 var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy .+)$`)
 
-// TestFirstDeployment runs the first deployment as README prints it, with standard input
-// closed, against an emulator of AWS. The SAM CLI must ask nothing, and must execute a change
-// set with the parameters PayTo and FacilitatorUrl. The emulator does not have the SAM
-// transform, so the deployment ends there. Without --no-confirm-changeset, which README
-// prints, the CLI asks. This shows that the test would notice a question.
+// TestFirstDeployment runs the sam deploy command of README's first deployment, against an
+// emulator of AWS and with standard input closed. The SAM CLI must ask nothing, and must
+// execute a change set with the parameters PayTo and FacilitatorUrl. There the deployment
+// ends, because the emulator does not have the SAM transform. Then the test runs the command
+// without --no-confirm-changeset. Now the CLI must ask, which shows that the test notices a
+// question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))
@@ -64,12 +65,12 @@ func TestFirstDeployment(t *testing.T) {
 	}
 }
 
-// emulateDeployments starts an emulator of AWS and creates the stack with the bucket of the
-// SAM CLI. If the CLI created the stack, the emulator would give the stack no outputs.
+// emulateDeployments starts an emulator of AWS, and creates the stack that has the SAM CLI's
+// bucket. The CLI could create this stack, but then the emulator would give it no outputs.
 func emulateDeployments(t *testing.T) (endpoint string) {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
-	// With the host name localhost, the emulator looks for the bucket in the path.
+	// The emulator looks for the bucket in the path only if the host name is localhost.
 	endpoint = strings.Replace(programs.StartPeer(t, moto, " Running on ").URL, "127.0.0.1", "localhost", 1)
 	const bucket = `{"Resources":{"Code":{"Type":"AWS::S3::Bucket","Properties":{"BucketName":"code-of-functions"}}},
 		"Outputs":{"SourceBucket":{"Value":"code-of-functions"},"Version":{"Value":"1"}}}`

@@ -16,8 +16,8 @@ import (
 )
 
 // TestGuided answers the questions of sam deploy --guided. The CLI accepts no empty answer for
-// a hidden parameter, so the functions must treat a space as no value. Every other parameter
-// except the payee has a default.
+// a hidden parameter, so the test answers with a space. The functions must treat this space as
+// no value. Every other parameter except the payee must have a default.
 func TestGuided(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(testbed.Root(), "template.yaml")
@@ -44,7 +44,8 @@ func TestGuided(t *testing.T) {
 		}
 	}
 	values["Ledger"] = "ledger"
-	// CloudFormation accepts the values, and the functions treat a space as no value.
+	// tpl.Functions must accept the values, as CloudFormation does. A variable of a function may
+	// be a space only if it is in tested: pkg/boot tests that a space in these means no value.
 	functions := testbed.Must(tpl.Functions(values))
 	tested := []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}
 	blanks := 0

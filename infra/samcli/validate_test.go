@@ -10,7 +10,7 @@ import (
 )
 
 // TestValidate checks that sam validate accepts template.yaml, with the linter that
-// samconfig.toml turns on. The test does not run sam local invoke, which needs Docker. make
+// samconfig.toml turns on. No test runs sam local invoke, which needs Docker. Instead, make
 // local-invoke and TestColdStartAsksNobody of infra/functions send the same event to the same
 // binary.
 func TestValidate(t *testing.T) {
