@@ -10,8 +10,8 @@ import (
 )
 
 // TestWorkflows checks that zizmor finds no fault in the workflows and in the settings of
-// Dependabot. A fault is, for example, a step in which a stranger could run a program, or a
-// step with more permissions than it needs. The tests of infra/house compare the contents of
+// Dependabot. A fault is, for example, a step that lets a stranger run a program, or a step
+// with more permissions than the step needs. The tests of infra/house compare the contents of
 // the workflows with the repository.
 func TestWorkflows(t *testing.T) {
 	t.Parallel()
