@@ -60,7 +60,8 @@ func identity(stack string) string {
 	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
 }
 
-// given returns the values that a change set gives to the parameters of a template.
+// given returns the values of a template's parameters: from the change set, from the stack
+// before it (UsePreviousValue), or the defaults.
 func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
 	values := map[string]string{}
 	for name, p := range t.Parameters {

@@ -83,7 +83,7 @@ func (d desk) deploy(ctx context.Context, name string) error {
 		return err
 	}
 	j.record.former = now.outputs[outputCommit]
-	if j.record.former == commit { // the stack has this code already, so a rollback must still find the code before it
+	if j.record.former == commit { // the stack has this commit already: a rollback must still find the commit before it
 		j.record.former = now.outputs[outputFormer]
 	}
 	return d.complete(ctx, j, plan{
@@ -210,8 +210,9 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 }
 
 // explained returns an error that lists how a deployment differs from its file. If err is not
-// nil, the deployment has left some questions unanswered. Then an empty value may only be
-// unknown, so the list leaves out each difference whose present value is empty.
+// nil, the deployment has left some questions unanswered. Then an empty value may be one that
+// the deployment did not report, so the list leaves out each difference whose present value is
+// empty.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {

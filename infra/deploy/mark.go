@@ -12,7 +12,7 @@ import (
 )
 
 // mark writes a mark into the ledger's table, which says that the table belongs to this stack
-// and payee. If the stack later gets another table in any way, reconcile does not find the
+// and payee. If the stack later gets another table by any means, reconcile does not find the
 // mark in that table, and pages somebody. If the table has a mark for another payee already,
 // it is replaced only if this deployment changes the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
@@ -32,7 +32,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 		By:      aws.ToString(who.Arn),
 	}
 	if p.file.Parameters["BaseUrl"] == "" {
-		m.Origin = now.outputs[outputOrigin] // without BASE_URL, the functions do not know their origin: reconcile checks the origin in the mark
+		m.Origin = now.outputs[outputOrigin] // if BASE_URL is not set, reconcile checks the origin that is in the mark
 	}
 	before, err := table.SetMark(ctx, m, p.changesPayee())
 	if errors.Is(err, boot.ErrMarked) {

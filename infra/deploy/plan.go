@@ -74,9 +74,9 @@ func (p plan) rows() (all []row) {
 	return all
 }
 
-// price returns the price, in atomic units, that an operation has before the deployment. It
-// returns "" if the running deployment does not offer the operation, and notKnown if it does
-// not answer.
+// price returns the price, in atomic units, that an operation has before the deployment. If
+// the running deployment does not answer, price returns notKnown. If that deployment does not
+// offer the operation, price returns "".
 func (p plan) price(op operation) string {
 	if p.before == nil {
 		return notKnown
@@ -84,7 +84,8 @@ func (p plan) price(op operation) string {
 	return p.before.offers[op.Slug].Amount
 }
 
-// tables returns the names of the ledger's table before and after the deployment.
+// tables returns the names of the ledger's table before and after the deployment. If the
+// deployment would create a table, the second result is newTable.
 func (p plan) tables() (from, to string) {
 	from, to = p.now.outputs[outputLedger], p.file.Parameters[parameterLedger]
 	own := p.now.parameters[parameterLedger] == ""

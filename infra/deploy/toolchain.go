@@ -42,7 +42,8 @@ func (j job) tools() tools {
 	return tools{j.buildForSAM, j.bySAM}
 }
 
-// builtTemplate returns the path at which the SAM CLI puts the template that it deploys.
+// builtTemplate returns the path of the template that sam build writes and sam deploy reads,
+// below the root of a checkout.
 func builtTemplate() string { return filepath.Join(".aws-sam", "build", "template.yaml") }
 
 func (j job) buildForSAM(ctx context.Context) error {
@@ -136,8 +137,8 @@ func (j job) tried(ctx context.Context) error {
 }
 
 // into writes the record into the outputs of the built template at a path. The template in the
-// checkout has no record. So after a deployment by hand, the stack has no record that could
-// name a wrong commit.
+// checkout has no record. So a deployment by hand leaves no record, and cannot be mistaken for
+// a recorded deployment.
 func (r record) into(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {

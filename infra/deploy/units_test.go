@@ -8,7 +8,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// TestAgreed checks that a deployment is confirmed only if a person answers y or yes.
+// TestAgreed checks that only the answers y and yes confirm a deployment. If desk.yes is set
+// (YES=1), the deployment must need no answer.
 func TestAgreed(t *testing.T) {
 	t.Parallel()
 	for typed, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
@@ -21,8 +22,8 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
-// TestSettled checks that nothing is deployed to a stack that is being changed or is between
-// two states, and that the error says how to end that state.
+// TestSettled checks that nothing can be deployed to a stack that is being changed, is between
+// two states, or was never fully created. The error must say how to end that state.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	id := identity("shop-stack")
@@ -42,7 +43,8 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestValuesIn checks that valuesIn accepts only literals as values of parameters.
+// TestValuesIn checks that valuesIn returns those values of parameters that are literals in
+// the deployed template, and no others.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
 	const written = `

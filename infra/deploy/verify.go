@@ -22,7 +22,8 @@ func (d difference) String() string {
 // maxShown limits how much of a value is shown, in bytes.
 const maxShown = 80
 
-// shown returns a value for display.
+// shown returns a value as messages show it: clipped to maxShown bytes, or "(nothing)" if it
+// is empty.
 func shown(value string) string {
 	if value == "" {
 		return "(nothing)"
@@ -30,8 +31,8 @@ func shown(value string) string {
 	return untrusted.Clip(value, maxShown)
 }
 
-// differences returns how the answers of a deployment differ from the stack's file and from
-// the code.
+// differences returns every value in the answers of a deployment that differs from the stack's
+// file or from the code.
 func (a answers) differences(f stackfile.File, c code) (all []difference) {
 	differs := func(what, is, want string) {
 		d := difference{what, is, want}
@@ -83,7 +84,8 @@ func (a answers) sells() string {
 	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
 }
 
-// differences returns how AWS's description of a stack differs from the stack's file.
+// differences returns every value in AWS's description of a stack that differs from the
+// stack's file.
 func (r running) differences(f stackfile.File) (all []difference) {
 	for _, name := range names(f.Parameters) {
 		is, known := r.parameters[name]

@@ -150,7 +150,8 @@ func (f File) environment(t *sam.Template) error {
 	return nil
 }
 
-// concealedIn returns the variables of a function that get their value from a hidden parameter.
+// concealedIn reports, for each variable of a function's environment, whether its value comes
+// from a hidden parameter.
 func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 	p, err := t.FunctionProperties(function)
 	concealed := map[string]bool{}
@@ -161,7 +162,8 @@ func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 }
 
 // measure returns the size of an environment as Lambda counts it: as JSON without spaces. It
-// also returns the size of each variable, the largest first.
+// also returns the variables, the largest first. A concealed variable counts as if its value
+// had HiddenRoom bytes.
 func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
 	total = len("{}") - len(",") // one comma fewer than variables
 	for name, value := range environment {

@@ -149,8 +149,8 @@ func readable(err error) error {
 	return err
 }
 
-// required returns the value of a key among the SAM CLI's parameters. It reports a fault if
-// the SAM CLI would miss that value.
+// required returns one of the SAM CLI's parameters, by its key. The SAM CLI needs this
+// parameter, so required reports a fault if it is missing.
 func required(parameters map[string]any, key string, fault func(error)) string {
 	text, _ := parameters[key].(string)
 	if text == "" {

@@ -25,8 +25,8 @@ func template(t *testing.T) *sam.Template {
 	return tpl
 }
 
-// filled reads a copy of infra/stacks/example.toml, filled in as a person would fill it in.
-// The changes are pairs of an old text and a new one.
+// filled reads a copy of infra/stacks/example.toml, filled in as a person would fill it in. In
+// the list changes, each old text is followed by the new text that replaces it.
 func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, stackfile.Folder, "example.toml"))
@@ -139,8 +139,9 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestEnvironment checks that the limit on the environment is exact, in bytes as Lambda counts
-// them.
+// TestEnvironment checks files whose environments have different sizes. Check must refuse a
+// file exactly if an environment has more bytes than EnvironmentLimit, as Lambda counts them.
+// The error must name the largest variables.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	room := func(keys int) []string {
@@ -173,7 +174,8 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// counted returns the size of the largest environment as Lambda counts it: as a JSON object.
+// counted returns the number of bytes of the largest environment as Lambda counts it: as a
+// JSON object.
 func counted(t *testing.T, f stackfile.File) (most int) {
 	t.Helper()
 	values := maps.Clone(f.Parameters)
@@ -198,7 +200,8 @@ func counted(t *testing.T, f stackfile.File) (most int) {
 	return most
 }
 
-// TestName checks that no name leads to a file outside the folder of the stack files.
+// TestName checks that Path refuses names that could lead to a file outside the folder of the
+// stack files. If a stack has no file, the error must say which file to copy.
 func TestName(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "../production", "a/b", "-x", "a.toml", "a b", strings.Repeat("a", 200)} {
