@@ -96,9 +96,9 @@ func readers(slug string) boot.Readers {
 }
 
 // TestEnvironmentIsWhatBootReads checks the environment that the template gives to each
-// function. It must have exactly the variables that package boot reads from a template. A
-// secret must be empty for a function that does not read it. A parameter must be hidden
-// (NoEcho) exactly if its setting is a secret.
+// function. The environment must have exactly the variables that package boot reads from a
+// template. A secret must be empty for a function that does not read it. A parameter must be
+// hidden (NoEcho) exactly if its setting is a secret.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
@@ -144,8 +144,8 @@ func settingsByParameter(t *testing.T) map[string]boot.Setting {
 }
 
 // checkVariable checks one variable in a function's environment. If hidden is true, the
-// variable must be empty. Otherwise it must not be empty. It must not refer to the Api,
-// because the Api depends on the function.
+// variable must be empty. Otherwise it must not be empty. In both cases, the variable must not
+// refer to the Api, because the Api depends on the function.
 func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	t.Helper()
 	if node.Tag == "!Ref" && node.Value == "Api" {

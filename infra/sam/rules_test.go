@@ -16,10 +16,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestTemplateRules checks that template.yaml can be deployed as several stacks: it has no
-// name of a function, no account id, no region and no payee. It also checks that the CDK app
-// can include template.yaml: there is no reference to a resource that SAM generates, no YAML
-// alias and no long form of an intrinsic function. Every parameter must be used.
+// TestTemplateRules checks that template.yaml can be deployed as several stacks: it sets no
+// function's name, and contains no account id, no region and no address of an account. It also
+// checks that the CDK app can include template.yaml: there is no reference to a resource that
+// SAM generates, no YAML alias and no long form of an intrinsic function. Every parameter must
+// be used.
 func TestTemplateRules(t *testing.T) {
 	t.Parallel()
 	var root yaml.Node

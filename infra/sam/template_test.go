@@ -42,9 +42,9 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template with values for the parameters Payee and
-// Table, and with those in more. There, each parameter's name is followed by its value. The
-// value "-" removes the parameter.
+// functions resolves the functions of a template. It has values for the parameters Payee and
+// Table. In the list more, the name of a further parameter is followed by its value. The value
+// "-" removes the parameter of that name.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
@@ -132,8 +132,8 @@ func TestResolve(t *testing.T) {
 	}
 }
 
-// TestBroken checks that a rule is reported if its condition holds and one of its assertions
-// does not.
+// TestBroken checks that Broken returns the description of a false assertion if the condition
+// of its rule holds, or if the rule has no condition.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	const rules = `

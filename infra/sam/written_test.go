@@ -131,9 +131,10 @@ type judgedBy struct {
 //
 // The alarm needs at least three payers whose payments at the new release failed or were
 // refused. Each of these payments adds one value to a metric: a number that stands for its
-// payer. With one or two payers, each value is either the metric's minimum or its maximum. Then
-// the sum of the values, less their count times the minimum, is a whole multiple of the
-// difference between maximum and minimum. With three or more payers, it practically never is.
+// payer. With one or two payers, each value is either the metric's minimum or its maximum.
+// Then the sum of the values, less their count times the minimum, is a whole multiple of the
+// difference between maximum and minimum. With three or more payers, the result is practically
+// never such a multiple.
 //
 // The alarm allows the new release three times the failure rate of the previous release. The
 // previous release may have had few failures by luck, so the alarm first adds two to their
