@@ -34,9 +34,9 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with many payments. Each of them is a copy of the records left,
-// which one payment of the given payer has made. In the keys of each copy, fill replaces that
-// payer with another one.
+// fill creates a ledger file with many payments. The list left has the records of one payment,
+// which the given payer has made. For each payment in the file, fill copies these records, and
+// puts another payer into their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))

@@ -27,7 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// target is a kind of request that play sends to a server, with the correct answer.
+// target is a kind of request that play sends to a server, and what a correct answer is.
 type target struct {
 	name   string
 	server *server
@@ -100,7 +100,7 @@ func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration
 }
 
 // exchange sends a request over a persistent connection, and reads the answer. It returns an
-// error if the server will close the connection.
+// error if the server says that it closes the connection.
 func exchange(conn net.Conn, in *bufio.Reader, request []byte) (answer copied, err error) {
 	if _, err := conn.Write(request); err != nil {
 		return answer, err

@@ -1,6 +1,6 @@
 // Command bench compares the service with the alternatives that a user has, and prints a table
-// of ratios (make bench). Both figures of a ratio come from the same run. The command runs in the
-// folder of the module.
+// of ratios (make bench). Both figures of a ratio come from the same run. The command must run
+// in the root folder of the repository.
 //
 //	bench table     measure everything, and write the table
 //	bench peers     do a lookup of the service with third-party libraries and tools
@@ -8,10 +8,10 @@
 //	bench shop      sell a handler with the library
 //	bench bare      repeat one answer with net/http
 //
-// It compares lookups with their round trips and with well-known tools, on a network that works
-// and on broken ones (infra/simnet). It also compares challenges and paid calls with the x402
-// project's middleware for Express, calls over the Model Context Protocol with calls over HTTP,
-// and a ledger of a million payments with a ledger of ten.
+// The table compares lookups with their round trips and with well-known tools, on a network
+// that works and on broken ones (infra/simnet). The table also compares challenges and paid
+// calls with the x402 project's middleware for Express, calls over the Model Context Protocol
+// with calls over HTTP, and a ledger of a million payments with a ledger of ten.
 package main
 
 import (
@@ -119,8 +119,8 @@ func (s *site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// measureAll measures all parts of the table and prints it. If only names a part, it measures
-// just that part. Otherwise it also writes the table to table.md.
+// measureAll measures all parts of the table and prints it. If the argument only names a part,
+// measureAll measures just that part. Otherwise it also writes the table to table.md.
 func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()

@@ -146,9 +146,9 @@ func (s *site) growth() {
 	}
 }
 
-// figures runs tests or benchmarks of a package. It returns a function that returns the
-// numbers which they have reported under a name. That function fails if their count differs
-// from its argument.
+// figures runs tests or benchmarks of a package. It returns a function that looks up the
+// numbers which these have reported under a name. That function fails unless there are exactly
+// count numbers.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -160,8 +160,7 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 }
 
 // benchmarks runs the benchmarks of a package that match a pattern. It returns a function that
-// returns one figure: what the benchmark with that name has reported in that unit, such as
-// ns/op.
+// looks up what the benchmark of a name has reported in a unit, such as ns/op.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }

@@ -48,7 +48,7 @@ func (s *site) serve(h http.Handler) {
 	_ = server.Serve(listener)
 }
 
-// self starts this program once more as a process, with a command that runs a server.
+// self starts another process of this program, with a command that runs a server.
 func (s *site) self(command, file string) *server {
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
