@@ -26,8 +26,9 @@ func TestMain(m *testing.M) {
 var taken sync.Map
 
 // address returns an address on which no program listens. After a kill, the seller under test
-// must be able to listen on its address again, although other tests start servers meanwhile.
-// To servers that ask for any free port, the system assigns ports from another range.
+// must be able to listen on this address again, although other tests start servers meanwhile.
+// So the port is from a range that the system does not use for servers that ask for any free
+// port.
 func address(t *testing.T) string {
 	t.Helper()
 	const low, high = 20_000, 32_000 // this range is below the ports that Linux assigns
@@ -63,8 +64,8 @@ func thirty(t *testing.T) string {
 }
 
 // TestForgetful judges a seller that keeps no record of payments, and so charges some
-// purchases twice. This must count as broken only if the seller promises the opposite. Two
-// runs with the same seed must give the same report.
+// purchases twice. This must count as broken only if the seller promises to charge each
+// purchase once. Two runs with the same seed must give the same report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
 	forgetful := thirty(t)

@@ -9,7 +9,7 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/judge@latest -url http://127.0.0.1:4021/weather 'node server.js'
 //
-// Judge exits with 1 if the seller broke a promise, and with 2 if it could not test the
+// Judge exits with 1 if the seller broke a promise, and with 2 if Judge could not test the
 // seller.
 package main
 

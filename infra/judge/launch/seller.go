@@ -111,7 +111,8 @@ type running struct {
 // Origin implements judge.Instance.
 func (r *running) Origin() string { return r.Program.Origin }
 
-// Kill implements judge.Instance.
+// Kill implements judge.Instance. After the kill, it waits until no program listens at the
+// seller's address, but not longer than r.Within.
 func (r *running) Kill() {
 	kill(r.process.Cmd)
 	<-r.process.Gone()
