@@ -44,8 +44,9 @@ func TestPrintedAWS(t *testing.T) {
 	}
 }
 
-// TestUnprotectedTable has make owed print commands for an unprotected table, and runs these
-// commands. Afterwards make owed must find nothing more to do.
+// TestUnprotectedTable runs make owed on an unprotected table. make owed must fail and print
+// commands that protect the table. The test runs these commands. Afterwards make owed must
+// succeed.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, protectByHand)

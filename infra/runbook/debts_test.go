@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// debts has the keys of the payments in a ledger, one for each case that the operator's
-// commands handle. It also has the transfers of these payments, which are on the chain that
-// its node serves.
+// debts describes a ledger with one payment for each case that the operator's commands handle,
+// and the chain with the transfers of these payments. The fields owed, other, doubt and dead
+// are the keys of the payments.
 type debts struct {
 	payer                            *x402test.Wallet
 	owed, other, doubt, dead, origin string

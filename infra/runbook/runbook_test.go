@@ -145,7 +145,7 @@ type world struct {
 	api   *dynamodb.Client
 	store ledger.Store
 	payer *x402test.Wallet
-	safe  atomic.Int64 // the age of the newest safe block, in nanoseconds: the node shows no newer transfers
+	safe  atomic.Int64 // the age of the newest safe block of the chain, in nanoseconds
 	mu    sync.Mutex
 	moved []x402test.Transfer
 }
