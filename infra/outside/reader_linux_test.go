@@ -28,9 +28,10 @@ var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 // localAddr matches the address on which a command makes the service listen.
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
-// reader is a simulated reader of README, who types the printed commands in a folder. One
-// command starts the server: it listens at the address to which other commands send requests.
-// The server keeps running while the reader types further commands, as in another terminal.
+// reader is a simulated reader of README, who types the printed commands in a folder. A
+// command that listens at the address to which other commands send requests becomes the
+// server. The server keeps running while the reader types further commands, as in another
+// terminal.
 type reader struct {
 	home        string   // the folder in which the reader begins
 	kept        string   // a folder in which the variables and the current folder of the reader's shell are stored
@@ -136,7 +137,7 @@ func (r *reader) folder() string {
 
 // types runs a command as README prints it. It returns when the command has ended, or when the
 // command listens as the server. It returns what the command printed to standard output, and
-// whether the command has ended. A command that fails, fails the test.
+// whether the command has ended. If the command fails, the test fails.
 func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
 	t.Helper()
 	const script = `[ ! -f "$2" ] || . "$2"
