@@ -27,8 +27,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The secrets of the two facilitators, and the tokens in them. Neither facilitator may receive
-// the token of the other.
+// The ARNs of the two facilitators' secrets, and the tokens in these secrets. Neither
+// facilitator may receive the token of the other.
 const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 	testToken      = "let-me-settle"

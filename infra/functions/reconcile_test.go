@@ -84,9 +84,9 @@ func TestReconcileFunction(t *testing.T) {
 	}
 }
 
-// TestReconcileMark checks whether reconcile reports the table's mark as ready. It must do so
-// only if the mark is that of this stack, with the current payee or with a former payee of
-// FormerTerms.
+// TestReconcileMark checks the metric ReadyMark. It must be 1 if the table has a mark of this
+// stack with the current payee, or with a former payee that is in FormerTerms. Otherwise it
+// must be 0, even if the table has a mark of another stack.
 func TestReconcileMark(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
