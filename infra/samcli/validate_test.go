@@ -10,9 +10,9 @@ import (
 )
 
 // TestValidate checks that sam validate accepts template.yaml, with the linter that
-// samconfig.toml turns on. No test runs sam local invoke, which needs Docker. Instead, make
-// local-invoke and TestColdStartAsksNobody of infra/functions send the same event to the same
-// binary.
+// samconfig.toml turns on. This test does not run sam local invoke, which needs Docker.
+// Instead, make local-invoke and TestColdStartAsksNobody of infra/functions send the same
+// event to the same binary.
 func TestValidate(t *testing.T) {
 	t.Parallel()
 	cmd := deployed.Python(t, "-m", "samcli", "validate", "--lint")
