@@ -18,7 +18,7 @@ import (
 
 const (
 	// askTimeout is how long the program waits for an answer. A function that has just started
-	// may take almost as long for the probes of /ready.
+	// may need some time for the probes of /ready, but less than this.
 	askTimeout = 35 * time.Second
 	// maxAnswer is how many bytes of an answer are read at most. Every document of the service
 	// is smaller.

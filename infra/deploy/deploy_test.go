@@ -81,9 +81,9 @@ func TestRefused(t *testing.T) {
 	o := newOperator(t, playsBuild)
 	o.succeeds(deployIt)
 
-	// A new payee is refused until the file allows it. Then the new payee is deployed, but lag
-	// makes the functions with the old payee still answer. So the verification, and with it
-	// the command, must fail.
+	// A new payee is refused until the file allows it. Then the new payee is deployed, but
+	// because of lag, the functions with the old payee still answer. So the verification, and
+	// with it the command, must fail.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
