@@ -20,9 +20,9 @@ const tolerated = 2
 // minSamples is the number of samples from which a percentile of durations is meaningful.
 const minSamples = 20
 
-// slowSettlement is the bound of the alarm facilitator-slow. A settlement takes far less: one
-// or two blocks of two seconds each. The time limit of a settlement is far more: at least
-// 13 s.
+// slowSettlement is the bound of the alarm facilitator-slow, in milliseconds. A settlement
+// normally takes far less time: one or two blocks of two seconds each. The time limit of a
+// settlement is far longer: at least 13 s.
 const slowSettlement = 8000 // ms
 
 // certificateDays is a number of days. The alarm certificate goes off if the certificate of
@@ -126,8 +126,8 @@ func (e *envelope) forNow() []alarm {
 		}, {
 			// The metric is never below the bound of 0, so this alarm goes off only when there
 			// are no more data. Before the first run of reconcile, the alarm is already in the
-			// state for missing data, so it notifies nobody. The alarm evaluates a single
-			// period: with more periods, CloudWatch would wait until more of them are empty.
+			// state for missing data, so it notifies nobody. The alarm evaluates one period:
+			// with more, CloudWatch would wait until more of them are empty.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -168,8 +168,8 @@ func (e *envelope) forTomorrow() []alarm {
 		period:     hour,
 	}, {
 		// One payer alone cannot set off this alarm. But wallets cost nothing, so one person
-		// can pose as several payers. As that keeps nobody from paying, this alarm raises a
-		// ticket, not a page.
+		// can pose as several payers whose payments are refused. These refusals keep nobody
+		// else from paying. So this alarm raises a ticket, not a page.
 		name:  "refused",
 		means: "For half an hour the payments of more than one payer were refused, by this service or by the facilitator, or were left in doubt by a verdict, and none was settled.",
 		of: []series{
@@ -244,7 +244,7 @@ func (e *envelope) forTomorrow() []alarm {
 		period:  day,
 		missing: missingIgnore,
 	}, {
-		// Without the ledger, a run of reconcile fails; the alarm ledger-faults reports that.
+		// Without the ledger, a run of reconcile fails. The alarm ledger-faults reports that.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{
@@ -372,11 +372,11 @@ func (e *envelope) serviceMetric(id, name, stat string) series {
 }
 
 // budgetAlarm creates a budget that notifies the topic when 80 % of the monthly limit is
-// spent, or when the forecast reaches the limit. It covers the whole account, because AWS only
-// knows the cost of a stack if its tags are activated for billing. CloudFormation chooses the
-// budget's name, for two reasons. Budget names must be unique in the account over all regions.
-// A change of the notifications replaces the budget, and the replacement would fail if it had
-// the same name.
+// spent, or when the forecast reaches the limit. The budget covers the whole account, because
+// AWS knows the cost of a stack only if the stack's tags are activated for billing.
+// CloudFormation chooses the budget's name, for two reasons. Budget names must be unique in
+// the account over all regions. A change of the notifications replaces the budget, and the
+// replacement would fail if the new budget had the old name.
 func (e *envelope) budgetAlarm(topic *string) awscdk.CfnResource {
 	when := func(kind string, percent float64) object {
 		return object{

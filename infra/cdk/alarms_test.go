@@ -44,8 +44,8 @@ const (
 )
 
 // TestAlarms checks that each alarm links to its entry in the runbook, is within the quotas of
-// AWS, and watches metrics that something writes. testdata/envelope.json lists the alarms and
-// whom they notify.
+// AWS, and watches metrics that something writes. TestEnvelope checks which alarms there are
+// and whom they notify.
 func TestAlarms(t *testing.T) {
 	t.Parallel()
 	for _, a := range readAlarms(t) {
@@ -166,8 +166,9 @@ const (
 	paidCalls, pricePaid       = 100_000, 29.14e-6
 )
 
-// TestBudget checks that a month in which nothing is wrong costs less than 80 % of the budget,
-// so the budget notifies nobody. The calculated cost includes every metric and every alarm.
+// TestBudget checks the cost of a month in which nothing is wrong. It must be less than 80 %
+// of the budget, so the budget notifies nobody, but not less than half of the budget. The
+// calculated cost includes every metric and every alarm.
 func TestBudget(t *testing.T) {
 	t.Parallel()
 	series := len(newMetrics())

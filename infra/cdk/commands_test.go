@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 )
 
-// printedOutput returns an output as CloudFormation prints it. The caller gives the values of
-// the attributes that only AWS knows, by the JSON of the intrinsic function that refers to the
-// attribute.
+// printedOutput returns an output as CloudFormation prints it. Only AWS knows some values in
+// an output, such as the ARN of a topic, so the caller provides them. The key of a value is
+// the JSON of the intrinsic function that stands for the value in the template.
 func printedOutput(t *testing.T, d document, id string, values map[string]string) string {
 	t.Helper()
 	value := section(section(d, "Outputs"), id)["Value"]
@@ -45,7 +45,7 @@ func TestPrintedCommands(t *testing.T) {
 	emulator := deployed.Emulator(t)
 	var raised map[string]any
 	url := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator), Do: func(r *testbed.Relayed) {
-		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // the emulator does not support this action
+		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // of the script's actions, the emulator lacks only this one
 			r.Pass()
 			return
 		}

@@ -93,8 +93,8 @@ func (e *envelope) dashboard() {
 	})
 }
 
-// graph returns a graph of the service's metrics with the given statistics, for one value of a
-// dimension or in total.
+// graph returns a graph of the service's metrics with the given statistics. The graph shows
+// one value of a dimension, such as one operation, or the totals if no dimension is given.
 func (e *envelope) graph(title string, of []any, stats []string, names ...string) object {
 	return graphOf(title, service.Namespace(e.settings.stack), of, stats, names)
 }
@@ -150,7 +150,8 @@ func (e *envelope) concurrency() object {
 }
 
 // revenue returns a graph of the hourly revenue in US dollars: the number of settlements,
-// multiplied by the prices in the catalog. make books has the amounts that were really paid.
+// multiplied by the prices in the catalog. The command make books reports the amounts that
+// were really paid.
 func (e *envelope) revenue() object {
 	var terms []string
 	metrics := []any{nil}

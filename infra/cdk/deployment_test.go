@@ -146,8 +146,8 @@ func (d deployment) ref(name string) string {
 
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
-// substituted returns the result of Fn::Sub, whose argument may be a list that defines more
-// names.
+// substituted returns the result of Fn::Sub. The argument of Fn::Sub is a text with
+// placeholders, or a list of such a text and the values of names that only the text uses.
 func (d deployment) substituted(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {

@@ -69,8 +69,8 @@ func (c *contextParser) listeners() listeners {
 }
 
 // topics creates the topics of pages and of tickets and subscribes the recipients. It also
-// returns the policy of the topic of tickets, because without this policy the budget cannot
-// notify that topic.
+// returns the policy of the topic of tickets. That policy must be created before the budget,
+// because without the policy the budget cannot notify the topic.
 func (e *envelope) topics() (page, ticket *string, policy awscdk.CfnResource) {
 	page, _ = e.topic("Alarms", "AlarmTopic", "SNS topic of the pages, for the person on call")
 	ticket, policy = e.topic("Tickets", "TicketTopic", "SNS topic of the tickets and of the budget: for the next working day")

@@ -79,8 +79,8 @@ func nag(t *testing.T, path string) []finding {
 		t.Skip("needs Node for the CDK: node is not in PATH")
 	}
 	out := t.TempDir()
-	// cdk-nag runs in another process, in which the race detector does not change the exit
-	// code, because the CDK's library has a data race when the process ends.
+	// cdk-nag runs in another process. When that process ends, the CDK's library has a data
+	// race. So the race detector is set not to change the exit code of that process.
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "NAG_TEMPLATE="+path, "NAG_REPORT="+out, "GORACE=exitcode=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
@@ -107,8 +107,8 @@ func nag(t *testing.T, path string) []finding {
 }
 
 // TestCDKNag checks that the stack keeps the AwsSolutions rules of cdk-nag except for the
-// exceptions above, each of which is needed. To show that cdk-nag does find faults, it also
-// makes some changes that break one rule each.
+// exceptions above, each of which must be needed. Then the test makes some changes to the
+// template that break one rule each. cdk-nag must find them.
 func TestCDKNag(t *testing.T) {
 	t.Parallel()
 	changes := map[string][2]string{

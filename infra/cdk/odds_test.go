@@ -23,14 +23,14 @@ import (
 // release simulates a new release, which replaces an older one while payments go on.
 type release struct {
 	rate     float64                  // payments a minute
-	ordinary float64                  // the share of payments that fail in either release
-	breaks   float64                  // the share of their otherwise good payments that the new versions break
-	garbage  float64                  // refused requests a minute from a stranger, each signed with a new key
+	ordinary float64                  // the share of payments that fail in the new release and in the older one alike
+	breaks   float64                  // the share that the new versions break of the payments that would succeed in the older release
+	garbage  float64                  // requests a minute from a stranger that both releases refuse, each signed with a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release
 	shares   func(minute int) float64 // the share of the payments that the new versions get; minutes count from the start of the canary
-	// payers is the number of payers whose requests the new versions do not answer; 0 means
-	// another payer for each of these requests.
+	// payers is the number of payers who send the requests that the new versions do not
+	// answer. If payers is 0, each of these requests comes from another payer.
 	payers int
 }
 
@@ -38,11 +38,12 @@ type release struct {
 // serves alone. In the second part, the canary, the new versions get a share of the requests.
 const before, lasts = 10, 10
 
-// canary sends a tenth of the requests to the new versions.
+// canary returns the share of the requests that the new versions get in a minute of a canary:
+// always a tenth.
 func canary(int) float64 { return 0.1 }
 
-// linear sends a tenth of the requests to the new versions in the first minute, and a tenth
-// more in each further minute.
+// linear returns the share of the requests that the new versions get in a minute of a linear
+// release: a tenth in the first minute, and a tenth more in each further minute.
 func linear(minute int) float64 { return float64(minute+1) / 10 }
 
 // judge is the alarm that compares a new release with the older one. The keys of metrics are
@@ -66,7 +67,8 @@ func theJudge(t *testing.T) judge {
 	return judge{alarms[at], metrics}
 }
 
-// play simulates the release and returns the data that CloudWatch gets, two minutes late.
+// play simulates the release and returns the data for CloudWatch. CloudWatch has the data of a
+// minute only two minutes after that minute has ended.
 func (r release) play(random *rand.Rand, metrics map[string]gameday.Metric) *gameday.Timeline {
 	line := &gameday.Timeline{Late: 2}
 	for minute := range before + lasts {
@@ -146,11 +148,11 @@ func (j judge) back(r release, times int) float64 {
 
 // TestReleaseOdds simulates releases, and checks how many of 100 are rolled back. A good
 // release is one in which a payment fails no more often than before. Of 100 good releases, at
-// most one may be rolled back: at each tested rate of payments, in both ways in which requests
-// move to the new versions, and while a stranger sends refused requests. Of 100 releases that
-// break a third of the payments at 60 payments a minute, or a tenth of them at 600, at least
-// 95 must be rolled back. Of 100 releases that break all payments at 10 payments a minute, at
-// least 90 must be rolled back. The runbook has the same figures.
+// most one may be rolled back. This limit applies at each tested rate of payments, to canary
+// and linear releases, and while a stranger sends requests that are refused. Of 100 releases
+// that break a third of the payments at 60 payments a minute, or a tenth of them at 600, at
+// least 95 must be rolled back. Of 100 releases that break all payments at 10 payments a
+// minute, at least 90 must be rolled back. The runbook has the same figures.
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400
@@ -216,8 +218,8 @@ func TestReleaseIsCompared(t *testing.T) {
 	}
 }
 
-// TestCrashes checks that three crashes of a new version roll the release back, and that two do
-// not.
+// TestCrashes checks that three crashes of new versions, each of another function, roll the
+// release back, and that two do not.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	alarms := readAlarms(t)
@@ -236,10 +238,10 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestGuards checks the alarms that roll a release back. The alarms that a deployment watches
-// must be exactly those that notify nobody. Each must evaluate one period of five minutes,
-// which fits into a canary. The default of the parameter Release must be a canary that lasts
-// as long as the simulated one.
+// TestGuards checks the alarms that roll a release back. A deployment must watch as many
+// alarms as there are alarms that notify nobody. Each of these must evaluate one period of
+// five minutes, which fits into a canary. The default of the parameter Release must be a
+// canary that lasts as long as the simulated one.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })

@@ -74,7 +74,8 @@ func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[
 }
 
 // byCDK deploys with the CDK app once for each set of parameters. The app's context has no
-// hidden parameters, which are those with NoEcho.
+// hidden parameters, which are those with NoEcho. The deployment gets the values of hidden
+// parameters instead.
 func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
@@ -107,7 +108,8 @@ type input struct {
 	values map[string]string
 }
 
-// deployEach transforms all templates in one run and deploys each of them.
+// deployEach transforms all templates in one run of transform.py, and then deploys each of
+// them.
 func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 	t.Helper()
 	var arguments []string
@@ -243,9 +245,10 @@ func took(t *testing.T, what string, before, after deployment, kind string) {
 	}
 }
 
-// TestAParameterIsMissed checks that TestEveryParameterTakesEffect would detect a parameter
-// that is missing from the settings, and functions that are not published because nothing in
-// them changes.
+// TestAParameterIsMissed checks that TestEveryParameterTakesEffect would detect two mistakes
+// in the template. First, the settings lack the payee: a change of the payee then publishes no
+// function. Second, the descriptions of the functions lack the settings: after a change of
+// ReceiptKey, Lambda then publishes no function that does not receive ReceiptKey.
 func TestAParameterIsMissed(t *testing.T) {
 	t.Parallel()
 	path := changed(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")

@@ -79,7 +79,8 @@ func (c *contextParser) fault(key, format string, args ...any) {
 	c.faults = append(c.faults, fmt.Errorf("%s %s", key, fmt.Sprintf(format, args...)))
 }
 
-// text returns a value as text. In cdk.json it may also be a number or a boolean.
+// text returns the value of a key as text. In cdk.json the value may also be a number or a
+// boolean.
 func (c *contextParser) text(key, fallback string) string {
 	switch v := c.get(&key).(type) {
 	case nil:

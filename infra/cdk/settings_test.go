@@ -267,7 +267,7 @@ func write(t *testing.T, path string, text []byte) {
 func TestRunbookContext(t *testing.T) {
 	t.Parallel()
 	text := must(os.ReadFile("../RUNBOOK.md"))(t)
-	rows := map[string]string{} // key to default
+	rows := map[string]string{} // the default in each row of the runbook, by the row's key
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.TrimSpace(line), "|")
 		if len(cells) != 5 {

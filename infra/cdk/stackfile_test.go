@@ -62,7 +62,8 @@ func TestStackFile(t *testing.T) {
 }
 
 // TestStackFileFaults checks that a fault in the file ends the app with an error that names
-// the fault. The only exception is a setting that only a later release knows.
+// the fault. The only exception is a setting that this release does not know, if the context
+// says that such settings are ignored.
 func TestStackFileFaults(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -80,14 +80,18 @@ func TestNetworkAlone(t *testing.T) {
 	}
 }
 
-// joinReleaseAlarms joins the numbered alarms that roll a release back (see numbered) into the
-// first alarm of each kind, and keeps only the metrics of three functions. From the metric
-// filters for these alarms, it removes what concerns functions other than dns.
+// joinReleaseAlarms makes the compared alarms and metric filters independent of the catalog,
+// so that testdata stays the same when an operation is added. An alarm such as
+// ReleaseCrashesAlarm has one metric for each function. If it has no room for all functions,
+// numbered alarms of the same kind have the other metrics (see numbered). joinReleaseAlarms
+// moves their metrics into the first alarm of the kind. It keeps only the metrics of dns,
+// discovery and reconcile. From the metric filters and from ReleaseFaultsAlarm, it removes
+// what concerns functions other than dns (see ofDNS).
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
 		if id == "ReleaseFaultsAlarm" {
-			continue // the metrics of this alarm do not depend on the catalog
+			continue // how many metrics this alarm has does not depend on the catalog
 		}
 		metrics := properties(d, id)["Metrics"].([]any)
 		metrics = slices.DeleteFunc(metrics, func(m any) bool {
@@ -107,8 +111,8 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	}
 }
 
-// ofDNS removes the list items that concern functions other than dns from a value, and returns
-// the value.
+// ofDNS removes from a value every list item that names functions, but not the function of
+// dns. It returns the value.
 func ofDNS(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
