@@ -26,8 +26,9 @@ type Alarm struct {
 	// The alarm goes off if at least Datapoints of the last Periods data points breach. Period
 	// is the length of a period in seconds.
 	Period, Periods, Datapoints int
-	// Extra is how many data points CloudWatch fetches in addition to Periods. Together they
-	// are the evaluation range. ReadAlarms sets Extra to LeastExtra.
+	// Extra is how many data points CloudWatch fetches in addition to the last Periods. All
+	// the points that it fetches are the evaluation range. ReadAlarms sets Extra to
+	// LeastExtra.
 	Extra int
 	// Quota is the value of SERVICE_QUOTA in the alarm's expressions; 0 means none.
 	Quota   float64
@@ -205,8 +206,8 @@ func (a Alarm) check(p properties) error {
 	return nil
 }
 
-// readQuery reads a metric or an expression of an alarm. An expression may only use the
-// queries whose values are in known.
+// readQuery reads a metric or an expression of an alarm. An expression may use only the
+// queries that are in the map known, which are the earlier ones.
 func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}

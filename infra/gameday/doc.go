@@ -9,11 +9,11 @@
 // DynamoDB table behind a proxy, and the functions behind the Lambda host. No packet can leave
 // the namespace.
 //
-// A scenario begins without faults, then something fails, then it is repaired. Afterwards every
-// payer sends the same signature again until there is a final answer. Then the facilitator has
-// at most one transfer for each authorization. Money has moved for a payer if and only if the
-// payer got an answer or is listed by make owed. make books finds no difference between the
-// table and the chain.
+// A scenario begins without faults, then something fails, then it is repaired. Afterwards
+// every payer sends the same signature again until there is a final answer. At the end, the
+// facilitator must have made at most one transfer for each authorization. A payer's money must
+// have moved if and only if the payer got an answer or make owed lists the payer. make books
+// must find no difference between the table and the chain.
 //
 // Alarms are read from the template that the CDK app synthesizes. They are evaluated from the
 // output of the functions and from the metrics counted in the gateway's log. Time is

@@ -17,7 +17,8 @@ type Filter struct {
 	value    string // what the filter adds to the metric: a number, or a reference to a member of the line
 }
 
-// condition reports whether the members of a line meet a condition.
+// condition is a pattern, or a part of one, as a function. It reports whether a log line with
+// the given JSON members matches.
 type condition func(members map[string]any) bool
 
 // ReadFilters returns the metric filters of a template, sorted by logical id. It replaces
@@ -48,8 +49,9 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 	})
 }
 
-// Finds reports whether a line of the log group matches, and returns the value to count. A line
-// that lacks a member of a comparison does not match.
+// Finds reports whether a line of the log group matches, and returns the value to count. A
+// comparison with a member that the line lacks is false. A line that lacks the member with the
+// value does not match either.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any
 	if json.Unmarshal(line, &members) != nil || !f.finds(members) {

@@ -43,7 +43,8 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.gateway.ServeHTTP(w, r)
 }
 
-// certificate returns a recently renewed certificate, or one that ACM failed to renew.
+// certificate returns a certificate that was recently renewed. While ending is set, it returns
+// one that expires soon, because ACM failed to renew it.
 func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	left := 60 * 24 * time.Hour
 	if f.ending.Load() {

@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package; go test's cache only depends on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package, and go test's cache depends only on imports
 )
 
 // network is the input of the program ip. Its commands assign every IPv4 address to this
@@ -98,7 +98,8 @@ func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	}
 }
 
-// operator is the package of the command that make owed runs.
+// operator is the package of the operator's command. The make targets owed and books run this
+// command.
 const operator = "./infra/local/operate"
 
 func TestMain(m *testing.M) {

@@ -141,9 +141,9 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest of them is old enough. If the newest
-		// period has the number 1, the period of the oldest point has at least the number
-		// a.Datapoints.
+		// All existing points breach, and the oldest of them is old enough. To find its age,
+		// count the periods back from the newest, which is period 1: the oldest point must be
+		// in period a.Datapoints or an earlier one.
 		return Firing
 	}
 	return OK

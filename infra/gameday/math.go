@@ -67,8 +67,9 @@ func (f formula) all(parts ...ast.Expr) ([]number, error) {
 	return values, nil
 }
 
-// operate applies an operator. If one of two series is missing, it counts as 0; a division by 0
-// gives no value.
+// operate applies an operator. If only one of two series is missing, the missing one counts as
+// 0. If both are missing, or if one operand is missing and the other is a scalar, the result
+// is missing. A division by 0 gives no value.
 func operate(name string, a, b number) (number, error) {
 	operators := map[string]func(a, b float64) float64{
 		"+": func(a, b float64) float64 { return a + b }, "-": func(a, b float64) float64 { return a - b },
@@ -104,7 +105,7 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// call applies a function.
+// call applies one of the supported functions of metric math.
 func (f formula) call(name string, v []number) (number, error) {
 	switch {
 	case name == "FILL" && len(v) == 2 && !v[0].scalar && v[1].scalar:

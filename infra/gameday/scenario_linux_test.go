@@ -35,7 +35,7 @@ type scenario struct {
 	ready      int // status of /ready during the fault; 0 if it is not checked
 	absent     int // how many payers of each operation never come back
 	owed       int // how many payers are owed something in the end
-	// quota is how many invocations the account may have at once; 0 means 1000.
+	// quota is how many invocations of functions may run at once in the account; 0 means 1000.
 	quota float64
 
 	fires   []string // alarms that must go off, one for each fault

@@ -29,7 +29,7 @@ func shut(behind func(w *world) *door) breakage {
 	}
 }
 
-// set returns a breakage that sets a flag of the world.
+// set returns a breakage that sets a flag of the world, and whose repair clears it.
 func set(flag func(w *world) *atomic.Bool) breakage {
 	return breakage{
 		breaks: func(w *world) { flag(w).Store(true) },
@@ -44,7 +44,7 @@ func crashing(functions ...string) breakage {
 	}
 }
 
-// failing returns a breakage in which calls to a server fail.
+// failing returns a breakage in which calls to a server end as the given failure says.
 func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
 	return breakage{
 		breaks: func(w *world) {
@@ -57,7 +57,7 @@ func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
 
 func theTable(w *world) *proxy { return &w.table.proxy }
 
-// settling returns a breakage in which settlements fail.
+// settling returns a breakage in which only settlements end as the given failure says.
 func settling(how func(w *world) failure) breakage {
 	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(w *world) failure {
 		settles := how(w)
@@ -201,7 +201,7 @@ func burst(w *world, _ []*payer) {
 	w.Logf("%d processes answered %d at once", w.host.Started("HealthFunction"), askers)
 }
 
-// frozenFor is longer than a lookup may take, but leaves the invocation time to succeed.
+// frozenFor is longer than a lookup may take, but so short that the invocation can succeed.
 const frozenFor = 12500 * time.Millisecond
 
 // freezing returns a failure that freezes the process that handles a payment, once the
@@ -272,7 +272,7 @@ func timeouts() (codes, silences map[string]fault.Code) {
 	return codes, silences
 }
 
-// several is the number of payers in scenarios whose alarm needs more than one or two.
+// several is the number of payers in scenarios whose alarm tolerates one or two payers.
 const several = 3
 
 // slow is a delay that sets off the alarm facilitator-slow, but leaves no payment in doubt.
@@ -302,8 +302,8 @@ func scenarios() []scenario {
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
-		// A frozen process continues after the time limit of its call to the table. If it sees
-		// the limit before the answer, the call counts in the alarm ledger-faults.
+		// A frozen process continues after the time limit of its call to the table. If it
+		// notices the limit before the answer, the call counts in the alarm ledger-faults.
 		may: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
@@ -374,7 +374,7 @@ func scenarios() []scenario {
 		breakage: set(func(w *world) *atomic.Bool { return &w.front.ending }),
 		ready:    http.StatusOK, fires: []string{"certificate"},
 	}, {
-		// Each payer is owed an answer. Nothing more happens for a day.
+		// Each payer is owed an answer. Two debts in a day set off no alarm.
 		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
 		breakage: shut(theResolver), sees: unresolved, owed: 2, heals: true,
 	}, {

@@ -44,7 +44,7 @@ type world struct {
 	db          cloud.Dynamo
 	resolver    *resolver
 	front       *front
-	receiptKey  atomic.Pointer[string] // the key in the facilitator's secret
+	receiptKey  atomic.Pointer[string] // the key for receipts, which is in the facilitator's secret
 	host        *cloud.Host
 	url         string // URL of the gateway
 	opened      time.Time
@@ -291,9 +291,9 @@ func (c scenario) audited(w *world, out *outcome) {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
-	// If a busy machine was too late to record an answer, make books counts the answer as owed
-	// at once, but make owed lists it only once the payment's lease has ended. So make books
-	// may count more debts than make owed.
+	// On a busy machine, the service may have answered too late to record the answer. make
+	// books counts such an answer as owed at once. make owed lists it only when the payment's
+	// lease has ended. So make books may count more debts than make owed.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
