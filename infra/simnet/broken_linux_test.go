@@ -43,8 +43,8 @@ func brokenHosts() []host {
 func alsoDead8(c *x509.Certificate) { c.DNSNames = append(c.DNSNames, "dead8.example.com") }
 
 // brokenTrip is a lookup of a host with dead addresses. The lookup's time is compared with the
-// time of a client that connects according to RFC 8305; most is the largest allowed ratio of
-// the two (design §9).
+// time of a client that connects according to RFC 8305. The field most is the largest allowed
+// ratio of the lookup's time to the client's (design §9).
 type brokenTrip struct {
 	trip
 	most float64

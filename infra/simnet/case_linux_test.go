@@ -266,7 +266,8 @@ func deploy(t *testing.T, n *internet) *runner {
 	return r
 }
 
-// nothingLeft checks the memory of a runner that has met every kind of hostile peer.
+// nothingLeft checks that a runner which has met every kind of hostile peer holds no more
+// memory than maxResident, and has never held more than maxPeak.
 func nothingLeft(t *testing.T, r *runner) {
 	pid := r.process.Cmd.Process.Pid
 	// Further requests give the runner time to free the memory that the hostile peers took.

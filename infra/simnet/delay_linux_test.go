@@ -196,7 +196,7 @@ func TestDelay(t *testing.T) {
 	case *onBroken && *runs == 1:
 		t.Fatal("-broken measures; it wants -runs of more than 1")
 	case reason != nil && *runs > 1:
-		t.Fatal(reason) // make bench needs the times
+		t.Fatal(reason) // make bench must fail here, because it needs the times
 	case reason != nil || testing.Short():
 		t.Skip("in make verify: ", reason)
 	case *rtt == 0:

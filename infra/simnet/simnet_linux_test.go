@@ -26,7 +26,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package; go test's cache only depends on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package, and go test's cache depends only on imports
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -297,8 +297,9 @@ func newTap(t *testing.T) *tap {
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
 		t.Fatalf("tap: filter: %v", errno)
 	}
-	// Bursts need a large buffer. If only root on the machine may set it, use the largest that
-	// everybody may set. If that is too small, dropped reports the loss.
+	// Bursts need a large buffer. If only root on the machine may set one of this size, use
+	// the largest that everybody may set. If that buffer is too small, dropped reports the
+	// lost packets.
 	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20) != nil {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)
 	}
