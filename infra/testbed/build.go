@@ -47,7 +47,7 @@ const (
 	ofCDK     = "cdk"
 )
 
-// moduleOf has the folder of a kind's module, if that is not this module.
+// moduleOf has the folder of the module for each kind of programs that is not in this module.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
 // kindOf returns the kind of the programs that are built from a package in the usual way.

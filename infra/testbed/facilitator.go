@@ -13,8 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// LocalTerms returns the terms of the local runner, for a facilitator that must accept its
-// payments. The payee is an account of the development mnemonic (boot.LocalPayTo).
+// LocalTerms returns the terms of the local runner, for a facilitator that must accept the
+// payments to that runner. The payee is an account of the development mnemonic
+// (boot.LocalPayTo).
 func LocalTerms(tb testing.TB) x402.Terms {
 	return Terms(Address(tb, Account(1)))
 }

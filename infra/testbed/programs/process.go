@@ -36,7 +36,7 @@ type Process struct {
 
 	gone chan struct{} // closed when the program has ended
 	err  error         // the result of Cmd.Wait
-	once sync.Once     // for the first Stop or Kill
+	once sync.Once     // lets only the first Stop or Kill act
 }
 
 // Options change how StartWith starts a program.
