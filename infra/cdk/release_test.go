@@ -7,7 +7,8 @@ import (
 
 var version = regexp.MustCompile(`^(\w+Function)Version[0-9a-f]{10}$`)
 
-// versions returns the logical ids of the versions, by function.
+// versions returns the logical ids of the functions' versions in a transformed template, by
+// the function's logical id.
 func versions(d document) map[string]string {
 	found := map[string]string{}
 	for _, id := range ofType(d, "AWS::Lambda::Version") {
@@ -18,8 +19,9 @@ func versions(d document) map[string]string {
 	return found
 }
 
-// TestWhatPublishes checks that SAM publishes a version when code or a property changes.
-// TestEveryParameterTakesEffect checks the values of parameters.
+// TestWhatPublishes checks that SAM publishes a version of a function when the function's code
+// or one of its properties changes, and only then. TestEveryParameterTakesEffect checks the
+// values of parameters.
 func TestWhatPublishes(t *testing.T) {
 	t.Parallel()
 	before := versions(transformed(t, templatePath, payTo))

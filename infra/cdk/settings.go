@@ -207,8 +207,8 @@ func (c *contextParser) parameters(s settings) map[string]any {
 	return values
 }
 
-// parameter returns the value of one parameter. It returns false if the parameter is not
-// replaced or has a fault.
+// parameter returns the value of one parameter. It returns false if the app has no value for
+// the parameter: the parameter is NoEcho, or has neither a value in the context nor a default.
 func (c *contextParser) parameter(name string, p sam.Parameter, domain string) (string, bool) {
 	const absent = "\x00"
 	v := c.text(name, absent)

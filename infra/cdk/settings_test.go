@@ -27,8 +27,9 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled returns the settings of a context. The context has the given values, and by default
-// a payee, a facilitator and no code.
+// settled returns the settings of a context. The context has the given values. By default, it
+// has a payee, a facilitator and a parameter for the nodes, but no code, and nobody who is
+// notified.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
@@ -210,8 +211,8 @@ func TestRules(t *testing.T) {
 	}
 }
 
-// TestCodeIsForLambda checks that a function that is not built, or is built for another
-// machine, is not deployed.
+// TestCodeIsForLambda checks that a function is not deployed if it is not built, is built for
+// another machine, or may not be run by other users.
 func TestCodeIsForLambda(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
