@@ -26,9 +26,9 @@ type Alarm struct {
 	// The alarm goes off if at least Datapoints of the last Periods data points breach. Period
 	// is the length of a period in seconds.
 	Period, Periods, Datapoints int
-	// Extra is how many data points CloudWatch fetches in addition to the last Periods. All
-	// the points that it fetches are the evaluation range. ReadAlarms sets Extra to
-	// LeastExtra.
+	// Extra is how many data points CloudWatch fetches in addition to those of the last
+	// Periods periods. All fetched data points together are the evaluation range. ReadAlarms
+	// sets Extra to LeastExtra.
 	Extra int
 	// Quota is the value of SERVICE_QUOTA in the alarm's expressions; 0 means none.
 	Quota   float64

@@ -22,7 +22,7 @@ type scenario struct {
 	payers   int
 	together bool
 	steady   bool // whether new payers pay in each further round of the fault, as many as in the first round
-	rounds   int  // how many rounds the fault lasts
+	rounds   int  // how many rounds the fault lasts; 0 means one
 	blind    bool // whether reconcile must fail during the fault; otherwise it must succeed
 
 	breakage
@@ -284,8 +284,9 @@ func (c scenario) back(payers []*payer) {
 }
 
 // books checks the transfers, and the debts at the end. No authorization may have moved money
-// more than once. It must have moved its price if its payer was answered or is owed something,
-// and no money otherwise. No payer may be both answered and owed.
+// more than once. If the payer was answered or is owed something, the authorization must have
+// moved the price. Otherwise it must have moved nothing. No payer may be both answered and
+// owed, and each debt must be the price.
 func (c scenario) books(w *world, out *outcome) {
 	for _, p := range out.payers {
 		moved := w.facilitator.books.Moved(p.address)
@@ -309,7 +310,8 @@ func (c scenario) books(w *world, out *outcome) {
 	}
 }
 
-// judge evaluates every alarm over the rounds, and checks which alarms went off.
+// judge evaluates every alarm over the rounds. It checks which alarms went off, and which are
+// still on at the end.
 func (c scenario) judge(w *world, alarms []Alarm, out *outcome) {
 	for _, a := range alarms {
 		a.Quota = cmp.Or(c.quota, 1000)
