@@ -36,8 +36,8 @@ const (
 // two lookups of the same host.
 const hostsOfKind = 25
 
-// measured returns the name of the ith host of a kind, and moved the name of the host that
-// redirects to it.
+// measured returns the name of the ith host of a kind, and moved returns the name of the host
+// that redirects to that host.
 func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
 func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 
@@ -121,7 +121,8 @@ func (c trouble) of(op catalog.Operation, i int) trip {
 	return trip{op: op, domain: full(name)}
 }
 
-// begin starts the trouble.
+// begin starts the trouble. To end a trouble, begin the zero trouble, which makes the network
+// healthy.
 func (c trouble) begin(n *internet) {
 	for i := range n.lines {
 		n.lines[i].lose(c.loss, uint64(i))
@@ -271,8 +272,8 @@ func startTool(n *internet, c trip, times int) (peer string, all *series) {
 }
 
 // TestTroubles checks that make bench measures each trouble with all operations that the
-// trouble can affect, and the healthy network first. The hosts of a trouble must exist, and
-// must have dead addresses if the trouble says so.
+// trouble can affect, and the healthy network first. The hosts of a trouble must exist. They
+// must have dead addresses if the trouble is dead addresses, and none otherwise.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]host{}
