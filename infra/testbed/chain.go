@@ -41,7 +41,8 @@ func Account(i int) string {
 	}[i]
 }
 
-// third is the account of a third party. It sends the transactions that anybody may send.
+// third is the number, for Account, of the account of a third party. This account sends the
+// transactions that anybody may send.
 const third = 9
 
 // plant puts the code of the test contracts at their addresses.

@@ -71,8 +71,8 @@ func (t *trial) run(do func()) {
 	}
 }
 
-// Cleanup registers a function that runs as a part of the trial, so that its faults count as
-// well.
+// Cleanup registers a function that runs at the end of the trial. The faults of the function
+// count as faults of the trial.
 func (t *trial) Cleanup(f func()) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -34,8 +34,8 @@ type Origins struct {
 	mu    sync.Mutex
 	names map[string]OriginName
 	peers map[string]string // the loopback ip:port that stands for a public ip:port
-	dials []string          // every ip:port that was connected to, in order
-	asked []string          // names that were resolved, in order
+	dials []string          // every public ip:port to which the guard has tried to connect, in order
+	asked []string          // the names that the guard has looked up, in order
 	open  atomic.Int64
 }
 
@@ -207,14 +207,14 @@ func (w *Origins) Dialer() *guard.Dialer {
 	}
 }
 
-// Dials returns every public ip:port to which a connection was made, in order.
+// Dials returns every public ip:port to which the guard has tried to connect, in order.
 func (w *Origins) Dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.dials)
 }
 
-// Asked returns the names that were resolved, in order.
+// Asked returns the names that the guard has looked up, in order.
 func (w *Origins) Asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

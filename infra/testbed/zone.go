@@ -103,8 +103,9 @@ func Reply(q *dns.Msg) *dns.Msg {
 	return m
 }
 
-// Send sends the answer m to the query q. If the datagram is too small for m, Send truncates
-// it.
+// Send sends the answer m to the query q. If m is too large for a datagram that the client
+// accepts, Send removes the records from m and sets the flag TC, which says that the answer is
+// truncated.
 func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 	size := dns.MinMsgSize
 	if o := q.IsEdns0(); o != nil {

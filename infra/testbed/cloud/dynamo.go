@@ -77,7 +77,7 @@ func (s Dynamo) Settings(table string) map[string]string {
 	}
 }
 
-// Open returns a table of the server. Its timeouts are long enough for a busy machine.
+// Open returns a table of the server, with timeouts that are long enough for a busy machine.
 func (s Dynamo) Open(table string) *dynamo.Table {
 	t := dynamo.New(dynamo.APIOf(dynamo.NewClient(s.Config())), table)
 	t.Timeout = patience

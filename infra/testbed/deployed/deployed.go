@@ -52,9 +52,9 @@ func Context() map[string]any {
 }
 
 // Synthesize runs the CDK app at the path app in the folder dir, as the CDK CLI does. It
-// returns the template that the app writes. The app has no credentials and no network. A race
-// that the race detector finds in the app is no error, because the CDK's library has a data
-// race when the app ends.
+// returns the template that the app writes. The app needs no credentials and no network. A
+// race that the race detector finds in the app is no error, because the CDK's library has a
+// data race when the app ends.
 func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
 	testbed.Find(tb, "Node for the CDK", "node")
 	out := tb.TempDir()
