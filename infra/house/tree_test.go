@@ -28,7 +28,7 @@ func modules() []string { return []string{".", "infra/cdk", "infra/deploy", "inf
 // tree is the Go code of the repository, with tests and the files of every platform.
 type tree struct {
 	files   []goFile
-	imports map[string][]string // folder -> the folders of this module that it imports, not counting tests
+	imports map[string][]string // folder -> the folders of this repository that it imports, not counting tests
 }
 
 // goFile is a Go file with its measures.
