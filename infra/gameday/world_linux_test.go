@@ -291,9 +291,9 @@ func (c scenario) audited(w *world, out *outcome) {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
-	// On a busy machine, the service may have answered too late to record the answer. make
-	// books counts such an answer as owed at once. make owed lists it only when the payment's
-	// lease has ended. So make books may count more debts than make owed.
+	// On a busy machine, an answer may be too late to be recorded. The command make books
+	// counts that answer as owed at once. The command make owed lists the answer only when the
+	// payment's lease has ended. So make books may count more debts than make owed lists.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
