@@ -79,7 +79,7 @@ type total struct {
 	functions          int
 	size               size
 	style              style
-	complexities       []int // of functions, without those of complexity 0
+	complexities       []int // the cognitive complexity of each function for which it is not 0
 }
 
 func (s *total) add(f goFile) {
@@ -98,9 +98,9 @@ func (s *total) add(f goFile) {
 	}
 }
 
-// distribution describes the complexity the cognitive complexity of each function for which it
-// is not 0. gocognit leaves these out of its list as well, so the numbers can be compared with
-// those of other projects.
+// distribution describes the cognitive complexity of functions, without those of complexity 0.
+// gocognit leaves the functions of complexity 0 out of its list as well, so the numbers can be
+// compared with those of other projects.
 type distribution struct {
 	mean           float64
 	p99, max, over int // over is the number of functions above the limit
