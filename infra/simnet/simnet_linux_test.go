@@ -167,7 +167,7 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 }
 
 func TestMain(m *testing.M) {
-	if slices.Contains(os.Args, "-shell") { // make simnet was called with the variable RTT
+	if slices.Contains(os.Args, "-shell") { // make simnet passes its variable RTT as -rtt, so the usage must explain RTT
 		flag.Usage = func() { fmt.Fprintln(os.Stderr, "RTT is a duration, such as 50ms") }
 	}
 	flag.Parse()

@@ -143,8 +143,8 @@ func certificateSites() (hosts []host, rows []row) {
 	strange("brainpool", "ec -pkeyopt ec_paramgen_curve:brainpoolP256r1", "ALL", `"cipher":"tls_ecdhe_ecdsa_with_`, "-curves", "brainpoolP256r1")
 	strange("pss", "rsa-pss -pkeyopt rsa_keygen_bits:2048", "ALL", "")
 	strange("ed448", "ed448", "ALL", `"signature_algorithm":"Ed448"`)
-	// See nabla-c0d3/sslyze#729 and zmap/zcrypto#449. With these two hosts, the handshake
-	// succeeds and HTTP fails.
+	// With the two hosts below, the handshake succeeds and HTTP fails: see
+	// nabla-c0d3/sslyze#729 and zmap/zcrypto#449.
 	shown("sha1only", rsa, "", fails(lookup.HTTPFailed), "-tls1_2", "-sigalgs", "RSA+SHA1", "-cipher", "ECDHE:@SECLEVEL=0")
 	shown("rsa512", "rsa:512", "", fails(lookup.HTTPFailed), "-tls1_2", "-cipher", "ALL:@SECLEVEL=0")
 	return hosts, rows
