@@ -24,7 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// The servers accept any region and any credentials. The tests use these.
+// The region and the credentials that the tests use. The servers accept any others as well.
 const (
 	DynamoRegion = "us-east-1"
 	DynamoKeyID  = "local"

@@ -21,9 +21,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Deployment describes built functions behind a gateway. They run as on AWS: each process
-// handles one event at a time, and is frozen between two events. Own, Source, OnEvent and
-// OnEnd may be nil. OnEvent and OnEnd may kill the process.
+// Deployment describes built functions behind a gateway. The functions run as on AWS: each
+// process handles one event at a time, and is frozen between two events. Own, Source, OnEvent
+// and OnEnd may be nil. OnEvent and OnEnd may kill the process.
 type Deployment struct {
 	Functions string // the folder that has <slug>/bootstrap for every function
 	// Only has the functions to run instead of those of the template.

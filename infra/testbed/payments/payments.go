@@ -26,7 +26,9 @@ func At(store ledger.Store, now time.Time) *ledger.Ledger {
 	return ledger.New(store, func() time.Time { return now }, rand.Text)
 }
 
-// Claim claims a payment of $0.005 for a lookup at the given time.
+// Claim claims a payment of $0.005 for a lookup, and returns the hold on it. The lease ends
+// one minute after the given time, and the payment is valid until five minutes after that
+// time.
 func Claim(tb testing.TB, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
 	tb.Helper()
 	claim := testbed.Must(l.Claim(tb.Context(), ledger.Submission{
