@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestTypesAreRead checks that package dns can read every record type that a lookup passes to
-// it in a dns.Query. The tests of the lookups cannot check this, because they may use a stub
-// in place of package dns.
+// TestTypesAreRead finds every record type that the source of a lookup writes in a dns.Query,
+// and checks that package dns can look up this type. The tests of the lookups cannot check
+// that, because they may use a stub in place of package dns.
 func TestTypesAreRead(t *testing.T) {
 	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
 	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuses})
@@ -39,7 +39,8 @@ func TestTypesAreRead(t *testing.T) {
 	}
 }
 
-// typesAsked returns the record types in the dns.Query literals of a file.
+// typesAsked returns the record types that are written as strings in the dns.Query literals of
+// a file.
 func typesAsked(tree *ast.File) (types []string) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		question, ok := n.(*ast.CompositeLit)
@@ -56,7 +57,8 @@ func typesAsked(tree *ast.File) (types []string) {
 	return types
 }
 
-// isQuestion reports whether an expression in the package pkg is the type dns.Query.
+// isQuestion reports whether an expression, in a file of the package called pkg, is the type
+// dns.Query.
 func isQuestion(e ast.Expr, pkg string) bool {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		from, ok := s.X.(*ast.Ident)
@@ -67,7 +69,7 @@ func isQuestion(e ast.Expr, pkg string) bool {
 }
 
 // typeIn returns the string to which an element of a composite literal sets the field Type. If
-// it sets no such field, ok is false.
+// the element does not set that field to a string, ok is false.
 func typeIn(e ast.Expr) (typ string, ok bool) {
 	pair, ok := e.(*ast.KeyValueExpr)
 	if !ok {

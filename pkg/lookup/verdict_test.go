@@ -24,7 +24,7 @@ import (
 var update = flag.Bool("update", false, "write what the examples' verdicts are")
 
 // hold checks the line that the rules give to each result. The key of a result is the expected
-// tone and text of its line.
+// line: the tone, a space and the text.
 func hold[R any](t *testing.T, rules []lookup.Verdict, results map[string]R) {
 	t.Helper()
 	for want, r := range results {
@@ -141,8 +141,8 @@ func TestRedirectVerdicts(t *testing.T) {
 	hold(t, redirect.Verdicts(), results)
 }
 
-// host returns a HostIntelResult that has no problem except those that change adds. The tests
-// of both bundles use it.
+// host returns a HostIntelResult without problems, after the given change. The tests of the
+// rules of both bundles use it.
 func host(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
 	h := bundle.HostIntelResult{Domain: "example.com"}
 	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
@@ -195,8 +195,8 @@ func TestBundleVerdicts(t *testing.T) {
 	})
 }
 
-// TestVerdictsOfExamples checks the line that the rules of each operation give to its example
-// in the catalog.
+// TestVerdictsOfExamples applies the rules of each operation to the operation's example answer
+// in the catalog. It compares the lines with a golden file, or writes that file with -update.
 func TestVerdictsOfExamples(t *testing.T) {
 	const golden = "testdata/examples.txt"
 	var lines strings.Builder

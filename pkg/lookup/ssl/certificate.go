@@ -23,15 +23,15 @@ import (
 // in DER.
 var errNotACertificate = errors.New("ssl: not an X.509 certificate")
 
-// maxOID is the largest size, in bytes, of an object identifier that parseOID accepts. The
-// longest identifiers in use have about twenty bytes.
+// maxOID is the largest size, in bytes of DER, of an object identifier (OID) that parseOID
+// accepts. The longest identifiers in use have about twenty bytes.
 const maxOID = 256
 
-// certificate has the fields of an X.509 certificate that a result reports.
+// certificate has the facts about an X.509 certificate that a result reports.
 type certificate struct {
 	der       []byte
 	algorithm string // the OID of the signature algorithm, in dotted form
-	serial    []byte // the value of a DER INTEGER, in two's complement
+	serial    []byte // the content of a DER INTEGER: the serial number in two's complement
 	issuer    string
 	subject   string
 	notBefore time.Time
@@ -39,9 +39,9 @@ type certificate struct {
 	dnsNames  []string
 }
 
-// parseCertificate parses the fields of a certificate that a result needs. If crypto/x509 can
-// parse the certificate, parseCertificate returns the same values. Its only error is
-// errNotACertificate.
+// parseCertificate parses the fields of a certificate that a result needs. It also accepts
+// many certificates that crypto/x509 refuses. If crypto/x509 accepts a certificate, both find
+// the same values. The only error of parseCertificate is errNotACertificate.
 func parseCertificate(leaf []byte) (certificate, error) {
 	var der, body, tbs, algorithm cryptobyte.String
 	in := cryptobyte.String(leaf)
@@ -62,7 +62,8 @@ func parseCertificate(leaf []byte) (certificate, error) {
 	return c, nil
 }
 
-// parseTBS parses the fields of a TBSCertificate, in the order of RFC 5280 §4.1.2.
+// parseTBS parses the fields of a TBSCertificate, in the order of RFC 5280 §4.1.2. It returns
+// false if it cannot.
 func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	var serial, issuer, validity, subject cryptobyte.String
 	version := asn1.Tag(0).ContextSpecific().Constructed()
@@ -73,7 +74,7 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 		return false
 	}
 	c.serial = serial
-	if !tbs.SkipASN1(asn1.SEQUENCE) { // the field signature
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // skip the field "signature"
 		return false
 	}
 	if !tbs.ReadASN1(&issuer, asn1.SEQUENCE) || !parseName(issuer, &c.issuer) {
@@ -85,14 +86,15 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	if !tbs.ReadASN1(&subject, asn1.SEQUENCE) || !parseName(subject, &c.subject) {
 		return false
 	}
-	if !tbs.SkipASN1(asn1.SEQUENCE) { // the field subjectPublicKeyInfo
+	if !tbs.SkipASN1(asn1.SEQUENCE) { // skip the field "subjectPublicKeyInfo"
 		return false
 	}
 	c.dnsNames = alternativeNames(tbs)
 	return true
 }
 
-// result returns the answer to a query, made from the flight of a server. Its only error is
+// result returns the answer to a query from what the server has sent in its flight. The result
+// says whether the certificate is expired or not yet valid at the time now. The only error is
 // errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
@@ -117,8 +119,8 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	}
 	r.Expired = now.After(c.notAfter)
 	r.NotYetValid = now.Before(c.notBefore)
-	// By RFC 9525 only dNSName entries count. A wildcard must be the whole left-most label,
-	// and matches exactly one label.
+	// By RFC 9525, only the dNSName entries of a certificate count. A wildcard must be the
+	// whole left-most label of an entry, and matches exactly one label of a name.
 	r.HostnameMatch = (&x509.Certificate{DNSNames: c.dnsNames}).VerifyHostname(q.Domain) == nil
 	versions := map[uint16]string{
 		tls.VersionTLS10: "tlsv1",
@@ -135,7 +137,7 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	return r, nil
 }
 
-// serialText returns an integer in hex. twos is its value in two's complement, as in DER.
+// serialText returns an integer in hex, from its value in two's complement, as DER has it.
 func serialText(twos []byte) string {
 	n := new(big.Int).SetBytes(twos)
 	sign := ""
@@ -161,8 +163,8 @@ func namesText(names []string) []string {
 }
 
 // alternativeNames returns the dNSName entries of every subjectAltName extension (RFC 5280
-// §4.2.1.6). rest is the part of the certificate after the public key. alternativeNames skips
-// malformed parts.
+// §4.2.1.6). rest must be the part of the TBSCertificate after the public key.
+// alternativeNames skips malformed parts.
 func alternativeNames(rest cryptobyte.String) []string {
 	var names []string
 	var tag asn1.Tag
@@ -178,8 +180,8 @@ func alternativeNames(rest cryptobyte.String) []string {
 	return names
 }
 
-// extensionNames returns the dNSName entries of a subjectAltName extension, and none for any
-// other extension.
+// extensionNames returns the dNSName entries of a subjectAltName extension. It returns nil for
+// any other extension.
 func extensionNames(extension cryptobyte.String) []string {
 	const subjectAltName = "2.5.29.17"
 	var oid string
@@ -187,7 +189,7 @@ func extensionNames(extension cryptobyte.String) []string {
 		return nil
 	}
 	var value, general, name cryptobyte.String
-	if !extension.SkipOptionalASN1(asn1.BOOLEAN) || // the field critical
+	if !extension.SkipOptionalASN1(asn1.BOOLEAN) || // the field "critical"
 		!extension.ReadASN1(&value, asn1.OCTET_STRING) ||
 		!value.ReadASN1(&general, asn1.SEQUENCE) {
 		return nil
@@ -202,9 +204,9 @@ func extensionNames(extension cryptobyte.String) []string {
 	return names
 }
 
-// parseTime parses a Time (RFC 5280 §4.1.2.5). It also accepts other forms that X.680 allows:
-// without seconds, with a fraction of a second, or with an offset. It takes a GeneralizedTime
-// without a zone as UTC.
+// parseTime parses a Time (RFC 5280 §4.1.2.5). It also accepts times that only X.680 allows:
+// without seconds, with a fraction of a second, or with an offset. It reads a GeneralizedTime
+// without a zone as UTC. It returns false if it cannot parse the time.
 func parseTime(s *cryptobyte.String, out *time.Time) bool {
 	var tag asn1.Tag
 	var text cryptobyte.String
@@ -227,8 +229,8 @@ func parseTime(s *cryptobyte.String, out *time.Time) bool {
 		if err != nil {
 			continue
 		}
-		// In a UTCTime, the two-digit years 50 to 99 belong to the last century. time.Parse
-		// puts only 69 to 99 there.
+		// A UTCTime has a two-digit year, and 50 to 99 mean 1950 to 1999. But time.Parse reads
+		// 50 to 68 as 2050 to 2068.
 		if tag == asn1.UTCTime && t.Year() >= 2050 {
 			t = t.AddDate(-100, 0, 0)
 		}
@@ -265,8 +267,9 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered returns names by OID. Each key of lines is the beginning of some OIDs. Its value
-// lists pairs: the last number of an OID, and the name for that OID.
+// numbered returns names by OID. Each key of lines is what several OIDs begin with, up to the
+// last dot. The value lists these OIDs as pairs: the last number of an OID, and the name for
+// that OID.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

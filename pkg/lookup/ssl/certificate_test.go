@@ -31,8 +31,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// FuzzCertificate parses arbitrary bytes as a leaf and converts the result to JSON. If
-// crypto/x509 can parse the bytes, the result must have the same values.
+// FuzzCertificate parses arbitrary bytes as a leaf certificate. If that gives a result, it
+// must have the properties that holdResult checks. If crypto/x509 can parse the bytes, there
+// must be a result with the same values.
 func FuzzCertificate(f *testing.F) {
 	der := with(func(p *parts) {
 		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), rdn(attr("2.5.4.3", utf8s(domain))))
@@ -67,8 +68,9 @@ func FuzzCertificate(f *testing.F) {
 func holdResult(t *testing.T, r Result, size int) {
 	t.Helper()
 	b, err := json.Marshal(r)
-	// In the worst case, every byte is a control character in Latin-1. It becomes text such as
-	// \C2\85, and JSON doubles the backslashes.
+	// The bound is for the worst case, in which every byte of the certificate is a control
+	// character in Latin-1. Such a byte becomes text such as \C2\85, and JSON doubles the
+	// backslashes.
 	if err != nil || !utf8.Valid(b) || len(b) > 2000+12*size {
 		t.Fatalf("%d bytes of JSON for %d, %v", len(b), size, err)
 	}
@@ -112,8 +114,8 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 		t.Errorf("names %q, want %q", r.SANs, x.DNSNames)
 	}
 	for text, n := range map[string]pkix.Name{r.Subject: x.Subject, r.Issuer: x.Issuer} {
-		// Not all names can be compared, because crypto/x509 has short names for few types and
-		// does not escape control characters.
+		// Not all names can be compared. crypto/x509 has short names for only a few attribute
+		// types, and does not escape control characters.
 		var rdns pkix.RDNSequence
 		compared := !regexp.MustCompile(`\+|\\[0-9A-F]{2}`).MatchString(text)
 		for _, a := range n.Names {
@@ -127,8 +129,8 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 	}
 }
 
-// dn matches a name in the form of RFC 4514: every character that the RFC wants escaped is
-// escaped. The name must have no control characters.
+// dn matches a distinguished name in the form of RFC 4514. The name must be without control
+// characters, and every character that the RFC wants escaped must be escaped.
 var dn = func() *regexp.Regexp {
 	const (
 		text = `([^"+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})`
@@ -139,7 +141,7 @@ var dn = func() *regexp.Regexp {
 }()
 
 // TestResult checks how each field of the result depends on the certificate. Each case changes
-// one part of an ordinary certificate.
+// one part of the ordinary certificate and checks one field.
 func TestResult(t *testing.T) {
 	type row struct {
 		change func(*parts)
@@ -151,7 +153,7 @@ func TestResult(t *testing.T) {
 		rows[fmt.Sprintf("%d %.40q", len(rows), want)] = row{change, got, want}
 	}
 
-	// The form of names in RFC 4514, and the decoding of their values.
+	// Check the form of names by RFC 4514, and the decoding of the values in them.
 	subject := func(want string, rdns ...[]byte) {
 		add(want, func(r Result) string { return r.Subject }, func(p *parts) { p.subject = name(rdns...) })
 	}
@@ -177,12 +179,13 @@ func TestResult(t *testing.T) {
 	cn("café", tlv(0x14, []byte("caf\xe9")))
 	cn("Ω", tlv(0x1e, []byte{0x03, 0xa9}))
 	cn("Ω😀", tlv(0x1c, []byte{0, 0, 0x03, 0xa9, 0, 1, 0xf6, 0}))
-	cn("😀", tlv(0x1e, []byte{0xd8, 0x3d, 0xde, 0x00})) // a surrogate pair, which a BMPString must not have by the standard
+	cn("😀", tlv(0x1e, []byte{0xd8, 0x3d, 0xde, 0x00})) // a surrogate pair; the standard forbids it in a BMPString
 	for _, not := range []string{"0c0261ff", "1301ff", "020107", "1e03000000", "1e02d83d", "1e04d83d0041", "1c0400110000"} {
 		cn("#"+not, unhex(not))
 	}
 
-	// dNSName entries in the part of the certificate after the key.
+	// Check the dNSName entries, which are in the part of the certificate after the public
+	// key.
 	sans := func(want string, rest []byte) {
 		add(want, func(r Result) string { return strings.Join(r.SANs, " ") }, func(p *parts) { p.rest = rest })
 	}
@@ -193,8 +196,8 @@ func TestResult(t *testing.T) {
 		dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))))
 	sans("a.example b.example", extensions(san(dnsName("a.example")), ext("2.5.29.18", tlv(0x30, dnsName("issuer.example"))), san(dnsName("b.example"))))
 
-	// The result has the name that the RFC of the algorithm uses. It comes from the outer
-	// algorithm field, which is not signed.
+	// The result must have the algorithm's name in the RFC that defines the algorithm. The
+	// algorithm must be that of the outer field, which is not signed.
 	for want, dotted := range map[string]string{
 		"sha256WithRSAEncryption": "1.2.840.113549.1.1.11", "rsassaPss": "1.2.840.113549.1.1.10",
 		"ecdsa-with-SHA384": "1.2.840.10045.4.3.3", "Ed448": "1.3.101.113", "1.2.3.4.5": "1.2.3.4.5",
@@ -211,7 +214,7 @@ func TestResult(t *testing.T) {
 	}
 
 	const day, usual = 24 * time.Hour, domain + " *.example.com"
-	flags := func(want string, from, to time.Duration, list string) { // the validity is relative to now
+	flags := func(want string, from, to time.Duration, list string) { // the two durations are the start and the end of the validity, relative to now()
 		add(want, func(r Result) string {
 			return fmt.Sprintf("expired %v, early %v, match %v: %s", r.Expired, r.NotYetValid, r.HostnameMatch, strings.Join(r.SANs, " "))
 		}, func(p *parts) {
@@ -259,23 +262,23 @@ func TestReadTime(t *testing.T) {
 	}
 }
 
-// parts holds the elements of a certificate in DER. A test can replace an element, or set it
-// to nil to leave it out.
+// parts holds the elements of a certificate in DER. A test can replace an element, or set an
+// element to nil to leave it out.
 type parts struct {
 	version, serial, inner, issuer, validity, subject, spki []byte
-	rest                                                    []byte // all elements after the key
+	rest                                                    []byte // all elements of the TBSCertificate after the public key
 	outer                                                   []byte
 }
 
-// der joins the parts to a certificate that key signs with ECDSA. No test checks the
-// signature.
+// der joins the parts to a certificate and signs it with the given key. The parts say that the
+// signature is one of ECDSA, whatever the key; no test checks the signature.
 func (p parts) der(key crypto.Signer) []byte {
 	tbs := tlv(0x30, p.version, p.serial, p.inner, p.issuer, p.validity, p.subject, p.spki, p.rest)
 	sum := sha256.Sum256(tbs)
 	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, testbed.Must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
 }
 
-// names returns the extensions of a certificate that is valid for the names in list.
+// names returns the extensions of a certificate that is for the given names.
 func names(list ...string) []byte {
 	var entries [][]byte
 	for _, n := range list {
@@ -284,7 +287,8 @@ func names(list ...string) []byte {
 	return extensions(san(entries...))
 }
 
-// plain returns the parts of an ordinary certificate for the constant domain.
+// plain returns the parts of the ordinary certificate, which is for the host in the constant
+// domain and has the given key.
 func plain(key crypto.Signer) parts {
 	alg := tlv(0x30, oid("1.2.840.10045.4.3.2"))
 	return parts{
@@ -297,7 +301,8 @@ func plain(key crypto.Signer) parts {
 	}
 }
 
-// with returns the ordinary certificate in DER, after a change to its parts.
+// with returns the ordinary certificate in DER, after the given change to its parts. The
+// change may be nil.
 func with(change func(*parts)) []byte {
 	p := plain(ecKey())
 	if change != nil {
@@ -332,7 +337,7 @@ func dnsName(s string) []byte             { return tlv(0x82, []byte(s)) }
 func san(names ...[]byte) []byte          { return ext("2.5.29.17", tlv(0x30, names...)) }
 func ext(typ string, value []byte) []byte { return tlv(0x30, oid(typ), tlv(0x04, value)) }
 
-// The keys are made only once, to save time. The tests are about certificates, not keys.
+// The keys of the tests. Each is made only once, to save time.
 var (
 	ecKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return curveKey(elliptic.P256()) })
 	rsaKey = sync.OnceValue(func() *rsa.PrivateKey { return testbed.Must(rsa.GenerateKey(rand.Reader, 2048)) })

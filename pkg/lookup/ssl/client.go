@@ -1,10 +1,10 @@
-// Package ssl reads the certificate that a public host presents on port 443: its names, its
-// issuer and its validity, with the protocol and cipher of the connection. (It is the SSL
-// Inspector of the service: spec §2.2, §4.3.)
+// Package ssl reads the certificate that a public host presents on port 443. It reports the
+// names, the issuer and the validity of the certificate, and the protocol and the cipher of
+// the connection. (The service offers this lookup as "SSL Inspector": spec §2.2, §4.3.)
 //
-// A result describes the leaf certificate. The package checks only that the leaf can be
-// parsed. So expired, self-signed and wrong certificates give a result. A leaf also gives a
-// result if the handshake fails after the leaf was received:
+// A result describes the leaf certificate, which is the first that the host sends. The package
+// checks only that the leaf can be parsed. So expired, self-signed and wrong certificates give
+// a result. A leaf also gives a result if the handshake fails after the leaf was received:
 //
 //	handshake completed                        the result, with the connection
 //	failed, hung or timed out after the leaf   the result
@@ -17,12 +17,13 @@
 //	silence, or bytes too slow                 ssl_timeout, marked as the host's silence
 //
 // crypto/x509 refuses many certificates that are in use, and then crypto/tls fails the
-// handshake. So the package records the bytes from the server and takes the leaf from the
-// recording. Up to TLS 1.2 the leaf is in plain text; in TLS 1.3 the package decrypts it with
-// the secret of the handshake. The hello that offers everything is built without crypto/tls.
-// In answer to it a TLS 1.2 server sends its leaf, but there is no connection. If a
-// Certificate message in TLS 1.3 is longer than 256 KiB, the package searches only its first
-// record for the leaf, so such a leaf can have at most 16 KiB.
+// handshake. So the package records the bytes from the server and, if necessary, takes the
+// leaf from the recording. Up to TLS 1.2, the leaf in the recording is in plain text. In TLS
+// 1.3, the package decrypts the leaf with the secret of the handshake. There is one limit: if
+// a Certificate message of TLS 1.3 is longer than 256 KiB, the package searches only the first
+// record of the message for the leaf. The leaf can then have at most 16 KiB. The hello that
+// offers everything is built without crypto/tls. A TLS 1.2 server answers it with its leaf,
+// but the handshake cannot be completed.
 package ssl
 
 import (
@@ -49,7 +50,8 @@ import (
 type Config struct {
 	// Connector resolves hosts and connects to them.
 	Connector guard.Connector
-	// Now is the clock for checking whether a certificate is valid. It is time.Now by default.
+	// Now is the clock that decides whether a certificate is expired or not yet valid. It is
+	// time.Now by default.
 	Now func() time.Time
 }
 
@@ -64,7 +66,7 @@ func New(cfg Config) *Client {
 	return &Client{cfg: cfg}
 }
 
-// Lookup answers a query before ctx ends. Its errors are blocked_address, nxdomain,
+// Lookup answers a query before ctx ends. Its errors have the codes blocked_address, nxdomain,
 // connect_failed, handshake_failed and ssl_timeout. Any other error is a bug. Lookup leaves no
 // connection open.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
@@ -80,9 +82,10 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 }
 
 // Inspect is like Lookup, for a target that has already been resolved. If the handshake is
-// completed, Inspect also returns the connection, which the caller must close. The connection
-// is nil if Inspect returns an error, or if the handshake failed after the certificate was
-// received.
+// completed and the server speaks HTTP/1.1, Inspect also returns the connection, which the
+// caller must close. Otherwise the connection is nil: after an error, if the handshake failed
+// after the certificate was received, or if the server accepted only a hello with HTTP/2 or
+// the hello that offers everything.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var done *tls.Conn
@@ -111,8 +114,9 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	return r, done, nil
 }
 
-// recorder records the bytes that are read from a connection, and the lines that crypto/tls
-// writes to its KeyLogWriter. It does not limit the number of bytes; its user has to.
+// recorder is a connection that records the bytes that are read from it. Its field keys gets
+// the lines that crypto/tls writes to Config.KeyLogWriter. A recorder does not limit the
+// number of bytes; the code that uses it has to.
 type recorder struct {
 	net.Conn
 	read bytes.Buffer
@@ -125,8 +129,8 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secret returns the secret with which the certificate of a TLS 1.3 server is encrypted. It is
-// nil if crypto/tls has logged no such secret.
+// secret returns the secret from which the keys are derived that encrypt the certificate of a
+// TLS 1.3 server. It returns an empty secret if crypto/tls has logged none.
 func (r *recorder) secret() []byte {
 	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
@@ -135,15 +139,16 @@ func (r *recorder) secret() []byte {
 	return secret
 }
 
-// alertUnrecognizedName is the alert of a server that does not know the name in the hello.
-// Another hello with the same name cannot help.
+// alertUnrecognizedName is the number of the alert that a server sends if it does not know the
+// name in the hello. After this alert, another hello with the same name cannot help.
 const alertUnrecognizedName = 112
 
-// handshake makes one handshake with an offer. If the error is nil, the flight has a leaf. If
-// tlsConn is not nil, it is the connection after the handshake, and HTTP/1.1 can be spoken over
-// it; otherwise conn is closed. A leaf without a connection means that the handshake failed
-// after the leaf was received, or that the offer was Browser. If there is an error, retry
-// reports whether another hello may succeed.
+// handshake makes one TLS handshake over conn with an offer. There are three outcomes. If the
+// handshake is completed and the offer is not Browser, it returns a flight with a leaf, and
+// the TLS connection, over which HTTP/1.1 can be spoken. If the handshake fails after the leaf
+// was received, or the offer is Browser, it returns a flight with a leaf, and no connection.
+// Otherwise it returns an error, and retry reports whether another hello may succeed. If it
+// returns no connection, it has closed conn.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, retry bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
@@ -184,9 +189,9 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	return f, nil, retry, err
 }
 
-// Query is a normalised question. The port is always origin.Port.
+// Query is a normalised query. The port is always origin.Port.
 type Query struct {
-	Domain string // as guard.Domain returns it
+	Domain string // a host name in the form that guard.Domain returns
 }
 
 // Codes returns the codes of the errors that ParseQuery and Client.Lookup can return.
@@ -205,20 +210,20 @@ func ParseQuery(q url.Values) (Query, error) {
 	if len(ports) > 1 {
 		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 	}
-	taken := []string{strconv.Itoa(origin.Port)} // no other spelling, so 0443 is refused
+	taken := []string{strconv.Itoa(origin.Port)} // the only accepted spelling, so 0443 is refused
 	if given && !slices.Equal(ports, taken) {
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil
 }
 
-// Values returns the normalised parameters. Two requests are the same if their values are
-// equal.
+// Values returns the normalised parameters of the query. Two requests ask the same if these
+// are equal.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }
 
-// Limits of the field sans. They limit only the names in the result; hostname_match takes all
+// Limits of the field sans in a result. They do not affect hostname_match, which takes all
 // names of the certificate into account.
 const (
 	maxNames     = 5000
@@ -232,30 +237,32 @@ type Result struct {
 	Port   int    `json:"port" doc:"TLS port; always 443"`
 	SNI    string `json:"sni" doc:"Name sent in the handshake"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
-	// TLSVersion is tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3. It is nil if the server chose another
-	// version.
+	// TLSVersion is the version that the server chose: tlsv1, tlsv1.1, tlsv1.2 or tlsv1.3. It
+	// is nil if the server chose another version.
 	TLSVersion *string `json:"tls_version" doc:"Such as tlsv1.3"`
 	// Cipher is the IANA name of the cipher suite that the server chose, in lower case. It is
-	// nil if the suite has no name.
+	// nil if this package knows no name for the suite.
 	Cipher *string `json:"cipher" doc:"Cipher suite, lower case"`
-	// Subject and Issuer are names in the form of RFC 4514. An empty name is "".
+	// Subject and Issuer are distinguished names in the form of RFC 4514. An empty name is "".
 	Subject string `json:"subject" doc:"DN of the subject"`
 	Issuer  string `json:"issuer" doc:"DN of the issuer"`
-	// Serial is an integer in hex with an even number of digits and no sign padding. Zero is
-	// "00". A negative serial is written as "-" and its absolute value.
+	// Serial is the serial number in hex, with an even number of digits and without the zero
+	// byte that DER may put first. Zero is "00". A negative number is written as "-" and its
+	// absolute value.
 	Serial string `json:"serial" doc:"Lowercase hex"`
-	// NotBefore and NotAfter are in whole seconds. Both belong to the validity.
+	// NotBefore and NotAfter are the first and the last second of the certificate's validity.
 	NotBefore     string `json:"not_before" doc:"Validity start, ISO 8601 UTC" show:"time"`
 	NotAfter      string `json:"not_after" doc:"Validity end, ISO 8601 UTC" show:"end"`
 	Expired       bool   `json:"expired" doc:"Whether now is after not_after" show:"wrong"`
 	NotYetValid   bool   `json:"not_yet_valid" doc:"Whether now is before not_before" show:"wrong"`
 	HostnameMatch bool   `json:"hostname_match" doc:"Whether the leaf is for this hostname" show:"right"`
-	// SANs are the dNSName entries of the certificate, at most 5,000 entries and 256 KiB of
-	// text. The list is never nil. Bytes that are not UTF-8 are replaced by U+FFFD.
+	// SANs are the dNSName entries of the certificate: at most the first 5,000 entries, and at
+	// most 256 KiB of text. The list is never nil. In an entry, bytes that are not UTF-8 are
+	// replaced by U+FFFD.
 	SANs              []string `json:"sans" doc:"DNS names of the subjectAltName"`
 	FingerprintSHA256 string   `json:"fingerprint_sha256" doc:"SHA-256 of the DER, hex"`
-	// SignatureAlgorithm is the name that the RFC of the algorithm uses. If no name is known,
-	// it is the dotted OID.
+	// SignatureAlgorithm is the algorithm's name in the RFC that defines the algorithm. If
+	// this package knows no name, it is the OID in dotted form.
 	SignatureAlgorithm string `json:"signature_algorithm" doc:"Name of the algorithm"`
 }
 

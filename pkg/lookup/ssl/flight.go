@@ -38,22 +38,23 @@ const (
 
 	extensionVersions = 43
 
-	maxRecord = 16384 + 2048 // largest payload of a protected record, in TLS 1.2 (TLS 1.3 allows less)
+	maxRecord = 16384 + 2048 // the largest payload of an encrypted record in TLS 1.2; in TLS 1.3 it is smaller
 )
 
-// flight holds what has been read of a server's first flight, that is, of its messages up to
-// the point where it waits for the client.
+// flight holds what has been read of a server's first flight. These are the messages that the
+// server sends before it waits for the client.
 type flight struct {
-	hello          bool // a ServerHello was received; it chose version and suite
+	hello          bool // whether a ServerHello was received, which chose the version and the suite
 	version, suite uint16
-	leaf           []byte // the first certificate, not necessarily valid DER; nil if none was received
-	alert          int    // the number of the fatal alert; -1 if none was received
-	done           bool   // a ServerHelloDone was received, so the server waits for the client
+	leaf           []byte // the first certificate of the chain, which need not be valid DER; nil if no certificate was received
+	alert          int    // the number of the fatal alert; -1 if no fatal alert was received
+	done           bool   // whether a ServerHelloDone was received, after which the server waits for the client
 }
 
 // readFlight reads the handshake messages of a server. It stops after the first certificate, a
-// fatal alert or a ServerHelloDone, or at the first bytes that are not TLS. secret is the
-// server_handshake_traffic_secret of RFC 8446 §7.1; readFlight needs it for TLS 1.3 only.
+// fatal alert or a ServerHelloDone. It also stops at the end of the input, at the first bytes
+// that are not TLS, and at a record that it cannot decrypt. secret is the
+// server_handshake_traffic_secret of RFC 8446 §7.1, which is needed only for TLS 1.3.
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
@@ -87,8 +88,9 @@ func readFlight(in io.Reader, secret []byte) flight {
 	return f
 }
 
-// takeMessages reads all complete messages of the stream and returns the rest. It takes the
-// first certificate even from an incomplete Certificate message.
+// takeMessages takes all complete messages from the beginning of stream and returns the rest.
+// From a Certificate message it takes the first certificate, even if the message is
+// incomplete.
 func (f *flight) takeMessages(stream []byte) []byte {
 	for len(stream) >= 4 && f.leaf == nil {
 		kind := stream[0]
@@ -112,8 +114,8 @@ func (f *flight) takeMessages(stream []byte) []byte {
 }
 
 // parseHello parses a ServerHello (RFC 8446 §4.1.3, RFC 5246 §7.4.1.3). A HelloRetryRequest
-// has the same form and makes the same choice; the values of the ServerHello that follows
-// replace those of the HelloRetryRequest.
+// has the same form, so parseHello also parses it. The values of the ServerHello that follows
+// then replace those of the HelloRetryRequest.
 func (f *flight) parseHello(s cryptobyte.String) {
 	var session, extensions cryptobyte.String
 	var version, suite uint16
@@ -139,8 +141,8 @@ func (f *flight) parseHello(s cryptobyte.String) {
 }
 
 // firstCertificate returns the first entry of a Certificate message, or nil if the entry is
-// incomplete. The list may be cut off after the entry, but its announced length must be large
-// enough for the entry.
+// incomplete. The list of entries may be cut off after the first entry, but its announced
+// length must be large enough for that entry.
 func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	if version == tls.VersionTLS13 {
 		var context cryptobyte.String
@@ -170,8 +172,8 @@ type opener struct {
 	next uint64 // the sequence number of the next record
 }
 
-// newOpener returns an opener for the version and suite of f. It returns nil if they are not
-// of TLS 1.3, or if the secret has the wrong size for the suite.
+// newOpener returns an opener for the version and suite that the server chose. It returns nil
+// if they are not those of TLS 1.3, or if the secret has the wrong size for the suite.
 func newOpener(f flight, secret []byte) *opener {
 	newHash := sha256.New
 	size := 16
@@ -197,8 +199,9 @@ func newOpener(f flight, secret []byte) *opener {
 	return &opener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
 }
 
-// open decrypts the payload of one record, and returns the content with its real type (RFC
-// 8446 §5.2). If the record cannot be decrypted, the type is recordData.
+// open decrypts the payload of the next record. It returns the content and the type that was
+// encrypted with it (RFC 8446 §5.2). If the record cannot be decrypted, or o is nil, the type
+// is recordData.
 func (o *opener) open(payload []byte) (kind uint8, content []byte) {
 	if o == nil {
 		return recordData, nil
@@ -229,7 +232,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	out, _ := hkdf.Expand(h, secret, info, size) // fails only for sizes larger than those that newOpener uses
+	out, _ := hkdf.Expand(h, secret, info, size) // Expand fails only if size is larger than newOpener ever passes
 	return out
 }
 
@@ -240,7 +243,7 @@ type suite struct {
 }
 
 // suites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
-// certificate, with the strong suites first. It leaves out suites that also need a shared key.
+// certificate. The strong suites come first. A suite that also needs a shared key is left out.
 func suites() (all []suite) {
 	const (
 		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
@@ -249,7 +252,7 @@ func suites() (all []suite) {
 	)
 	for _, block := range []struct {
 		first        uint16
-		keys, bodies string // key exchanges, and ends of names; numbered: the first key with each body, then the second key with each body, and so on
+		keys, bodies string // the key exchanges, and the ends of the names. Each key exchange is combined with each end, and the suites get consecutive numbers: first those of the first key exchange, then those of the second, and so on
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
@@ -299,10 +302,10 @@ func suites() (all []suite) {
 	return all
 }
 
-// suiteName returns the IANA name of a cipher suite. It returns "" if the suite is unknown, or
-// if the server sends no certificate in it.
+// suiteName returns the IANA name of a cipher suite. It returns "" if it does not know the
+// suite, or if a server sends no certificate in the suite.
 func suiteName(id uint16) string {
-	name := tls.CipherSuiteName(id) // crypto/tls has the names of TLS 1.3 suites, which suites leaves out
+	name := tls.CipherSuiteName(id) // for the suites of TLS 1.3, which the function suites leaves out
 	if strings.HasPrefix(name, "TLS_") {
 		return name
 	}
@@ -325,27 +328,28 @@ const (
 	extensionRenegotiation  = 0xff01
 )
 
-// widest returns a TLS 1.2 ClientHello in its record. It offers SNI and every cipher suite,
-// curve and signature scheme with an IANA number. A handshake that begins with this hello
-// cannot be completed.
+// widest returns a record with a TLS 1.2 ClientHello that offers as much as possible: the name
+// of the host (SNI), every cipher suite that the function suites returns, and every curve and
+// signature scheme with an IANA number. This package cannot complete a handshake that begins
+// with this hello.
 func widest(domain string) []byte {
 	var ids []uint16
 	for _, s := range suites() {
 		ids = append(ids, s.id)
 	}
-	curves := []uint16{29, 23, 24, 25} // the curves in use come first
+	curves := []uint16{29, 23, 24, 25} // the curves that servers use come first
 	for id := uint16(1); id < 42; id++ {
 		if !slices.Contains(curves, id) {
 			curves = append(curves, id)
 		}
 	}
-	curves = append(curves, 0xff01, 0xff02) // arbitrary curves, which the server would describe in full
+	curves = append(curves, 0xff01, 0xff02) // 0xff01 and 0xff02 stand for arbitrary curves, which a server would describe in full
 	schemes := []uint16{
-		// The schemes in use come first.
+		// The schemes that servers use come first.
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,
-		// GOST: RFC 9189 §7.1 and its drafts.
+		// Schemes of GOST, from RFC 9189 §7.1 and its drafts.
 		0x0840, 0x0841, 0xeded, 0xeeee, 0xefef,
-		// DSA, SHA-224, SHA-1, MD5.
+		// Old schemes with DSA, SHA-224, SHA-1 or MD5.
 		0x0402, 0x0502, 0x0602, 0x0303, 0x0301, 0x0302, 0x0203, 0x0201, 0x0202, 0x0101,
 	}
 	random := make([]byte, 32)
@@ -377,8 +381,8 @@ func widest(domain string) []byte {
 	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
 }
 
-// maxFlight is the largest number of bytes that are read of the answer to the widest hello. It
-// is twice the size of the largest Certificate message that crypto/tls accepts.
+// maxFlight is the largest number of bytes that greet reads of the answer to the widest hello.
+// It is twice the size of the largest Certificate message that crypto/tls accepts.
 const maxFlight = 512 << 10
 
 // greet sends the widest hello, reads the answer up to the certificate, and closes conn. It
@@ -386,7 +390,7 @@ const maxFlight = 512 << 10
 func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // even if the write fails, the server may have sent the reason
+	_, err := conn.Write(widest(domain)) // ignore the error for now: even if the write fails, the server may have sent the reason, so read it
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))

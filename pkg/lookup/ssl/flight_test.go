@@ -18,8 +18,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/origin"
 )
 
-// recording makes a handshake with a server of crypto/tls. It returns the bytes that the
-// client has read, the secret of the handshake, and the connection state of the client.
+// recording makes a handshake with a server of crypto/tls. The client offers no TLS version
+// above the one in highest. The server accepts only the given curves, or its default curves if
+// none is given. recording returns the bytes that the client has read, the secret of the
+// handshake, and the connection state of the client.
 func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
 	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
@@ -54,7 +56,7 @@ func TestFlight(t *testing.T) {
 		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
-		// If the recording is cut off, wherever that is, the leaf is the same or nil.
+		// Wherever the recording is cut off, the leaf must be the same or nil.
 		for n := range read {
 			if f := readFlight(bytes.NewReader(read[:n]), secret); f.leaf != nil && !bytes.Equal(f.leaf, leaf) {
 				t.Fatalf("%x: cut at %d the leaf is %x", c.highest, n, f.leaf)
@@ -64,8 +66,9 @@ func TestFlight(t *testing.T) {
 			t.Errorf("%x: without the secret the leaf is %x", c.highest, f.leaf)
 		}
 	}
-	// The other suites of TLS 1.3 were recorded with another server, because the server of
-	// crypto/tls chooses its suite to suit the hardware.
+	// A server of crypto/tls chooses the TLS 1.3 suite that suits the hardware, so the test
+	// cannot make it choose the other suites. The handshakes with these were recorded with
+	// another server.
 	suites := map[uint16]bool{}
 	for _, seed := range kept("flights.hex") {
 		if len(seed) == 3 {
@@ -80,9 +83,10 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// TestChoice checks the name of the suite that the server chose. It must be the IANA name,
-// which crypto/tls also uses, even if the client did not offer the suite. A certificate that
-// comes without a ServerHello must be ignored.
+// TestChoice checks what a flight has of the server's choice. The name of a suite must be the
+// IANA name, which crypto/tls also uses. The result must have that name even if the client did
+// not offer the suite, and no version for SSL 3.0. A certificate that comes without a
+// ServerHello must be ignored.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
@@ -115,8 +119,9 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestFirstCertificate checks Certificate messages of TLS 1.3, which begin with a context.
-// TestFlight covers messages that are cut off.
+// TestFirstCertificate checks Certificate messages of TLS 1.3, which begin with a context. If
+// the context is cut off, there must be no certificate. TestFlight covers messages that are
+// cut off elsewhere.
 func TestFirstCertificate(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{"02aaaa000007000002dead0000": "dead", "ff000007000002dead0000": ""} {
@@ -126,8 +131,8 @@ func TestFirstCertificate(t *testing.T) {
 	}
 }
 
-// FuzzFlight checks that readFlight ends, whatever it reads. The leaf must be part of the
-// recording, or of a decrypted record.
+// FuzzFlight checks that readFlight returns, whatever bytes it reads. If there is a leaf, it
+// must be part of the bytes or of a decrypted record.
 func FuzzFlight(f *testing.F) {
 	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		read, secret, _ := recording(f, highest)
@@ -158,8 +163,9 @@ func helloTLS12() []byte {
 	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
-// kept returns the seeds in a file of testdata. Each line of the file has the arguments of one
-// seed in hex; "-" is an empty argument. The comment above a line says why the seed is kept.
+// kept returns the seeds in a file of testdata, for fuzz tests and other tests. Each line of
+// the file is one seed: its arguments in hex, where "-" is an empty argument. A line that
+// begins with # is a comment, which says why the seed below is kept.
 func kept(file string) [][][]byte {
 	text := testbed.Must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
@@ -176,7 +182,8 @@ func kept(file string) [][][]byte {
 	return seeds
 }
 
-// peer serves connections to the host domain until the test ends.
+// peer starts a server for the host in the constant domain. The function serve handles its
+// connections until the test ends.
 func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	t.Helper()
 	w := testbed.NewOrigins(t)
@@ -184,8 +191,9 @@ func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	return w
 }
 
-// handshakes returns a server that completes the handshake and keeps each connection open
-// until the client closes it. change may be nil.
+// handshakes returns a server with the given certificate chain and key. It completes the
+// handshake and then keeps the connection open until the client sends a byte or closes it.
+// change changes the server's configuration; it may be nil.
 func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
@@ -199,7 +207,8 @@ func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config))
 	}
 }
 
-// atMost returns a change that sets the highest version and the cipher suites of a server.
+// atMost returns a change, for handshakes, that sets the highest TLS version and the cipher
+// suites of a server.
 func atMost(version uint16, suites ...uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
@@ -210,7 +219,8 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// inspect calls Inspect, and closes the connection at the end of the test.
+// inspect calls Client.Inspect for the host. It closes the returned connection at the end of
+// the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx := testbed.Soon(t)

@@ -20,8 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestLookup checks the hello that the server receives, and compares the result with spec §2.2
-// byte by byte. The connection that Inspect returns must carry data.
+// TestLookup inspects an ordinary server. It checks the hello that the server receives, and
+// compares the JSON of the result with the form of spec §2.2 byte by byte. The connection that
+// Inspect returns must carry data.
 func TestLookup(t *testing.T) {
 	t.Parallel()
 	der, body := with(nil), strings.Repeat("x", 1<<20)
@@ -47,7 +48,7 @@ func TestLookup(t *testing.T) {
 	curves := []tls.CurveID{tls.X25519MLKEM768, tls.SecP256r1MLKEM768, tls.SecP384r1MLKEM1024, tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521}
 	versions := []uint16{tls.VersionTLS13, tls.VersionTLS12, tls.VersionTLS11, tls.VersionTLS10}
 	if h := <-hellos; h.ServerName != domain || !slices.Equal(h.SupportedProtos, []string{"http/1.1"}) || !slices.Equal(h.SupportedCurves, curves) ||
-		!slices.Equal(h.SupportedVersions, versions) || slices.Contains(h.Extensions, 35) { // 35 is the number of the extension session_ticket
+		!slices.Equal(h.SupportedVersions, versions) || slices.Contains(h.Extensions, 35) { // extension 35 is session_ticket, which the hello must not have
 		t.Errorf("%+v", h)
 	}
 	io.WriteString(conn, "HEAD / HTTP/1.1\r\n\r\n")
@@ -56,14 +57,14 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLarge checks a certificate with more names than a result may have, in a chain about as
-// large as crypto/tls accepts. It also checks chains that are even larger. All must give a
-// result.
+// TestLarge first checks a certificate that has more names than a result may have and is about
+// as large as crypto/tls accepts. Then it checks chains that are larger than crypto/tls
+// accepts. All must give a result.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	many := slices.Repeat([]string{"host-" + strings.Repeat("a", 20) + ".example.net"}, 5999)
 	serial := append(unhex("00ab"), make([]byte, 29)...)
-	der := with(func(p *parts) { // the name that matches comes after the names that the result has
+	der := with(func(p *parts) { // the name that matches the host comes last, so the result does not list it
 		p.rest, p.serial, p.subject = names(append(many, domain)...), tlv(2, serial), name()
 	})
 	got, err := client(peer(t, handshakes([][]byte{der}, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -73,8 +74,9 @@ func TestLarge(t *testing.T) {
 	if n := len(namesText([]string{strings.Repeat("a", maxNamesText), "b"})); n != 1 {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
-	// These chains exceed the limit of crypto/tls. A small leaf fits into the first record. A
-	// large leaf does not, but it can be read because the rest of the message is not needed.
+	// These chains exceed the limit of crypto/tls. A small leaf fits into the first record of
+	// the Certificate message. A large leaf does not. It can be read all the same, because the
+	// rest of the message after the leaf is not needed.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
 		chain := [][]byte{leaf, make([]byte, 256<<10)}
 		got, err := client(peer(t, handshakes(chain, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -85,7 +87,8 @@ func TestLarge(t *testing.T) {
 }
 
 // TestRefusedByTheStandardLibrary checks chains that crypto/x509 cannot parse, or for which
-// crypto/tls ends the handshake. Their leaves must still give a result.
+// crypto/tls ends the handshake. Their leaves must give a result all the same, without a
+// connection and after a single attempt to connect.
 func TestRefusedByTheStandardLibrary(t *testing.T) {
 	n := append([]byte{0, 0xff}, bytes.Repeat([]byte{0xff}, 9216/8-1)...)
 	huge := tlv(0x03, []byte{0}, tlv(0x30, tlv(0x02, n), unhex("0203010001")))
@@ -124,9 +127,10 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is the connection of a server. When the server has written the number of bytes in
-// left, halting calls the function end and stops the server. If left is 0 from the beginning,
-// it does so after the first flight.
+// halting is a server's connection that stops the server in the middle of a handshake. If left
+// is not 0 at the beginning, halting stops the server after it has written so many bytes. If
+// left is 0 at the beginning, halting stops the server after its first flight. To stop the
+// server, halting calls the function in end, closes the connection and returns an error.
 type halting struct {
 	net.Conn
 	left  int
@@ -156,21 +160,22 @@ func (c *halting) Read(p []byte) (int, error) {
 	if !c.wrote {
 		return c.Conn.Read(p)
 	}
-	// The client's second flight must be read first, because closing a connection with unread
+	// The server has written its first flight and now reads the answer. Read the client's
+	// second flight before the connection is closed, because closing a connection with unread
 	// bytes would send a reset.
 	c.Conn.Read(make([]byte, 1<<16))
 	return 0, c.halt()
 }
 
-// halts returns a server whose handshake stops in the first flight, after n bytes. If n is 0,
-// the handshake stops after the first flight.
+// halts returns a server that stops its handshake in the first flight, after n bytes, and then
+// calls end. If n is 0, it stops after the first flight.
 func halts(chain [][]byte, version uint16, n int, end func(net.Conn)) func(net.Conn) {
 	serve := handshakes(chain, ecKey(), atMost(version))
 	return func(c net.Conn) { serve(&halting{Conn: c, left: n, end: end}) }
 }
 
-// script returns a server that writes the same bytes to each client and waits until the client
-// closes the connection.
+// script returns a server that reads the hello, writes the given bytes, and waits until the
+// client closes the connection.
 func script(out ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -179,9 +184,9 @@ func script(out ...[]byte) func(net.Conn) {
 	}
 }
 
-// endless returns a server that begins a message of the largest possible size and never stops
-// writing. Only the reader's limit of bytes makes it stop, because this server always has more
-// to read.
+// endless returns a server that begins a message of the largest possible size and then writes
+// the given record again and again. There is always more to read, so only a limit of bytes can
+// make the client stop.
 func endless(record ...[]byte) func(net.Conn) {
 	return func(c net.Conn) {
 		_, err := c.Write(append(helloTLS12(), 22, 3, 3, 0, 10, 11, 3, 0xff, 0xff, 3, 0xff, 0xfc, 3, 0xff, 0xf9))
@@ -191,7 +196,8 @@ func endless(record ...[]byte) func(net.Conn) {
 	}
 }
 
-// hangUp returns a server that sends the text in out and then closes the connection.
+// hangUp returns a server that reads the hello, sends the text in out and then closes the
+// connection.
 func hangUp(out string) func(net.Conn) {
 	return func(c net.Conn) {
 		c.Read(make([]byte, 1<<16))
@@ -215,13 +221,14 @@ func intolerant(answer []byte) func(net.Conn) {
 	})
 }
 
-// curve returns a change that makes a server accept only one kind of key exchange.
+// curve returns a change, for handshakes, that makes a server accept only one kind of key
+// exchange.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wants returns a server that refuses every hello for which ok is false, and sends its
-// certificate in answer to any other.
+// wants returns a server that sends its certificate only in answer to a hello for which ok
+// returns true and which names the right host. It refuses every other hello.
 func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	return handshakes([][]byte{with(nil)}, ecKey(), func(cfg *tls.Config) {
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
@@ -233,9 +240,9 @@ func wants(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	})
 }
 
-// TestPeers checks the result for each way in which a peer can behave during the handshake.
-// The expected text is the version, the suite and "connected" if there is a connection, or the
-// error.
+// TestPeers checks the outcome for each way in which a peer can behave during the handshake,
+// and the number of connections that it takes. The expected text is the error, or the version
+// and the suite, followed by "connected" if there is a connection.
 func TestPeers(t *testing.T) {
 	der, other := [][]byte{with(nil)}, curveKey(elliptic.P256())
 	plainly := func(key crypto.Signer, version, suite uint16) func(net.Conn) {
@@ -271,13 +278,16 @@ func TestPeers(t *testing.T) {
 		"CBC":     {plainly(rsaKey(), tls.VersionTLS12, tls.TLS_RSA_WITH_AES_128_CBC_SHA256), "tlsv1.2 tls_rsa_with_aes_128_cbc_sha256" + open, 1},
 		"ChaCha20": {plainly(ecKey(), tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256),
 			"tlsv1.2 tls_ecdhe_ecdsa_with_chacha20_poly1305_sha256" + open, 1},
-		// To parse a negative serial, go.mod must set x509negativeserial=1.
+		// crypto/tls completes this handshake only because go.mod sets x509negativeserial=1.
+		// Otherwise crypto/x509 would refuse a negative serial number.
 		"negative serial": {handshakes([][]byte{with(func(p *parts) { p.serial = unhex("0202ff00") })}, ecKey(), nil), tls13 + open, 1},
-		// The client tries again with the offer Plain, and then with Old.
+		// These servers refuse TLS 1.3. The client tries again with the offer origin.Plain,
+		// and then with origin.Old.
 		"intolerant, alert": {intolerant([]byte{21, 3, 3, 0, 2, 2, 70}), tls12 + open, 3},
 		"intolerant, close": {intolerant(nil), tls12 + open, 3},
-		// These servers require or refuse something that browsers, curl and Go offer. If the
-		// server does not speak HTTP/1.1, there is no connection.
+		// Each of these servers requires or refuses something that browsers, curl and Go
+		// offer. If the server does not speak HTTP/1.1, there must be a result but no
+		// connection.
 		"X25519MLKEM768 alone":     {handshakes(der, ecKey(), curve(tls.X25519MLKEM768)), tls13 + open, 1},
 		"SecP256r1MLKEM768 alone":  {handshakes(der, ecKey(), curve(tls.SecP256r1MLKEM768)), tls13 + open, 1},
 		"SecP384r1MLKEM1024 alone": {handshakes(der, ecKey(), curve(tls.SecP384r1MLKEM1024)), tls13 + open, 1},
@@ -286,16 +296,16 @@ func TestPeers(t *testing.T) {
 		"refuses ALPN":             {wants(func(h *tls.ClientHelloInfo) bool { return h.SupportedProtos == nil }), tls13 + open, 2},
 		"refuses hybrid groups": {wants(func(h *tls.ClientHelloInfo) bool { return !slices.Contains(h.SupportedCurves, tls.X25519MLKEM768) }),
 			tls13 + open, 2},
-		// These servers accept only the widest hello. Their parser, that of crypto/tls, also
-		// checks that the hello is well-formed.
+		// These servers accept only the widest hello. They parse the hello with crypto/tls, so
+		// these cases also check that the hello is well-formed.
 		"wants GOST":            {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.CipherSuites, 0xc100) }), tls12, 5},
 		"wants Ed448":           {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SignatureSchemes, 0x0808) }), tls12, 5},
 		"wants brainpoolP256r1": {wants(func(h *tls.ClientHelloInfo) bool { return slices.Contains(h.SupportedCurves, 26) }), tls12, 5},
-		"certificate left out": {func(c net.Conn) { // the server waits for the client's key
+		"certificate left out": {func(c net.Conn) { // in answer to the widest hello, the server sends no certificate and then waits for the client's key
 			hello := make([]byte, 1<<14)
 			n, _ := c.Read(hello)
 			out := []byte{21, 3, 1, 0, 2, 2, 40}
-			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // more than 200 bytes of suites, so it is the widest hello
+			if session := int(hello[43]); int(hello[44+session])<<8+int(hello[45+session]) > 200 { // the list of suites has more than 200 bytes, so this is the widest hello
 				out = append(helloTLS12(), 22, 3, 3, 0, 4, 14, 0, 0, 0)
 			}
 			c.Write(out[:min(n, len(out))])
@@ -304,7 +314,7 @@ func TestPeers(t *testing.T) {
 
 		// The server sends a certificate, and then the handshake fails.
 		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
-		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // the client completes the handshake before the server refuses it
+		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // in TLS 1.3, the client completes the handshake before the server misses its certificate
 		"key of another, TLS 1.2":     {handshakes(der, other, atMost(tls.VersionTLS12)), tls12, 1},
 		"key of another, TLS 1.3":     {handshakes(der, other, nil), tls13, 1},
 		"late alert":                  {later(func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }), tls12, 1},

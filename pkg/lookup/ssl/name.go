@@ -14,8 +14,9 @@ import (
 	"golang.org/x/crypto/cryptobyte/asn1"
 )
 
-// parseName parses an RDNSequence and stores its text by RFC 4514 in out. The text begins with
-// the last RDN. The attributes of one RDN are joined by "+" in the order of the certificate.
+// parseName parses the RDNSequence of a distinguished name and stores its text in out. By RFC
+// 4514, the text begins with the last RDN. The attributes of one RDN are joined by "+" in the
+// order of the certificate. parseName returns false if the sequence is malformed.
 func parseName(rdns cryptobyte.String, out *string) bool {
 	var parts []string
 	for !rdns.Empty() {
@@ -41,7 +42,7 @@ func parseName(rdns cryptobyte.String, out *string) bool {
 }
 
 // parseAttribute parses one AttributeTypeAndValue and stores its text in out. If the type has
-// a short name and the value is a string, the text has the value as it is. Any other value is
+// a short name and the value is a string, the text has the string, escaped. Any other value is
 // written as "#" and its DER in hex.
 func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	var attribute, element, value cryptobyte.String
@@ -54,7 +55,8 @@ func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	if !whole.ReadAnyASN1(&value, &tag) {
 		return false
 	}
-	// By RFC 4514 §2.3, if the type is in dotted form, the value must be in hex.
+	// A type without a short name is written in dotted form. By RFC 4514 §2.3, its value must
+	// then be in hex.
 	if name := attributeNames()[oid]; name != "" {
 		if text, ok := stringText(tag, value); ok {
 			*out = name + "=" + escape(text)
@@ -66,7 +68,7 @@ func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	return true
 }
 
-// The string types of X.680 that cryptobyte has no names for.
+// The tags of string types of X.680 for which cryptobyte has no names.
 const (
 	numericString   = asn1.Tag(18)
 	visibleString   = asn1.Tag(26)
@@ -74,9 +76,10 @@ const (
 	bmpString       = asn1.Tag(30)
 )
 
-// stringText decodes a string according to its type. It never guesses an encoding. It is more
-// lenient than the standard: a PrintableString may have any ASCII, and a BMPString is read as
-// UTF-16. A TeletexString is read as Latin-1, as all software does.
+// stringText decodes a string according to its type, and never guesses an encoding. It is more
+// lenient than the standard: it accepts any ASCII in a PrintableString, and reads a BMPString
+// as UTF-16. It reads a TeletexString as Latin-1, as all software does. If the value is not a
+// string in the encoding of its type, stringText returns false.
 func stringText(tag asn1.Tag, value []byte) (string, bool) {
 	var text []rune
 	switch tag {
@@ -103,7 +106,8 @@ func stringText(tag asn1.Tag, value []byte) (string, bool) {
 	default:
 		return "", false
 	}
-	// The decoders replace invalid characters by U+FFFD. A value with U+FFFD is not text.
+	// The decoders replace an invalid character by U+FFFD. So if the text has a U+FFFD, the
+	// value does not count as a string.
 	return string(text), len(value) == 0 && !strings.ContainsRune(string(text), utf8.RuneError)
 }
 
@@ -127,9 +131,9 @@ func escape(s string) string {
 	return b.String()
 }
 
-// attributeNames returns the short names of attribute types by OID. They come, in this order
-// of preference, from RFC 4514 §3, from the LDAP descriptors of RFC 4519 and 2985, and from
-// the profiles of the CA/Browser Forum and common practice.
+// attributeNames returns the short names of attribute types by OID. If there are several, RFC
+// 4514 §3 comes first, then the LDAP descriptors of RFC 4519 and 2985, and then the profiles
+// of the CA/Browser Forum and common practice.
 func attributeNames() map[string]string {
 	return numbered(map[string]string{
 		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +

@@ -13,9 +13,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSlow checks peers that do not complete the handshake before the time ends or the caller
-// cancels. If the certificate was received before that, the lookup must return it. The peers
-// never close the connection, so a lookup that ignored its context would hang.
+// TestSlow checks peers that never complete the handshake and never close the connection, so a
+// lookup that ignored its context would hang. If the peer has sent its certificate, the lookup
+// must return the certificate when its time ends. Otherwise it must return ssl_timeout. After
+// a time-out this error must be marked as the host's silence. After the caller has cancelled
+// the lookup, it must not be.
 func TestSlow(t *testing.T) {
 	der := with(nil)
 	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
@@ -69,10 +71,10 @@ func TestSlow(t *testing.T) {
 }
 
 // readsLeaf looks up a host that sends its certificate and then stays silent. The lookup must
-// return the certificate.
+// return the certificate when its time ends.
 func readsLeaf(t *testing.T, w *testbed.Origins) {
 	t.Helper()
-	for limit := 500 * time.Millisecond; ; limit *= 2 { // on a busy machine, one limit may be too short
+	for limit := 500 * time.Millisecond; ; limit *= 2 { // on a busy machine, the first time limit may be too short for the certificate to arrive
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		r, err := client(w.Dialer()).Lookup(ctx, query())
 		cancel()
