@@ -41,8 +41,8 @@ func Example() {
 	}
 }
 
-// In the JSON of a Result, a fact that the registry does not publish is null, and a list
-// without entries is empty.
+// This example shows the JSON of a Result. A fact that the registry does not publish is null
+// there, and a list without entries is an empty array.
 func ExampleResult() {
 	expires := "2027-08-13T04:00:00Z"
 	answer, err := json.MarshalIndent(whois.Result{

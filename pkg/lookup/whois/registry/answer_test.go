@@ -31,9 +31,10 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// TestFixtures checks the results for the answers in testdata/answers.txtar. A registry serves
-// each <name>.json of the archive, and the result must equal the <name>.want of the archive
-// byte by byte.
+// TestFixtures checks the results for the registry answers in the archive
+// testdata/answers.txtar. A registry serves each <name>.json of the archive. The JSON of the
+// result must then equal the <name>.want of the archive byte by byte. With -update the test
+// writes the results to the archive.
 func TestFixtures(t *testing.T) {
 	t.Parallel()
 	const file = "testdata/answers.txtar"
@@ -71,7 +72,7 @@ func TestFixtures(t *testing.T) {
 }
 
 // holdRequest checks that a request to a registry asks for the registrable domain in the form
-// of the protocol, and reveals nothing more about the query or the client.
+// of RDAP, and that it reveals nothing else about the query or its sender.
 func holdRequest(t *testing.T, r *http.Request) {
 	t.Helper()
 	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
@@ -81,16 +82,16 @@ func holdRequest(t *testing.T, r *http.Request) {
 	}
 }
 
-// TestOutcomes checks the result or error for each way in which a registry can respond. Other
-// tests cover the framing of a head and its body.
+// TestOutcomes checks the result or the error for each way in which a registry can respond.
+// Other tests cover the framing of a response's head and body.
 func TestOutcomes(t *testing.T) {
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
 		say     site
-		code    fault.Code // empty if a result is expected
-		message string     // part of the public message
+		code    fault.Code // the code of the expected error; empty if a result is expected
+		message string     // a part of the public message of the expected error
 	}
 	fine := func(say site) row { return row{say, "", ""} }
 	bad := func(say site, message string) row { return row{say, lookup.RDAPUpstream, message} }
@@ -139,8 +140,9 @@ func zipped(s string) string {
 	return b.String()
 }
 
-// TestWrongTypes gives every member of a domain object values of all the wrong types. The
-// lookup must never return an error or a null list.
+// TestWrongTypes gives each member of a domain object that a result uses values of wrong
+// types. The result must then be the same as without that member, with empty lists instead of
+// null.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	plain := `{"domain":"example.com","source":"rdap","rdap_server":"","handle":null,"status":[],` +
@@ -155,7 +157,7 @@ func TestWrongTypes(t *testing.T) {
 	}
 }
 
-// resultOf returns the result of an answer about example.com.
+// resultOf returns the result that the package makes of a registry's answer about example.com.
 func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
 	object, err := rdap.NewDecoder([]byte(answer)).Decode()
@@ -183,9 +185,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses arbitrary bytes as an RDAP answer. If the function about takes them for an
-// answer about example.com, and the published name is ASCII, that name must contain
-// example.com. The result must have the properties that holdResult checks.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer. If the function about says that the
+// bytes are an answer about example.com, and the published name is ASCII, that name must
+// contain example.com. Any result must have the properties that holdResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -256,8 +258,9 @@ func holdResult(t *testing.T, r whois.Result) {
 	}
 }
 
-// TestRedirects checks that the lookup follows redirects, and that the host of each redirect
-// is resolved and checked like the first host.
+// TestRedirects checks redirects by a registry. The lookup must follow those that are allowed.
+// It must resolve and check the host of each redirect like the first host, and must resolve no
+// host that is an IP address.
 func TestRedirects(t *testing.T) {
 	type row struct {
 		to   string
@@ -281,7 +284,7 @@ func TestRedirects(t *testing.T) {
 				says(domain())(w, r)
 				return
 			}
-			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // the lookup must not wait for the body
+			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // the body never ends, so the lookup must not wait for it
 		})
 		for _, name := range []string{"end.registry.com", "a.b.registry.com", "127.0.0.1"} {
 			s.https(name, says(domain()))
@@ -327,8 +330,8 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// drip returns a site that writes start, and then one byte at a time until the client hangs
-// up.
+// drip returns a site that writes the text in start, and then one space after another until
+// the client hangs up.
 func drip(start string) site {
 	return func(w io.Writer, _ *http.Request) {
 		for _, err := io.WriteString(w, start); err == nil; _, err = io.WriteString(w, " ") {

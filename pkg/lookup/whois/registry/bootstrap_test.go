@@ -32,30 +32,32 @@ func TestFirstLoad(t *testing.T) {
 		if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(s.begin) {
 			t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 		}
-		time.Sleep(24*time.Hour - 3*time.Second) // a lookup takes a second, so two seconds remain until a refresh is due
+		time.Sleep(24*time.Hour - 3*time.Second) // the lookup before took a second, so two seconds remain until a newer file is due
 		s.want(oldServer, 1, 1)
-		s.restart() // a new process starts with the file of the Cache
+		s.restart() // a new process must start with the file in the Cache
 		s.want(oldServer, 1, 1)
 		s.bootstraps(says(newer()))
 		s.want(newServer, 2, 2)
 		if !s.cache.fetched.Equal(s.begin.Add(24 * time.Hour)) {
 			t.Errorf("cached %v", s.cache.fetched)
 		}
-		// Another process puts an older file into the Cache. It must not be used.
+		// Another process puts an older file into the Cache. The lookups must not use it.
 		s.cache.doc, s.cache.fetched = []byte(standard()), s.begin
 		s.bootstraps(status(503, ""))
 		time.Sleep(8 * 24 * time.Hour)
 		s.want(newServer, 3, 2)
 		s.want(newServer, 3, 2)
-		// A newer file in the Cache is used, and makes a download unnecessary.
+		// Another process puts a newer file into the Cache. The lookup must use it, and must
+		// not download.
 		s.cache.fetched = time.Now()
 		time.Sleep(time.Hour)
 		s.want(oldServer, 3, 2)
 	})
 }
 
-// TestStale checks that the old file stays in use, whatever is wrong with the response from
-// IANA.
+// TestStale checks what happens if a newer file is due and the download fails, whatever is
+// wrong with IANA's response. The old file must stay in use. After a pause, the download must
+// be tried again.
 func TestStale(t *testing.T) {
 	each(t, map[string]func(net.Conn){
 		"down":        serve(status(503, "")),
@@ -71,7 +73,7 @@ func TestStale(t *testing.T) {
 		s.place("data.iana.org:80", iana)
 		time.Sleep(24 * time.Hour)
 		s.want(oldServer, 2, 1)
-		s.want(oldServer, 2, 1) // within the pause after the failed download, IANA is not asked again
+		s.want(oldServer, 2, 1) // in the pause after the failed download, the lookup must not ask IANA again
 		if !strings.Contains(s.log.String(), "not refreshed") {
 			t.Errorf("log: %s", s.log.String())
 		}
@@ -95,10 +97,11 @@ func TestNeverLoaded(t *testing.T) {
 		s.bootstraps(says("<html>"))
 		s.want("bootstrap_unavailable", 3, 0)
 		for n := range 20 {
-			time.Sleep(10 * time.Minute) // as long as the longest pause
+			time.Sleep(10 * time.Minute) // this is the longest pause, so IANA is asked again each time
 			s.want("bootstrap_unavailable", 4+n, 0)
 		}
-		// Another process puts a file into the Cache. That ends the pause.
+		// Another process puts a file into the Cache. The lookup must use it in spite of the
+		// pause.
 		s.cache.doc, s.cache.fetched = []byte(standard()), time.Now()
 		s.want(oldServer, 23, 0)
 	})
@@ -121,8 +124,9 @@ func TestCacheFaults(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTimesOut checks a lookup if neither the Cache nor IANA responds. Both get only
-// a part of the lookup's time, so the lookup can return a proper error.
+// TestFirstLoadTimesOut checks the first lookup if neither the Cache nor IANA responds. Both
+// get only a part of the lookup's time. So the lookup must return bootstrap_unavailable before
+// its time ends.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -133,10 +137,10 @@ func TestFirstLoadTimesOut(t *testing.T) {
 	})
 }
 
-// TestFirstLoadTakenOver checks lookups that start while no file has been loaded. If the
-// lookup that loads the file is cancelled, another lookup takes over. The time-out of a caller
-// must not start the pause that follows a failed download. A lookup may also give up while it
-// waits for its turn.
+// TestFirstLoadTakenOver checks lookups that start at the same time while no file has been
+// loaded. One of them tries to load the file, but IANA stays silent. If this lookup runs out
+// of time, another lookup must take over, and no pause may begin, unlike after a failed
+// download. A lookup may also run out of time while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -161,9 +165,9 @@ func TestFirstLoadTakenOver(t *testing.T) {
 	})
 }
 
-// TestUnguarded checks that the bootstrap URL may be on loopback, because the operator chose
-// it, but may not redirect to another host. NoServer must return false before the file is
-// loaded.
+// TestUnguarded checks a bootstrap URL on loopback, which is allowed, because the operator
+// chose it. A redirect on the same host must be followed, and a redirect to another origin
+// must not. NoServer must return false before the file is loaded.
 func TestUnguarded(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/file", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, standard()) })
@@ -185,9 +189,9 @@ func TestUnguarded(t *testing.T) {
 	}
 }
 
-// TestShared runs many lookups of many names at the same time with one Client, first when it
-// has no bootstrap file and then when the file is no longer fresh. The race detector watches
-// the RDAP library as well.
+// TestShared runs lookups of 60 names at the same time with one Client. Each must get the
+// answer about its own name. In the first round the Client has no bootstrap file, and in the
+// second its file is no longer fresh. The race detector watches the RDAP library as well.
 func TestShared(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -288,7 +292,7 @@ func TestRegistrable(t *testing.T) {
 }
 
 // FuzzBootstrap parses arbitrary bytes as a bootstrap file, and checks the suffixes and the
-// base URLs that it finds.
+// base URLs in the parsed file.
 func FuzzBootstrap(f *testing.F) {
 	f.Add([]byte(wrap(`[["com","net"],["https://rdap.example.com/v1","http://rdap.example.com/"]]`)))
 	f.Add([]byte(wrap(`[["co.uk"],["HTTP://[2001:db8::1]:80"]],[["xn--fiqs8s"],["https://x/%2f"]]`)))
@@ -309,8 +313,8 @@ func FuzzBootstrap(f *testing.F) {
 	})
 }
 
-// holdBase checks that a server's base URL is usable and that find returns one for a name
-// below its suffix.
+// holdBase checks that the base URL of a suffix is usable, and that find returns a base URL
+// for a name below the suffix.
 func holdBase(t *testing.T, r registry, suffix, base string) {
 	t.Helper()
 	u, err := url.Parse(base)
@@ -343,9 +347,9 @@ func TestParseBootstrapURL(t *testing.T) {
 	}
 }
 
-// TestPolicies checks which redirects are allowed. Each row has the previous URLs, the next
-// URL, and whether follow and stay allow the redirect. follow is for RDAP servers, and stay
-// for the bootstrap URL.
+// TestPolicies checks which redirects the policies follow and stay allow. follow is the policy
+// for RDAP servers, and stay is the policy for the bootstrap URL. Each row has the URLs that
+// were requested before, the next URL, and what each policy must say.
 func TestPolicies(t *testing.T) {
 	type row struct {
 		from, to     string

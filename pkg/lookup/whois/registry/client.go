@@ -1,15 +1,16 @@
-// Package registry queries the registry of a domain, over RDAP, for its registration data.
-// Package whois defines the query and the result. (It is WHOIS Intelligence of the service:
-// spec §2.3, §4.4.)
+// Package registry queries the registry of a domain, over RDAP, for the registration data of
+// the domain. Package whois defines the query and the result. (The service offers this lookup
+// as "WHOIS Intelligence": spec §2.3, §4.4.)
 //
-// The IANA bootstrap file names one server for each top-level domain. The package queries this
-// server about the registrable domain of the given name, because registries do not answer for
-// host names. It follows no link in an answer. A redirect may lead only to hosts that pass the
-// domain guard and the address guard. Certificates of RDAP servers are verified.
+// IANA's bootstrap file names the RDAP server for each top-level domain. The package queries
+// this server about the registrable domain of the given name, because registries do not answer
+// for host names. The package follows no link in an answer. It follows a redirect only to a
+// host that passes the domain guard and the address guard. It verifies the certificates of
+// RDAP servers.
 //
-// When a call returns, everything that it started has ended. The bootstrap file (RFC 9224) is
-// kept in memory and in a Cache. Once a day the package looks for a newer file. If there is
-// none, the package continues to use the old file.
+// When a call returns, everything that the call started has ended. The bootstrap file (RFC
+// 9224) is kept in memory and in a Cache. When it is a day old, the package looks for a newer
+// file. Until it finds one, it continues to use the old file.
 //
 //	a domain object of that name            the result
 //	404, or an error object that says 404   not_found; for the web host of a suffix, such as
@@ -45,9 +46,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxAnswer is the largest size of an answer in bytes. The function answers returns the limits
-// for its depth and its number of values. Normal answers have a few kilobytes and some hundred
-// values.
+// maxAnswer is the largest accepted size of a registry's answer, in bytes. The function
+// answers returns the limits for the depth of the answer and for the number of values in it.
+// Normal answers have a few kilobytes and some hundred values.
 const maxAnswer = 1 << 20
 
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
@@ -72,9 +73,9 @@ func New(cfg whois.Config) *Client {
 	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
-		// The library sets the fields of its client that are empty. Here all are set, and each
-		// request names its server. So the library never writes to its client, and concurrent
-		// calls can share it.
+		// The RDAP library sets those fields of its client that are empty, so concurrent calls
+		// could not share the client. To prevent that, all fields are set here, and each
+		// request names its server.
 		rdap: &rdap.Client{
 			HTTP:      &http.Client{CheckRedirect: follow, Transport: servers},
 			Bootstrap: &rdapbootstrap.Client{}, // never used, because each request names its server
@@ -84,17 +85,18 @@ func New(cfg whois.Config) *Client {
 	}
 }
 
-// NoServer reports whether the bootstrap file in memory lists no RDAP server for a domain. In
-// that case a lookup returns rdap_unavailable, unless it finds a newer file that lists one.
-// NoServer returns false if no file has been loaded. It sends nothing.
+// NoServer reports whether the bootstrap file in memory lists no RDAP server for a domain. If
+// it returns true, a lookup of the domain will return rdap_unavailable, unless the lookup
+// finds a newer file that lists a server. If no file has been loaded, NoServer returns false.
+// NoServer sends nothing.
 func (c *Client) NoServer(domain string) bool {
 	s := c.bootstrap.state.Load()
 	_, ok := s.find(registrable(domain))
 	return s.registry != nil && !ok
 }
 
-// Lookup answers a query before ctx ends. Its errors are rdap_unavailable, not_found,
-// rdap_upstream, bootstrap_unavailable and whois_timeout.
+// Lookup answers a query before ctx ends. Its errors have the codes rdap_unavailable,
+// not_found, rdap_upstream, bootstrap_unavailable and whois_timeout.
 func (c *Client) Lookup(ctx context.Context, q whois.Query) (whois.Result, error) {
 	servers, err := c.bootstrap.load(ctx)
 	if err != nil {
@@ -119,21 +121,23 @@ func isNotFound(err error) bool {
 	return err != nil && fault.From(err).Code == lookup.NotFound
 }
 
-// fetchSuffix returns the registration to report if name itself is not registered. If there is
-// none, it returns the error to report.
+// fetchSuffix decides what to report if the registry does not find the registrable name: the
+// registration of the suffix above the name, or an error. notFound is the error that the
+// registry's answer gave.
 //
-// There are two kinds of suffixes with several labels. Below some, such as co.uk, the registry
-// of the top-level domain itself registers names, so a name that it does not know is free.
-// Others, such as ac.uk and gov.uk, are registered domains, and the names below them are kept
-// by another registry, which may not speak RDAP and is not in IANA's file. No answer tells
-// which kind a suffix is, and the registration of the suffix is not the registration of the
-// name. So the error stays not_found, but its message says that another registry may keep the
-// name.
+// If the suffix has a single label, the error is notFound. Suffixes with several labels are of
+// two kinds. Below a suffix of the first kind, such as co.uk, the registry of the top-level
+// domain itself registers names. A name that this registry does not know is free. A suffix of
+// the second kind, such as ac.uk or gov.uk, is a registered domain. The names below it are
+// kept by another registry, which may not speak RDAP and is not in IANA's file. No answer
+// tells which kind a suffix is, and the registration of the suffix is not the registration of
+// the name. So the error has the code not_found, and its message says that another registry
+// may keep the name.
 //
-// The web host of a suffix is an exception. Nobody registers www, and the suffix itself
-// answers under that name. So fetchSuffix returns the registration of the suffix if the
-// registry shows one. It does not count an object that only keeps the suffix from being
-// registered.
+// There is one exception: the web host of a suffix, such as www.gov.uk. Nobody registers a
+// name www below a suffix. The web host belongs to the suffix itself. So if the registry shows
+// a registration of the suffix, fetchSuffix returns that. An object that only reserves the
+// suffix is not a registration.
 func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound error) (*rdap.Domain, error) {
 	host, suffix, _ := strings.Cut(name, ".")
 	if !strings.Contains(suffix, ".") {
@@ -157,9 +161,9 @@ func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound er
 	return domain, nil
 }
 
-// fetch fetches the domain object of a registrable name.
+// fetch fetches the domain object of a registrable name from the RDAP server at the base URL.
 func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, error) {
-	server, err := url.Parse(base) // a new URL for each request, because the library changes it
+	server, err := url.Parse(base) // parse a new URL for each request, because the library changes the URL
 	if err != nil {
 		return nil, fmt.Errorf("whois: base URL: %w", err)
 	}
@@ -182,8 +186,9 @@ func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, er
 	return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered with something other than a domain.")
 }
 
-// fetchFault returns the fault for an exchange that produced no object. It uses the exchange
-// that the library reports, because the error of the library tells little.
+// fetchFault returns the fault for an HTTP exchange that gave no RDAP object. err is the
+// library's error. fetchFault also uses the exchange that the library reports, because the
+// library's error tells little.
 func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) error {
 	if exchange.Error != nil {
 		return exchangeFault(ctx, exchange.Error)
@@ -198,9 +203,9 @@ func fetchFault(ctx context.Context, exchange *rdap.HTTPResponse, err error) err
 	}
 }
 
-// exchangeFault returns the fault for an exchange that failed. The error of http.Client
-// contains the URL and thus the queried name, which must not be logged. So exchangeFault uses
-// only the error inside it.
+// exchangeFault returns the fault for an HTTP exchange that failed. err is the error of
+// http.Client. It contains the URL and thus the queried name, which must not be logged. So
+// exchangeFault uses only the error that is wrapped in err.
 func exchangeFault(ctx context.Context, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
@@ -221,16 +226,17 @@ func exchangeFault(ctx context.Context, err error) error {
 	return lookup.Fault(lookup.RDAPUpstream, err)
 }
 
-// registrable returns the part of a name that a registry registers: the suffix of the name in
-// the ICANN section of the public suffix list, and one more label. If the name is such a
-// suffix itself, registrable returns it unchanged. It ignores the private section of the list,
-// whose suffixes, such as github.io, are registered domains.
+// registrable returns the part of a name that a registry registers. This part is the name's
+// suffix in the ICANN section of the public suffix list, with one more label before it. If the
+// whole name is such a suffix, registrable returns the name. It ignores the private section of
+// the list, because the suffixes in that section, such as github.io, are registered domains
+// themselves.
 func registrable(name string) string {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	for !icann {
 		_, up, more := strings.Cut(suffix, ".")
 		if !more {
-			break // the list does not have this top-level domain
+			break // the list does not have this top-level domain, so the suffix is the last label
 		}
 		suffix, icann = publicsuffix.PublicSuffix(up)
 	}

@@ -38,9 +38,9 @@ func (resolver) Addresses(context.Context, string) ([]netip.Addr, error) {
 	return []netip.Addr{netip.MustParseAddr("93.184.216.34")}, nil
 }
 
-// This example prints the expiry date and the registrar of a domain. A server on this machine
-// serves IANA's file and acts as the registry. A real program leaves BootstrapURL and RootCAs
-// unset.
+// This example prints the status, the expiry date and the registrar of a domain. One server on
+// this machine serves IANA's bootstrap file, and another is the registry. A real program
+// leaves BootstrapURL and RootCAs unset.
 func Example() {
 	iana := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"version":"1.0","services":[[["com"],["https://rdap.example.com/"]]]}`)

@@ -21,14 +21,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network is a stage with resolvers. It connects the client of the stage to the resolvers and
-// to all other hosts, and loses datagrams.
+// network adds DNS resolvers to a stage. It connects the client of the stage to the resolvers
+// and to the hosts, and loses some of the datagrams.
 type network struct {
 	*stage
 
 	process int
-	loss    float64         // the probability that a question or an answer is lost
-	dead    map[string]bool // the resolvers that never answer
+	loss    float64         // the probability that the datagram of a question, or that of an answer, is lost
+	dead    map[string]bool // the resolvers that never answer, by address and port
 
 	mu   sync.Mutex
 	sent map[string]int
@@ -39,8 +39,8 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether the given datagram is lost. The result looks random, but is the same
-// each time the test is run.
+// lost reports whether a datagram is lost. what identifies a question or an answer, which may
+// be sent several times. The result looks random, but is the same in each run of the test.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -50,7 +50,7 @@ func (n *network) lost(what string) bool {
 	return float64(h.Sum64()>>11)/(1<<53) < n.loss
 }
 
-// dialResolver connects to a resolver. All resolvers know the same two names.
+// dialResolver connects to the resolver at an address. All resolvers know the same two names.
 func (n *network) dialResolver(_ context.Context, transport, address string) (net.Conn, error) {
 	near, far := net.Pipe()
 	n.running.Go(func() {
@@ -92,17 +92,17 @@ func (n *network) said(query []byte) []byte {
 	return testbed.Must(m.Pack())
 }
 
-// connectTo connects to the two hosts that the resolvers know.
+// connectTo connects to one of the two hosts whose names the resolvers know.
 func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	to := netip.MustParseAddrPort(address)
 	host := map[string]string{ianaAddr: "data.iana.org", registryAddr: "rdap.registry.com"}[to.Addr().String()]
 	return n.connect(ctx, host, to.Port())
 }
 
-// TestFirst checks that the first lookup of a process succeeds although a resolver is dead and
-// datagrams get lost. The lookup needs the bootstrap file and the address of the registry. It
-// must not use this machine's resolver, which would wait five seconds for a dead server, as it
-// does for dig and curl.
+// TestFirst checks the first lookup of a process, which needs both the bootstrap file and the
+// address of the registry. It must succeed although resolvers are dead or datagrams are lost.
+// It must not use this machine's own resolver. That would wait five seconds for a dead server,
+// as it does when dig or curl asks.
 func TestFirst(t *testing.T) {
 	const first = "1.1.1.1:53"
 	type row struct {
@@ -134,8 +134,9 @@ func TestFirst(t *testing.T) {
 	})
 }
 
-// TestOwnBootstrap checks that a bootstrap file in the operator's own network is fetched
-// directly, without the guard.
+// TestOwnBootstrap checks bootstrap URLs whose host the Connector refuses or cannot resolve,
+// such as a host in the operator's own network. The lookup must fetch the file over a direct
+// connection, without the guard.
 func TestOwnBootstrap(t *testing.T) {
 	type row struct {
 		url  string
@@ -161,8 +162,8 @@ func TestOwnBootstrap(t *testing.T) {
 	})
 }
 
-// TestOwnBootstrapUnreachable checks the error if the file can be reached neither through the
-// Connector nor directly. It must contain both reasons.
+// TestOwnBootstrapUnreachable checks the error if the bootstrap file can be reached neither
+// through the Connector nor directly. The error must contain both reasons.
 func TestOwnBootstrapUnreachable(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {

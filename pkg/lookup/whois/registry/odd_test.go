@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestOdd checks answers that are not quite RDAP, as some registries send them. Their meaning
-// is clear, so they must give the same results as correct answers.
+// TestOdd checks answers that break the rules of RDAP in ways in which some registries do. The
+// meaning of these answers is clear, so they must give the same results as correct answers.
 func TestOdd(t *testing.T) {
 	const (
 		registrant = `{"objectClassName":"entity","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"292"}],` +

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/whois"
 )
 
-// Limits of a result. It leaves out values that exceed them.
+// The limits of a result. A result leaves out the values that exceed them.
 const (
 	maxListed = 64  // the largest number of elements of a list
 	maxText   = 512 // the largest number of bytes of a string
@@ -35,18 +35,18 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 	events := objects(raw(d.DecodeData, "events"))
 	r.CreatedAt = event(events, "registration")
 	r.UpdatedAt = event(events, "last changed")
-	r.ExpiresAt = event(events, "expiration", "record expires") // .kg uses "record expires"
+	r.ExpiresAt = event(events, "expiration", "record expires") // the registry of .kg uses "record expires"
 	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // the decoder would turn "true" and 1 into true
+	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // use the value as it was sent, because the decoder would turn "true" and 1 into true
 		r.DNSSEC = secure[0]["delegationSigned"] == true
 	}
 	return r
 }
 
-// registered reports whether an object shows a registration. The object must have a registrar,
-// a date of registration or a date of expiry, and no status that reserves the name for the
+// registered reports whether an object shows a registration. Such an object has a registrar, a
+// date of registration or a date of expiry. It has no status that reserves the name for the
 // registry (RFC 9083 §10.2.2).
 func registered(d *rdap.Domain) bool {
 	for _, status := range list(raw(d.DecodeData, "status")) {
@@ -61,8 +61,9 @@ func registered(d *rdap.Domain) bool {
 	return event(events, "registration", "expiration") != nil
 }
 
-// about reports whether an object is about the domain name. Some registries write the Unicode
-// form into ldhName, fill only unicodeName, or put blanks around the name.
+// about reports whether an object is about the domain with the given name. Some registries
+// write the Unicode form of a name into ldhName, fill in only unicodeName, or put blanks
+// around the name.
 func about(d *rdap.Domain, name string) bool {
 	published := strings.TrimSpace(cmp.Or(d.LDHName, d.UnicodeName))
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
@@ -72,9 +73,9 @@ func about(d *rdap.Domain, name string) bool {
 	return err == nil && mapped == name
 }
 
-// raw returns a member of an object as it was sent. The fields of the decoded object cannot be
-// used, because the decoder converts numbers, booleans and null to the type of a field, and
-// drops values that it cannot convert.
+// raw returns the value of a member of an object as it was sent. The decoder's fields cannot
+// be used. To fill a field, the decoder converts numbers, booleans and null to the type of the
+// field, and drops values that it cannot convert.
 func raw(d *rdap.DecodeData, member string) any {
 	if d == nil {
 		return nil
@@ -82,8 +83,9 @@ func raw(d *rdap.DecodeData, member string) any {
 	return d.Value(member)
 }
 
-// list returns the elements of a member that should be an array. Some registries send a single
-// element instead of an array of one.
+// list returns the elements of a value that should be an array. If the value is not an array,
+// it is the only element, because some registries send a single element instead of an array of
+// one.
 func list(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all
@@ -91,11 +93,12 @@ func list(v any) []any {
 	return []any{v}
 }
 
-// object is a JSON object within a domain object, as it was sent. It is used because the
-// decoder ignores a single object where the standard has an array.
+// object is a JSON object within a domain object, as it was sent. It is used instead of the
+// decoder's types, because the decoder ignores a single object where the standard has an
+// array.
 type object = map[string]any
 
-// objects returns those elements of a member that are objects.
+// objects returns those elements of a value that are objects.
 func objects(v any) (all []object) {
 	for _, e := range list(v) {
 		if o, ok := e.(object); ok {
@@ -105,11 +108,11 @@ func objects(v any) (all []object) {
 	return all
 }
 
-// text returns a string without surrounding blanks. It returns "" for a string of more than
-// maxText bytes and for a value that is not a string. Some registries send identifiers as JSON
-// numbers, so text accepts whole numbers as well.
+// text returns a value that is a string, without surrounding blanks. Some registries send
+// identifiers as JSON numbers, so text also accepts a whole number. For any other value, and
+// for a string of more than maxText bytes, it returns "".
 func text(v any) string {
-	const exact = 1 << 53 // from here on, a float64 may differ from the number that was sent
+	const exact = 1 << 53 // from this number on, a float64 may differ from the number that was sent
 	switch v := v.(type) {
 	case string:
 		if trimmed := strings.TrimSpace(v); len(trimmed) <= maxText {
@@ -124,7 +127,8 @@ func text(v any) string {
 	return ""
 }
 
-// words returns those elements of a member that are strings, as published.
+// words returns those elements of a value that are strings, as they were published. It leaves
+// out blank and long strings, and returns at most maxListed.
 func words(v any) []string {
 	out := []string{}
 	for _, e := range list(v) {
@@ -140,16 +144,17 @@ func words(v any) []string {
 	return out
 }
 
-// is reports whether a value is the string word, whatever its letter case.
+// is reports whether a value is a string that equals word, apart from letter case and
+// surrounding blanks.
 func is(v any, word string) bool {
 	s, ok := v.(string)
 	return ok && strings.EqualFold(strings.TrimSpace(s), word)
 }
 
-// registrar returns the first entity, in document order, that has the role registrar and a
-// name. It also searches nested entities. For .cx, the registrar entity has no name, but
-// contains an entity for abuse reports, which has the same handle and a name. In such a case
-// registrar uses that name.
+// registrar returns the first entity, in document order, that has the role "registrar" and a
+// name. It also searches nested entities. The registry of .cx sends a registrar entity that
+// has no name. This entity contains another, for abuse reports, with the same handle and with
+// a name. In such a case registrar uses the name of the nested entity.
 func registrar(entities []object, depth int) *whois.Registrar {
 	if depth == maxNested {
 		return nil
@@ -175,9 +180,9 @@ func registrar(entities []object, depth int) *whois.Registrar {
 	return nil
 }
 
-// ianaID returns the identifier of the type "IANA Registrar ID" (RFC 9083 §4.8). It ignores
-// other identifiers, which registries invent. It also ignores the handle, which is the same
-// number at some registries only.
+// ianaID returns an entity's identifier of the type "IANA Registrar ID" (RFC 9083 §4.8), or
+// "". It ignores identifiers of other types, which registries invent. It also ignores the
+// entity's handle, because only some registries use the IANA number as the handle.
 func ianaID(e object) string {
 	for _, id := range objects(e["publicIds"]) {
 		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
@@ -187,17 +192,18 @@ func ianaID(e object) string {
 	return ""
 }
 
-// entityName returns the formatted name in an entity's jCard, or else the organisation in it.
-// It reads the card as it was sent, because the decoder drops a whole card for one malformed
-// property, and knows property names in lower case only.
+// entityName returns the formatted name (fn) in an entity's jCard, or else the organisation
+// (org) in the card. It reads the card as it was sent. The decoder drops a whole card for one
+// malformed property, and knows property names only in lower case.
 func entityName(e object) string {
 	card := e["vcardArray"]
 	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
 }
 
-// property returns the text of the property called name in a jCard (RFC 7095). It uses only
-// the name at the start of a property and the value at its end. The card may be malformed: its
-// arrays may be nested one level deeper than the standard says.
+// property returns the text of the property called name in a jCard (RFC 7095). Of a property,
+// it uses only the first element, which is the name, and the last element, which is the value.
+// The properties of the card may be nested to the given depth. The depth maxCard also finds
+// properties one level deeper than the standard says.
 func property(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
@@ -216,8 +222,9 @@ func property(card any, name string, depth int) string {
 	return ""
 }
 
-// propertyValue returns the text of a property's value. The value of org may be a list, which
-// begins with the name and continues with the units.
+// propertyValue returns the text of a property's value. The value of org may be a list: first
+// the name of the organisation and then its units. propertyValue returns the first element of
+// a list.
 func propertyValue(v any) string {
 	values := list(v)
 	if len(values) == 0 {
@@ -227,7 +234,8 @@ func propertyValue(v any) string {
 	return text(s)
 }
 
-// event returns the time of the first event with one of the given actions and a readable date.
+// event returns the time of the first event that has one of the given actions and a date that
+// the function date can read. It returns nil if there is none.
 func event(events []object, actions ...string) *string {
 	for _, e := range events {
 		published, _ := e["eventDate"].(string)
@@ -239,15 +247,15 @@ func event(events []object, actions ...string) *string {
 	return nil
 }
 
-// date returns an eventDate as RFC 3339 in UTC, or "" if it cannot be read. RFC 9083 §4.5
-// requires RFC 3339, but registries use other forms as well. date reads a time without a zone
-// as UTC, and a date without a time as midnight. Seconds may have a fraction. Missing seconds,
-// and missing minutes of an offset, are read as zero.
+// date returns a published eventDate in the form of RFC 3339, in UTC, or "" if it cannot read
+// it. RFC 9083 §4.5 requires the form of RFC 3339, but registries also use other forms. date
+// reads a time without a zone as UTC, and a date without a time as midnight. Seconds may have
+// a fraction. If the seconds, or the minutes of an offset, are missing, they are zero.
 func date(published string) string {
 	if len(published) > 64 {
 		return ""
 	}
-	// RFC 3339 §5.6 allows t and z in lower case, but the layouts of Go do not.
+	// RFC 3339 §5.6 allows the letters T and Z in lower case, but the layouts of Go do not.
 	published = strings.ToUpper(strings.TrimSpace(published))
 	published = strings.Replace(published, " ", "T", 1) // some registries write a space instead of the T
 	for _, layout := range []string{
@@ -263,15 +271,15 @@ func date(published string) string {
 			continue
 		}
 		t = t.UTC()
-		if 1 <= t.Year() && t.Year() <= 9999 { // the offset may have moved the year out of the range of RFC 3339
+		if 1 <= t.Year() && t.Year() <= 9999 { // in UTC, the year may be outside the range of RFC 3339
 			return t.Format(time.RFC3339)
 		}
 	}
 	return ""
 }
 
-// nameservers returns the host names of the published name servers as lower-case A-labels,
-// without the trailing dot and without duplicates.
+// nameservers returns the host names of the published name servers, as hostname returns them.
+// It returns each name once, and at most maxListed.
 func nameservers(published []object) []string {
 	out := []string{}
 	for _, n := range published {
@@ -283,9 +291,10 @@ func nameservers(published []object) []string {
 	return out
 }
 
-// hostname returns a host name in normal form, or "" if the value is not a host name. If the
-// guard accepts the name, hostname returns it as A-labels. A registry may also list hosts that
-// the guard refuses; these names are only converted to lower case.
+// hostname returns a published host name in normal form, or "" if the value is not a host
+// name. The normal form is lower case, without a trailing dot. If the guard accepts the name,
+// the normal form has A-labels. A registry may also list hosts that the guard refuses, and
+// their labels stay as they are.
 func hostname(v any) string {
 	sent, _ := v.(string)
 	published := strings.TrimSpace(sent)

@@ -37,30 +37,30 @@ const (
 	newServer = "https://new.registry.com/"
 )
 
-// stage is the setup of a test in a synctest bubble: a client with a Cache and a log, and
-// servers that the client reaches through pipes. The server of the bootstrap file answers at
-// once; registries answer after a second. The stage is also the Connector of the client.
+// stage is the setup of a test in a synctest bubble: a client with a Cache and a log, and the
+// servers to which the client can connect. The server of the bootstrap file answers at once,
+// and a registry answers after a second. The stage is also the client's Connector.
 type stage struct {
 	*Client
 	t     *testing.T
 	begin time.Time
-	cert  tls.Certificate // self-signed, for all registries; the client trusts it as a root
+	cert  tls.Certificate // the self-signed certificate of all registries, which the client trusts as a root
 	cache memory
 	log   bytes.Buffer
-	fails map[string]error // errors of Resolve and Dial; the keys are "resolve" or "dial" and the host
+	fails map[string]error // the errors that Resolve and Dial return; a key is "resolve" or "dial", a space and the host
 
-	connector guard.Connector // the stage itself by default
+	connector guard.Connector // the client's Connector: the stage itself, unless a test sets another
 	url       string          // the URL of the bootstrap file
-	directErr error           // the error that direct returns
-	open      atomic.Int64    // the number of open connections and of calls of the Cache that hang
+	directErr error           // the error that direct returns; nil means that it connects
+	open      atomic.Int64    // the number of open connections and of calls of Cache.Get that hang
 
-	running sync.WaitGroup // the servers that have not ended
+	running sync.WaitGroup // the goroutines of servers that have not ended
 
 	mu    sync.Mutex
-	sites map[string]func(net.Conn) // the servers, by host:port
-	asked []string                  // the hosts that were resolved
+	sites map[string]func(net.Conn) // the functions that serve a connection, by host:port
+	asked []string                  // the hosts that the client has resolved, in order
 	own   []string                  // the host:port of each direct connection
-	hits  int                       // the number of connections for the bootstrap file
+	hits  int                       // the number of connections to data.iana.org, the server of the bootstrap file
 }
 
 // play runs a test with a new stage.
@@ -75,11 +75,11 @@ func play(t *testing.T, test func(t *testing.T, s *stage)) {
 		s.https("new.registry.com", says(domain()))
 		s.restart()
 		test(t, s)
-		s.running.Wait() // some servers have not yet noticed that the client hung up
+		s.running.Wait() // wait for servers that have not yet noticed that the client hung up
 	})
 }
 
-// each runs the cases of a table, and gives each case a new stage.
+// each calls run for each case of a table, with a new stage.
 func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
@@ -87,7 +87,8 @@ func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *sta
 	})
 }
 
-// restart replaces the client by one with the same Cache, as if a new process had started.
+// restart replaces the client by a new one with the same Cache, as if a new process had
+// started.
 func (s *stage) restart() {
 	roots := x509.NewCertPool()
 	roots.AddCert(s.cert.Leaf)
@@ -102,7 +103,7 @@ type memory struct {
 	doc     []byte
 	fetched time.Time
 	err     error // the error that Get and Put return; nil means none
-	hang    bool  // Get waits until its context ends
+	hang    bool  // whether Get waits until its context ends, and then returns an error
 	puts    int
 	open    *atomic.Int64 // the number of calls of Get that hang
 }
@@ -133,11 +134,11 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
-// site is the behaviour of a server: it writes a response to the request r.
+// site is the behaviour of a server: it writes the response to the request r to w.
 type site func(w io.Writer, r *http.Request)
 
-// serve returns a server that reads a request from a connection and calls the function say,
-// which responds.
+// serve returns the server of a site: it reads a request from a connection, and the site say
+// responds.
 func serve(say site) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
@@ -146,8 +147,9 @@ func serve(say site) func(net.Conn) {
 	}
 }
 
-// secure returns a registry that speaks TLS with the given certificate. It prefers HTTP/2 to
-// HTTP/1.1, but answers only over HTTP/1.1.
+// secure returns a registry that speaks TLS with the given certificate. In the handshake it
+// prefers HTTP/2, but it answers only over HTTP/1.1. So it answers only a client that offers
+// HTTP/1.1 alone.
 func secure(cert tls.Certificate, say site) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
 	return func(c net.Conn) {
@@ -172,7 +174,7 @@ func (s *stage) bootstraps(say site)         { s.place("data.iana.org:80", serve
 // silence is a server that reads until the client hangs up, and sends nothing.
 func silence(c net.Conn) { io.Copy(io.Discard, c) }
 
-// connect connects to a server of the stage.
+// connect connects the client to a server of the stage through a pipe.
 func (s *stage) connect(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -211,7 +213,7 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 	return conn, t.Addrs[0], err
 }
 
-// direct is the function Config.Direct of the client.
+// direct is the function in whois.Config.Direct of the client.
 func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
 	s.own = append(s.own, address)
@@ -231,7 +233,7 @@ func standard() string {
 // newer returns a bootstrap file that names another server for com.
 func newer() string { return wrap(`[["com"],["` + newServer + `"]]`) }
 
-// wire returns a site that writes text.
+// wire returns a site whose whole response is the text, from the status line on.
 func wire(text string) site { return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) } }
 
 func says(body string) site { return status(http.StatusOK, body) }
@@ -242,16 +244,18 @@ func status(code int, body string) site {
 
 func redirect(to string) site { return wire("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved") }
 
-// domain returns a domain object about example.com with additional members.
+// domain returns the JSON of a domain object about example.com with the given additional
+// members.
 func domain(members ...string) string { return domainOf("example.com", members...) }
 
 func domainOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
-// lookup makes a lookup within eight seconds and checks the code of the error; "" means no
-// error. Afterwards no connection may be open. The error must be short and contain neither a
-// cookie nor the queried name, because errors are logged.
+// lookup looks up a domain with a time limit of eight seconds. The error must have the given
+// code; "" means no error. When the lookup returns, no connection may be open and no call of
+// the Cache may hang. Errors are logged, so an error must be short, and must contain neither
+// the queried name nor the word SECRET, which some tests put into a response.
 func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (whois.Result, error) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
@@ -267,7 +271,7 @@ func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (who
 	return got, err
 }
 
-// wantCode checks the code of an error; "" means no error.
+// wantCode checks that an error has the given code; "" means no error.
 func wantCode(t testing.TB, err error, code fault.Code) {
 	t.Helper()
 	if testbed.Code(err) != code {
@@ -275,9 +279,10 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 	}
 }
 
-// want looks up example.com and checks the outcome. server is the server of the result, or an
-// error code, with ", nobody was asked" if the error must be marked as prevented. hits is how
-// often IANA was queried, and puts how often the Cache was filled, since the stage was made.
+// want looks up example.com and checks the outcome. If a result is expected, server is its
+// RDAPServer. If an error is expected, server is the error's code, followed by ", nobody was
+// asked" if the error must be marked as prevented. hits is the expected number of connections
+// to IANA since the stage was made, and puts is the expected number of calls of Cache.Put.
 func (s *stage) want(server string, hits, puts int) {
 	s.t.Helper()
 	code, prevented, _ := strings.Cut(server, ", ")
@@ -298,8 +303,8 @@ func (s *stage) counts(hits, puts int) {
 	}
 }
 
-// wants looks up example.com. It checks the code of the error and a part of its public
-// message.
+// wants looks up example.com and checks the error. The error must have the given code, and its
+// public message must contain the given text and nothing of the cause.
 func (s *stage) wants(code fault.Code, message string) {
 	s.t.Helper()
 	_, err := s.lookup(s.t.Context(), "example.com", code)
@@ -308,8 +313,8 @@ func (s *stage) wants(code fault.Code, message string) {
 	}
 }
 
-// failsAt looks up example.com. It checks the code of the error and the time that the lookup
-// took.
+// failsAt looks up example.com. The lookup must fail with the given code, after exactly the
+// given time.
 func (s *stage) failsAt(ctx context.Context, at time.Duration, code fault.Code) {
 	s.t.Helper()
 	begin := time.Now()

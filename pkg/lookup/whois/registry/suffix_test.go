@@ -10,10 +10,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSuffix checks when the registry is queried about a suffix: only if the queried name is
-// the web host of the suffix, and the registry has no registration of that host. The result is
-// the registration of the suffix, if the registry shows one. Otherwise the message must say
-// that another registry may keep the names below the suffix.
+// TestSuffix checks names below a suffix with several labels. If the registry has no
+// registration of the web host of the suffix, such as www.gov.uk, the lookup must also query
+// the registry about the suffix. If the registry shows a registration of the suffix, that must
+// be the result. Otherwise the error's message must say that another registry may keep the
+// names below the suffix. For any other name, the lookup must not query the registry about the
+// suffix.
 func TestSuffix(t *testing.T) {
 	const (
 		made     = `"events":[{"eventAction":"registration","eventDate":"1996-08-01T00:00:00Z"}]`
@@ -21,9 +23,9 @@ func TestSuffix(t *testing.T) {
 	)
 	type row struct {
 		domain       string
-		host, suffix site // the response for www.gov.uk and other hosts, and the response for gov.uk
+		host, suffix site // the registry's response about www.gov.uk and other names, and its response about gov.uk
 		code         fault.Code
-		want         string // the handle, or part of the public message
+		want         string // the handle of the result, or a part of the error's public message
 		asked        string
 	}
 	gone, here := status(404, ""), says(domainOf("gov.uk", `"handle":"suffix"`, made))

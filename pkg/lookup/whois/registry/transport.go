@@ -21,13 +21,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// dial connects to a port of a host.
+// dial is a function that connects to a port of a host.
 type dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
 
 // guarded returns a dial that connects to public hosts only.
 func guarded(c guard.Connector) dial {
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
-		name, err := guard.Domain(host, guard.Hostname) // refuses IP addresses, localhost and the like
+		name, err := guard.Domain(host, guard.Hostname) // guard.Domain refuses IP addresses, localhost and the like
 		if err != nil {
 			return nil, err
 		}
@@ -40,9 +40,10 @@ func guarded(c guard.Connector) dial {
 	}
 }
 
-// trusted returns a dial for the host of the bootstrap URL, which the operator chose. It first
-// tries to connect as guarded does. If that fails, it connects directly. A direct connection
-// is necessary if the host is an IP address, or belongs to the operator's own network.
+// trusted returns a dial for the host of the bootstrap URL, which the operator chose. The dial
+// first tries to connect as a guarded dial does. If that fails, it connects with the function
+// direct. This is necessary if the host is an IP address, or belongs to the operator's own
+// network.
 func trusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dial {
 	public := guarded(c)
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
@@ -58,13 +59,13 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 	}
 }
 
-// transport makes HTTP/1.1 exchanges for JSON. Each exchange uses a new connection and runs in
-// the goroutine of its caller. An http.Transport would leave goroutines behind when a call is
-// cancelled, and Lambda would freeze these goroutines. transport reads a body only if the
-// status is 2xx.
+// transport is an http.RoundTripper that fetches JSON over HTTP/1.1. It makes each exchange
+// over a new connection, in the goroutine of the caller. An http.Transport would leave
+// goroutines behind when a call is cancelled, and Lambda would freeze these goroutines.
+// transport reads the body of a response only if the status is 2xx.
 type transport struct {
 	dial    dial
-	roots   *x509.CertPool // nil means those of the system
+	roots   *x509.CertPool // the root certificates that servers are verified with; nil means those of the system
 	maxBody int64
 	limits  untrusted.Limits
 }
@@ -97,7 +98,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// secure completes the TLS handshake with the host of a URL.
+// secure makes the TLS handshake with the host of a URL over conn.
 func (t transport) secure(ctx context.Context, conn net.Conn, u *url.URL) (net.Conn, error) {
 	secure := tls.Client(conn, &tls.Config{
 		ServerName: strings.TrimSuffix(u.Hostname(), "."),
@@ -124,9 +125,9 @@ func (t transport) connect(ctx context.Context, u *url.URL) (net.Conn, error) {
 	return t.dial(ctx, u.Hostname(), uint16(port))
 }
 
-// receive reads the response to a request. It skips interim responses (RFC 9110 §15.2).
+// receive reads the final response to a request. It skips interim responses (RFC 9110 §15.2).
 func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response, error) {
-	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // twice maxBody, because a chunked body is longer than its content
+	r := bufio.NewReader(io.LimitReader(stream, maxHeader+2*t.maxBody)) // the limit has twice maxBody, because a chunked body is longer than its content
 	resp, err := http.ReadResponse(r, req)
 	for err == nil && isInterim(resp.StatusCode) {
 		resp, err = http.ReadResponse(r, req)
@@ -140,7 +141,7 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 		body, err = t.readBody(resp)
 	case 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
-			err = errors.New("a malformed location") // without this check, the error of http.Client would quote the location
+			err = errors.New("a malformed location") // this error comes before that of http.Client, which would quote the location
 		}
 	}
 	if err != nil {
@@ -154,9 +155,9 @@ func isInterim(status int) bool {
 	return status/100 == 1 && status != http.StatusSwitchingProtocols
 }
 
-// readBody returns the body of a response. It decodes gzip, which some servers send although
-// the request does not accept it. It drops a byte order mark, which a reader may ignore (RFC
-// 8259 §8.1).
+// readBody returns the body of a response. Some servers send gzip although the request does
+// not accept it, so readBody decodes gzip. It drops a byte order mark, as RFC 8259 §8.1
+// allows.
 func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	body := io.LimitReader(resp.Body, t.maxBody+1)
 	if strings.EqualFold(resp.Header.Get("Content-Encoding"), "gzip") {
@@ -177,9 +178,9 @@ func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	return b, t.limits.Check(b)
 }
 
-// escaped returns a JSON document in which the control characters within strings are escaped,
-// as RFC 8259 §7 requires. Some registries send tabs and line breaks in remarks unescaped.
-// escaped returns correct JSON unchanged.
+// escaped escapes the control characters within the strings of a JSON document. RFC 8259 §7
+// requires that, but some registries send tabs and line breaks in remarks unescaped. escaped
+// returns correct JSON unchanged.
 func escaped(doc []byte) []byte {
 	var out []byte
 	quoted := false
@@ -201,9 +202,10 @@ func escaped(doc []byte) []byte {
 	return append(out, doc[copied:]...)
 }
 
-// follow is the redirect policy for RDAP servers, whose hosts must all pass the guard. It
-// refuses a redirect from https to http, and a URL with a user. It allows only the standard
-// ports of https and http and the port of the redirecting URL.
+// follow is the redirect policy for RDAP servers. It need not check the host, because a
+// guarded dial connects to the host. It refuses a redirect from https to http, and a redirect
+// to a URL with a user. It allows only the standard port of https, that of http for an http
+// URL, and the port of the redirecting URL.
 func follow(next *http.Request, via []*http.Request) error {
 	to := next.URL
 	last := via[len(via)-1].URL
@@ -223,8 +225,8 @@ func follow(next *http.Request, via []*http.Request) error {
 }
 
 // stay is the redirect policy for the bootstrap URL. It allows redirects only to https on the
-// same host. The operator chose that host, so it may be private; a redirect must not lead to
-// another private host.
+// same host. The operator chose that host, so the host may be private. A redirect must not
+// lead to another host, because that could be private as well.
 func stay(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != "https" || !strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname()) {
 		return errRedirect
