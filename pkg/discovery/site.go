@@ -21,10 +21,10 @@ type Site struct {
 	// MostKept is the largest size of a stored answer, in bytes of its compressed body. The
 	// ledger does not store a larger answer. 0 means ledger.LeastKept.
 	MostKept int
-	// DuplicateWindow is a time that begins with an answer over HTTP. During it, another
-	// payment for the same request without a purchase key counts as the same purchase. After
-	// an answer over MCP, the time is twice as long. 0 means that another payment is always
-	// another purchase.
+	// DuplicateWindow is a time that begins with an answer over HTTP. During this time,
+	// another payment for the same request without a purchase key counts as the same purchase.
+	// After an answer over MCP, the time is twice as long. 0 means that another payment is
+	// always another purchase.
 	DuplicateWindow time.Duration
 	// OwnershipProofs are signatures of the text of Origin, made with the payee's key.
 	OwnershipProofs []string

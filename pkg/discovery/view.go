@@ -70,9 +70,9 @@ type view struct {
 	// answer may be owed. Spacing is how long to wait before each retry of the lookup of an
 	// owed answer. Stored is how large a stored answer can be.
 	Kept, OwedFor, Spacing, Stored string
-	// Silent is a number of lookups: after a target has left so many unanswered, its silence
-	// counts as the answer. Unkept is a number of answers: if the answers to a payment are too
-	// large to be stored, the payment can get so many.
+	// Silent is the number of lookups that a target must leave unanswered before its silence
+	// counts as the answer. Unkept is the number of answers that one payment can get if each
+	// answer is too large to be stored.
 	Silent, Unkept int
 	// Window is the duplicate window in seconds: for so long after an answer over HTTP,
 	// another payment for the same request without a key counts as the same purchase.

@@ -143,10 +143,10 @@ type Verdict struct {
 	// If is the condition: comparisons joined by " and ". If it is empty, the rule always
 	// holds. Each comparison consists of a path into the answer, an operator (=, !=, <, >=)
 	// and a value, such as "records.length = 0" or "ssl.expired = true". The value is compared
-	// with the JSON at the path, in which a string has no quotes and an absent value is null.
-	// The operators < and >= compare numbers. After the path of an array, "length" is the
-	// number of its items and "last" is its last item. The path "headers.missing" is the
-	// number of expected security headers that the host did not send.
+	// with the JSON at the path. A string is compared without its quotes, and an absent value
+	// counts as null. The operators < and >= compare numbers. After the path of an array,
+	// "length" is the number of its items and "last" is its last item. The path
+	// "headers.missing" is the number of expected security headers that the host did not send.
 	If string `json:"if,omitempty"`
 	// Says is the text of the line. It may contain placeholders, in which path stands for a
 	// path into the answer. {path} is the value at that path. {path date} is a time, written

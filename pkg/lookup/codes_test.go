@@ -32,12 +32,12 @@ func unstated() map[string]string {
 	}
 }
 
-// TestCodesAreStated checks that each lookup package lists every code that it can return. Its
-// functions whose names end in Codes are the list. The test takes it that a package can return
-// the codes that its source names outside of comparisons, and the codes that guard, origin and
-// dns list if the package imports them. The list may lack the codes in unstated. The service
-// compares the listed codes with the catalog when it starts. The test also checks that every
-// lookup package has tests.
+// TestCodesAreStated checks that each lookup package lists every code that it can return. A
+// package lists its codes in the functions whose names end in Codes. The test assumes that a
+// package can return two kinds of codes: those that its source names outside of comparisons,
+// and those that guard, origin and dns list if the package imports them. A package need not
+// list the codes in unstated. The service compares the listed codes with the catalog when it
+// starts. The test also checks that every lookup package has tests.
 func TestCodesAreStated(t *testing.T) {
 	var packages []string
 	entries, err := os.ReadDir(".")

@@ -19,9 +19,9 @@ import (
 )
 
 // TestFaults checks the errors of the certificate, headers and redirect lookups if the host
-// cannot be reached or is silent. The code must be right, and the error must be marked as the
-// host's silence in the rows with silence. The tests of the packages guard, origin and ssl
-// cover more kinds of failures.
+// cannot be reached or is silent. The code must be that of the row, and the error must be
+// marked as the host's silence only in the rows with silence. The tests of the packages guard,
+// origin and ssl cover more kinds of failures.
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {

@@ -90,8 +90,8 @@ func (o *Owed) add(field string, failure *fault.Error) {
 //
 // If ctx ends before all lookups have ended, sideBySide returns an error with the code in
 // timeout, whatever the lookups found. It does the same if the deadline has passed by the
-// clock. Suppose that the process was frozen until after the deadline. Then the lookups may
-// time out, through no fault of the host, before the timer of ctx fires.
+// clock. This is for a process that was frozen until after the deadline. In such a process,
+// the lookups may time out, through no fault of the host, before the timer of ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	// fresh is the age up to which a bootstrap file is used without looking for a newer one.
+	// fresh is the age that the bootstrap file in use must reach before a lookup looks for a
+	// newer file.
 	fresh = 24 * time.Hour
 
 	// No download is tried in the pause after a failed download. With each further failure in
@@ -70,7 +71,7 @@ func newBootstrap(cfg whois.Config) *bootstrap {
 }
 
 // due reports whether a call must look for a newer file: no file has been loaded, or the file
-// is not fresh and no pause is on.
+// is not fresh and the pause after a failed download is over.
 func (b *bootstrap) due(s *state) bool {
 	if s.registry == nil {
 		return true

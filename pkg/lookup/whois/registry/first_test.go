@@ -39,8 +39,9 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether a datagram is lost. what identifies a question or an answer, which may
-// be sent several times. The result looks random, but is the same in each run of the test.
+// lost reports whether a datagram is lost. The text in what identifies the question or the
+// answer in the datagram, which may be sent several times. The result looks random, but is the
+// same in each run of the test.
 func (n *network) lost(what string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -134,7 +134,7 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
-// site is the behaviour of a server: it writes the response to the request r to w.
+// site is the behaviour of a server: it writes to w the response to the request r.
 type site func(w io.Writer, r *http.Request)
 
 // serve returns the server of a site: it reads a request from a connection, and the site say

@@ -65,7 +65,7 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 // transport reads the body of a response only if the status is 2xx.
 type transport struct {
 	dial    dial
-	roots   *x509.CertPool // the root certificates that servers are verified with; nil means those of the system
+	roots   *x509.CertPool // the root certificates with which servers are verified; nil means those of the system
 	maxBody int64
 	limits  untrusted.Limits
 }
