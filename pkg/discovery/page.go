@@ -287,7 +287,7 @@ func (p *paywall) takeParams() {
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
-		a.Shown = "" // no valid value is so long or not ASCII, so the page does not show it
+		a.Shown = "" // the page shows no value that is too long or not ASCII; no valid value is either
 	}
 	a.Typed = a.Shown
 	if len(p.Visit.Query) == 0 {

@@ -247,9 +247,9 @@ func argumentsSchema(op catalog.Operation, notes bool) schema {
 // answerSchema returns the schema of the structuredContent in a tool's answer. This content is
 // either the result or, if the call had no payment, what must be paid. Clients also validate
 // the answer with the price against this schema. If the schema were that of the result alone,
-// they would reject that answer. Models read the schemas of all tools before the first call,
-// so the schemas are short. They omit what the documentation explains. Where a bundle contains
-// the result of another tool, they only name that tool.
+// they would reject that answer, and the price would stay hidden. Models read the schemas of
+// all tools before the first call, so the schemas are short. They omit what the documentation
+// explains. Where a bundle contains the result of another tool, they only name that tool.
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exact)
 	for i, f := range op.Fields {

@@ -64,7 +64,7 @@ type view struct {
 	Every            []outcome   // every code, once
 	Errors           []errorSet
 	Schemas          object
-	MCP              struct{ URL, Server, Config, Versions, MaxBody string } // URL is that of the MCP server, Server that of its registry entry; Config is the configuration for an agent's host, as JSON; Versions are those of the protocol; MaxBody is the largest size of a request
+	MCP              struct{ URL, Server, Config, Versions, MaxBody string } // the URL of the MCP server, the URL of its registry entry, the configuration for an agent's host as JSON, the versions of the protocol, and the largest size of a request
 
 	// Texts about answers. Kept is how long an answer is replayed. OwedFor is how long an
 	// answer may be owed. Spacing is how long to wait before each retry of the lookup of an
