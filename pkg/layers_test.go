@@ -129,7 +129,7 @@ type listed struct {
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module, and of the modules of the CDK app, make deploy and
+// list returns the packages of this module, and of the modules of the CDK app, "make deploy" and
 // pay-mcp.
 func list(t *testing.T) []listed {
 	t.Helper()

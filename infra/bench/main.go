@@ -1,5 +1,5 @@
 // Command bench compares the service with the alternatives that a user has, and prints a table
-// of ratios (make bench). Both figures of a ratio come from the same run. The command must run
+// of ratios ("make bench"). Both figures of a ratio come from the same run. The command must run
 // in the root folder of the repository.
 //
 //	bench table     measure everything, and write the table

@@ -150,7 +150,7 @@ func (e *envelope) concurrency() object {
 }
 
 // revenue returns a graph of the hourly revenue in US dollars: the number of settlements,
-// multiplied by the prices in the catalog. The command make books reports the amounts that
+// multiplied by the prices in the catalog. The command "make books" reports the amounts that
 // were really paid.
 func (e *envelope) revenue() object {
 	var terms []string

@@ -25,7 +25,7 @@ const (
 // release. With this value, unknown settings are reported but are not an error.
 const ignoreUnknown = "ignore"
 
-// released is what make deploy records about the code in the stack's outputs.
+// released is what "make deploy" records about the code in the stack's outputs.
 type released struct{ commit, former string }
 
 // loadSettings returns the settings. If the context names a stack's file, the settings come

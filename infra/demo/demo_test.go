@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestDemo runs make demo and checks every event that the demo prints. At the end, the service
+// TestDemo runs "make demo" and checks every event that the demo prints. At the end, the service
 // has one transfer for one answer. The seller without a ledger has three transfers for one
 // answer.
 func TestDemo(t *testing.T) {

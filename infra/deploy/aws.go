@@ -19,7 +19,7 @@ import (
 )
 
 // Outputs of a stack that are compared with a deployment. The last two say which code runs and
-// which code ran before. Only make deploy writes these two. A deployment by hand removes them, so
+// which code ran before. Only "make deploy" writes these two. A deployment by hand removes them, so
 // they are never wrong.
 const (
 	outputOrigin = "ApiUrl"

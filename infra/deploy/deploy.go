@@ -25,7 +25,7 @@ const (
 // sells is the name of the command that prints what a release sells.
 const sells = "sells"
 
-// say prints, as JSON, what the code of this checkout sells. make rollback runs this command
+// say prints, as JSON, what the code of this checkout sells. "make rollback" runs this command
 // in the checkout of the release that it rolls back to, and reads the output (see codeOf).
 func (d desk) say() error {
 	return json.NewEncoder(d.out).Encode(thisCode())
@@ -227,7 +227,7 @@ func explained(origin string, err error, all []difference) error {
 }
 
 // smoke compares the deployment with its file. If they agree, it prints the deployment's
-// origin, which make smoke needs to pay for a ping.
+// origin, which "make smoke" needs to pay for a ping.
 func (d desk) smoke(ctx context.Context, name string) error {
 	f, t, err := d.read(name)
 	if err != nil {

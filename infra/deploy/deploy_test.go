@@ -186,9 +186,9 @@ func TestRollback(t *testing.T) {
 	o.fails([]string{"rollback", "-yes", "-to", "--help", "shop"}, "is not in this clone")
 }
 
-// TestMake runs the make targets. The stack's file has no origin, so make smoke must take the
-// origin from AWS. If the deployment is what the file says, make smoke must pay for a ping. If
-// the deployment differs, make smoke must fail. In this test the SAM CLI really builds.
+// TestMake runs the make targets. The stack's file has no origin, so "make smoke" must take the
+// origin from AWS. If the deployment is what the file says, "make smoke" must pay for a ping. If
+// the deployment differs, "make smoke" must fail. In this test the SAM CLI really builds.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t, reallyBuilds)

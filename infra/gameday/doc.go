@@ -1,6 +1,6 @@
 // Package gameday makes every dependency of the deployed service fail once. It runs the
-// functions that make build builds, configured as the template deploys them. It checks what
-// clients see, what is owed afterwards, and which alarms go off. make gameday runs it and prints
+// functions that "make build" builds, configured as the template deploys them. It checks what
+// clients see, what is owed afterwards, and which alarms go off. "make gameday" runs it and prints
 // the report.
 //
 // The test binary starts itself again in a new network namespace. There every IPv4 address is on
@@ -12,7 +12,7 @@
 // A scenario begins without faults, then something fails, then it is repaired. Afterwards
 // every payer sends the same signature again until there is a final answer. At the end, the
 // facilitator must have made at most one transfer for each authorization. A payer's money must
-// have moved if and only if the payer got an answer or make owed lists the payer. make books
+// have moved if and only if the payer got an answer or "make owed" lists the payer. "make books"
 // must find no difference between the table and the chain.
 //
 // Alarms are read from the template that the CDK app synthesizes. They are evaluated from the

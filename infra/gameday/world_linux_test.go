@@ -200,7 +200,7 @@ type debt struct {
 	RefundDue                    bool `json:"refund_due"`
 }
 
-// owed returns the debts that make owed lists for the world's table, by payer.
+// owed returns the debts that "make owed" lists for the world's table, by payer.
 func (w *world) owed() map[string]debt {
 	var list []debt
 	w.operate(&list, nil, "owed")
@@ -264,8 +264,8 @@ func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handle
 
 type tally struct{ Count int }
 
-// audited checks that make books finds no differences, counts every transfer, and has the
-// debts that make owed lists. Because make books leaves out transfers that are too recent,
+// audited checks that "make books" finds no differences, counts every transfer, and has the
+// debts that "make owed" lists. Because "make books" leaves out transfers that are too recent,
 // audited gives it a node whose blocks are safe at once and whose clock is ahead.
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
@@ -291,9 +291,9 @@ func (c scenario) audited(w *world, out *outcome) {
 			w.Errorf("make books names differences, or doubts, in the end: %+v", b)
 		}
 	}
-	// On a busy machine, an answer may be too late to be recorded. The command make books
-	// counts that answer as owed at once. The command make owed lists the answer only when the
-	// payment's lease has ended. So make books may count more debts than make owed lists.
+	// On a busy machine, an answer may be too late to be recorded. The command "make books"
+	// counts that answer as owed at once. The command "make owed" lists the answer only when the
+	// payment's lease has ended. So "make books" may count more debts than "make owed" lists.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
 	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {

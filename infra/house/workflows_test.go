@@ -57,7 +57,7 @@ func readWorkflows(t *testing.T) []workflow {
 
 // TestWorkflows checks that each job names its permissions, and that no workflow has
 // permissions for all its jobs. Each job must have a timeout, each machine must have a fixed
-// version, and no checkout may leave its token in the work tree. actionlint (make check) and
+// version, and no checkout may leave its token in the work tree. actionlint ("make check") and
 // zizmor (TestWorkflows of infra) find other errors in the files.
 func TestWorkflows(t *testing.T) {
 	for _, w := range readWorkflows(t) {
@@ -191,7 +191,7 @@ func TestCommandsOfWorkflows(t *testing.T) {
 	}
 }
 
-// checkTarget checks that make help lists a target and the variables that are set for it.
+// checkTarget checks that "make help" lists a target and the variables that are set for it.
 func checkTarget(t *testing.T, where, makefile, target string, settings []string) {
 	t.Helper()
 	help := regexp.MustCompile(`(?m)^` + target + `:.* ## .*\n(?:##   .*\n)*`).FindString(makefile)

@@ -9,7 +9,7 @@ import "slices"
 // Place is a kind of resource on which a permission allows actions.
 type Place string
 
-// The places. make restore creates copies whose names begin with the name of the ledger's
+// The places. "make restore" creates copies whose names begin with the name of the ledger's
 // table. So a role can have permissions for the tables of one ledger, and for no other tables
 // of the account.
 const (
@@ -131,7 +131,7 @@ func write() []Permission {
 	}
 }
 
-// restore returns the permissions of make restore. According to the developer guide of
+// restore returns the permissions of "make restore". According to the developer guide of
 // DynamoDB, RestoreTableToPointInTime must be allowed on the source table, and also requires
 // read and write permissions for the items of the target table. According to the service
 // authorization reference, the action can be allowed on any table. So the role allows the

@@ -91,7 +91,7 @@ func TestAllow(t *testing.T) {
 	s.charged(t, 1)
 }
 
-// TestMake checks that make pay-mcp prints what to paste, and that a host can start the
+// TestMake checks that "make pay-mcp" prints what to paste, and that a host can start the
 // program through make. Neither make nor the compiler may write to stdout. The files must be
 // in the system's folder for settings.
 func TestMake(t *testing.T) {

@@ -1,6 +1,6 @@
 // Command pay-mcp is an MCP server over stdio, in front of a paid MCP server, for a host that
 // knows nothing of x402. pay-mcp offers the tools of the paid server and pays for the calls,
-// within a limit for each call and a budget for any 24 hours. make pay-mcp runs it:
+// within a limit for each call and a budget for any 24 hours. "make pay-mcp" runs it:
 //
 //	pay-mcp URL           started by a host: serve; on a terminal: print what to paste into hosts
 //	pay-mcp config URL    print what to paste into hosts
@@ -8,7 +8,7 @@
 //	pay-mcp status URL    what was spent, and what has no answer
 //	pay-mcp forget URL ID say that a purchase was not charged, so that it may be paid again
 //
-// A server on this machine is paid with a throwaway key, which holds no money; make run
+// A server on this machine is paid with a throwaway key, which holds no money; "make run"
 // accepts it as play money. Any other server is paid only after pay-mcp allow.
 package main
 

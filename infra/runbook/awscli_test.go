@@ -44,8 +44,8 @@ func TestPrintedAWS(t *testing.T) {
 	}
 }
 
-// TestUnprotectedTable runs make owed on an unprotected table. make owed must fail and print
-// commands that protect the table. The test runs these commands. Afterwards make owed must
+// TestUnprotectedTable runs "make owed" on an unprotected table. "make owed" must fail and print
+// commands that protect the table. The test runs these commands. Afterwards "make owed" must
 // succeed.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()

@@ -24,7 +24,7 @@ func owes(t testing.TB, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
-// TestRestoreDrill checks that make restore makes a copy of a ledger which has the answers
+// TestRestoreDrill checks that "make restore" makes a copy of a ledger which has the answers
 // that the ledger owes. The copy must also have the settings for its protection, which
 // DynamoDB does not restore. A drill must delete its copy, and must not touch the original.
 func TestRestoreDrill(t *testing.T) {
@@ -56,8 +56,8 @@ func drill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// If the table already exists, make restore refuses. But if the table is a copy that an
-	// earlier make restore of the same ledger has begun, make restore finishes the copy. A
+	// If the table already exists, "make restore" refuses. But if the table is a copy that an
+	// earlier "make restore" of the same ledger has begun, "make restore" finishes the copy. A
 	// drill refuses such a copy as well, because the drill would delete it.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{

@@ -72,7 +72,7 @@ func (o *operator) meant(printed string) string {
 }
 
 // play runs a printed command, and returns what the command prints. When the test ends, play
-// removes the signatures that make pay has kept in the checkout.
+// removes the signatures that "make pay" has kept in the checkout.
 func (o *operator) play(t testing.TB, printed string) (string, error) {
 	t.Helper()
 	command := o.meant(printed)

@@ -22,7 +22,7 @@ const (
 	maxRegistry = 17_000_000
 )
 
-// TestBuild runs sam build with the environment of make sam-build, and checks the binaries and
+// TestBuild runs sam build with the environment of "make sam-build", and checks the binaries and
 // the template that sam build makes. It writes nothing into the checkout.
 func TestBuild(t *testing.T) {
 	t.Parallel()

@@ -11,7 +11,7 @@ import (
 
 // TestValidate checks that sam validate accepts template.yaml, with the linter that
 // samconfig.toml turns on. This test does not run sam local invoke, which needs Docker.
-// Instead, make local-invoke and TestColdStartAsksNobody of infra/functions send the same
+// Instead, "make local-invoke" and TestColdStartAsksNobody of infra/functions send the same
 // event to the same binary.
 func TestValidate(t *testing.T) {
 	t.Parallel()

@@ -172,7 +172,7 @@ func sleepUntil(due time.Time) {
 	}
 }
 
-// Flags for make bench. With them, TestDelay measures lookups instead of testing.
+// Flags for "make bench". With them, TestDelay measures lookups instead of testing.
 var (
 	runs      = flag.Int("runs", 1, "measure each lookup that many times and write the times; wants -rtt, -peers and -rows")
 	rowsPath  = flag.String("rows", "", "where the times are written, a line of JSON for each lookup")
@@ -184,7 +184,7 @@ var (
 // lookup. Without -rtt, the test starts itself once more in a separate namespace, in parallel
 // with TestSimnet. Each lookup must last at least as long as its round trips. If it is
 // shorter, it has reused an answer or a connection of an earlier call. How much longer it
-// lasts is not tested; make bench measures that.
+// lasts is not tested; "make bench" measures that.
 func TestDelay(t *testing.T) {
 	reason := testbed.NoNamespaces()
 	var probe *os.File

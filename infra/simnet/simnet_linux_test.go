@@ -185,7 +185,7 @@ func TestMain(m *testing.M) {
 	os.Exit(testbed.Isolate(m, 48, packages...))
 }
 
-// shell makes the test binary open a shell in the internet instead of testing (make simnet).
+// shell makes the test binary open a shell in the internet instead of testing ("make simnet").
 var shell = flag.Bool("shell", false, "open a shell in the internet, with the service running")
 
 func openShell(t *testing.T, n *internet) {

@@ -271,7 +271,7 @@ func startTool(n *internet, c trip, times int) (peer string, all *series) {
 	return peer, all
 }
 
-// TestTroubles checks that make bench measures each trouble with all operations that the
+// TestTroubles checks that "make bench" measures each trouble with all operations that the
 // trouble can affect, and the healthy network first. The hosts of a trouble must exist. They
 // must have dead addresses if the trouble is dead addresses, and none otherwise.
 func TestTroubles(t *testing.T) {

@@ -79,7 +79,7 @@ func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), p
 func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) }
 
 // Functions returns a folder that has the program <slug>/bootstrap of every function, built
-// with the flags of make build.
+// with the flags of "make build".
 func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
 
 // Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger

@@ -312,7 +312,7 @@ type release struct {
 // once, and shows the version that is the greatest by semantic versioning. Semantic versioning
 // does not order hashes and does not compare build metadata, so a hash of the tools would not
 // do. The last number of the version is therefore a counter. If the tools, the instructions or
-// the registry entry have changed, make update increases the counter.
+// the registry entry have changed, "make update" increases the counter.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {

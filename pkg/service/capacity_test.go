@@ -23,7 +23,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// capacity is a flag: with it, TestCapacity includes the rates that take long (make bench).
+// capacity is a flag: with it, TestCapacity includes the rates that take long ("make bench").
 var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a model of DynamoDB's limits")
 
 // unitsASecond is the number of write units that DynamoDB accepts in a second for one item, or
@@ -271,7 +271,7 @@ func near(figure string, want float64) bool {
 
 // TestReadmeCosts counts what calls cost on AWS. The README must have the cost of each kind of
 // call. For 1, 10 and 1,000 sales a second, the runbook must have the costs of a year on AWS,
-// the fees of the facilitator and the income. make bench prints the counted costs.
+// the fees of the facilitator and the income. "make bench" prints the counted costs.
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))

@@ -241,7 +241,7 @@ func (f *fleet) served(from, domain, header string) {
 const silentHosts = ".silent.example.com"
 
 // raceDetector reports whether the race detector is on. Signing then takes fifteen times as
-// long, so tests with many signatures do less. make test also runs them without it.
+// long, so tests with many signatures do less. "make test" also runs them without it.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})

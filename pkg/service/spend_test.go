@@ -127,7 +127,7 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 // and successive calls of the table. The request has a signed receipt and an answer of less
 // than a kilobyte. To count the successive calls, the test measures the time of the request on
 // a fake clock, which only these calls and the peers move. Both numbers must stay within the
-// maxima below; make bench prints the counted numbers. A second payment of the same payer for
+// maxima below; "make bench" prints the counted numbers. A second payment of the same payer for
 // the same question costs the claim, the purchase, the record of the purchase's owner, and the
 // end of the claim. The smoke test takes no slot, and is bought again each time. In each
 // process, the first payment in an hour costs one more read and write, during the settlement,

@@ -109,7 +109,7 @@ func Question(asked *url.URL) string {
 
 // namedHere compares the host in the URL of a request with the host in a key id. If both hosts
 // are names of this machine, namedHere returns the URL with the host of the key id. Otherwise
-// it returns the URL unchanged. The reason: the key id of the service that make run starts has
+// it returns the URL unchanged. The reason: the key id of the service that "make run" starts has
 // the host 127.0.0.1, but clients can also reach that service as localhost.
 func namedHere(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
@@ -124,7 +124,7 @@ func namedHere(asked url.URL, kid string) url.URL {
 
 // keyOf reads a key from the DID document of the service that was asked. It reads the document
 // over https. Over http it reads only a document on this machine, because the service that
-// make run starts has no certificate.
+// "make run" starts has no certificate.
 func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
 	if !strings.HasPrefix(kid, receipt.DID(strings.ToLower(asked.Host))+"#") {
 		return nil, fmt.Errorf("it is signed by %q, and %q was asked", kid, asked.Host)

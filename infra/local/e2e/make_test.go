@@ -56,7 +56,7 @@ func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-c
 
 // TestMakePay checks that the text after URL= and AGAIN=, and the contents of a kept payment,
 // reach the program unchanged. Neither make nor a shell may run any part of that text. Only
-// the answer may go to stdout. The test also checks that make smoke pays for ping once.
+// the answer may go to stdout. The test also checks that "make smoke" pays for ping once.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -115,9 +115,9 @@ func TestMakePay(t *testing.T) {
 	pays(newcomer(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
 }
 
-// TestMakeTargets checks that make help OF=all lists every target, in three groups, and every
+// TestMakeTargets checks that "make help OF=all" lists every target, in three groups, and every
 // variable that a person can type. In no recipe may text that a person types become part of a
-// command. The test also checks what make build prints for one function.
+// command. The test also checks what "make build" prints for one function.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -169,7 +169,7 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestReadme follows the README: make run, make pay, make pay AGAIN=1, Ctrl-C, make run, and
+// TestReadme follows the README: "make run", "make pay", "make pay AGAIN=1", Ctrl-C, "make run", and
 // the same signature again. The operator's commands must work while the service has its ledger
 // open, after the service has ended, and after it was killed. The tests of infra/local/operate
 // check what these commands print and do.
@@ -221,7 +221,7 @@ func TestReadme(t *testing.T) {
 	operator()
 }
 
-// makeRun starts the service with make run.
+// makeRun starts the service with "make run".
 func makeRun(t *testing.T, env []string) *programs.Process {
 	cmd := exec.Command("make", "-C", root, "run")
 	cmd.Env, cmd.SysProcAttr, cmd.WaitDelay = env, &syscall.SysProcAttr{Setpgid: true}, time.Minute

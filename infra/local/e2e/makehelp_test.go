@@ -43,7 +43,7 @@ func targets(t *testing.T) (all []target) {
 	return all
 }
 
-// TestMakeNeedsGo checks that every target that make help lists in its group "Use", except
+// TestMakeNeedsGo checks that every target that "make help" lists in its group "Use", except
 // help and clean, says what to do if Go is missing or too old.
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
@@ -79,7 +79,7 @@ func TestMakeNeedsGo(t *testing.T) {
 	}
 }
 
-// TestMakeHelp checks that make help lists the commands without their settings, that make help
+// TestMakeHelp checks that "make help" lists the commands without their settings, that "make help"
 // OF=pay shows the settings of the command pay, and that a wrong name is an error.
 func TestMakeHelp(t *testing.T) {
 	t.Parallel()
@@ -101,7 +101,7 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults checks that make help marks each default of a variable as a default, and that the
+// TestMakeDefaults checks that "make help" marks each default of a variable as a default, and that the
 // recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()
@@ -136,7 +136,7 @@ func TestMakeDefaults(t *testing.T) {
 }
 
 // theProgramsOwn checks the defaults that the programs define instead of the Makefile. The map
-// has the lines of make help; a key is the name of a target, a space and the name of a
+// has the lines of "make help"; a key is the name of a target, a space and the name of a
 // variable.
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestPayWithoutANetwork runs make pay while the service can reach no resolver. make pay must
+// TestPayWithoutANetwork runs "make pay" while the service can reach no resolver. "make pay" must
 // print the command that continues the payment, and then end, although the service asks the
 // client to wait for a minute. Once the resolver answers, that command must get the answer
 // without another transfer.

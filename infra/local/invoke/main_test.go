@@ -75,7 +75,7 @@ func TestParameters(t *testing.T) {
 	}
 }
 
-// TestTrial checks functions as make local-invoke builds them: without a table, a facilitator
+// TestTrial checks functions as "make local-invoke" builds them: without a table, a facilitator
 // or a node, they must be able to sell for play money and to reconcile. With -sam, the SAM
 // CLI, for which the test has a substitute, must get the same folder.
 func TestTrial(t *testing.T) {
@@ -118,7 +118,7 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// build puts a function and the program invoke into a folder, as make local-invoke does.
+// build puts a function and the program invoke into a folder, as "make local-invoke" does.
 func build(t *testing.T, dir, slug string) {
 	t.Helper()
 	built := filepath.Join(dir, "build", slug)

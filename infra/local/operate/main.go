@@ -1,5 +1,5 @@
 // Command operate has the commands for the operator of a deployment. In a clone they are make
-// targets, which make help lists. Without a clone,
+// targets, which "make help" lists. Without a clone,
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //

@@ -44,7 +44,7 @@ type options struct {
 	yes     bool
 }
 
-// usage is the usage message if make runs the command. It names the variables of make pay.
+// usage is the usage message if make runs the command. It names the variables of "make pay".
 const usage = "usage: make pay [URL='http://127.0.0.1:8402/v1/tools/dns?domain=example.com'] [KEY=...] [V=1]\n" +
 	"       make pay AGAIN=1 [URL=...]\n" +
 	"       make pay KEY_FILE=... URL=... [MAX=0.10] [YES=1]"

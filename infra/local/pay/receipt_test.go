@@ -86,7 +86,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 	return s
 }
 
-// TestReceipt checks what make pay prints about the receipt of an answer. The answer itself
+// TestReceipt checks what "make pay" prints about the receipt of an answer. The answer itself
 // must be printed in every case.
 func TestReceipt(t *testing.T) {
 	t.Parallel()

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
-// TestScripts runs the scripts of testdata. They contain command lines of make pay. After each
+// TestScripts runs the scripts of testdata. They contain command lines of "make pay". After each
 // command line come the notes, the standard output, the error, and the numbers of signatures
 // that were sent and kept. The error is marked "typed:" if the command line is wrong. No
 // output may steer the terminal. If a section keeps one payment, all its requests must have

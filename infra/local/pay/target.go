@@ -21,12 +21,12 @@ const (
 	// firstAnswer is the time limit for the first request, before anything is signed. For
 	// later requests it limits only the time to connect.
 	firstAnswer = 15 * time.Second
-	// localAddr is the address that make run listens on, unless LOCAL_ADDR is set.
+	// localAddr is the address that "make run" listens on, unless LOCAL_ADDR is set.
 	localAddr = "127.0.0.1:8402"
 	pingPath  = "/v1/tools/ping"
 )
 
-// localPing returns the URL of ping at the service that make run starts. Ping is the operation
+// localPing returns the URL of ping at the service that "make run" starts. Ping is the operation
 // for payment smoke tests.
 func localPing(configured string) (string, error) {
 	host, port, err := net.SplitHostPort(cmp.Or(configured, localAddr))

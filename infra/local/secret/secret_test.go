@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// keeper runs this program, as make secret does, against an emulator of AWS.
+// keeper runs this program, as "make secret" does, against an emulator of AWS.
 type keeper struct {
 	t    *testing.T
 	api  *secretsmanager.Client
@@ -156,7 +156,7 @@ func TestSecretThatIsDeleted(t *testing.T) {
 	}
 }
 
-// receiptPair returns a new private key for receipts and its public key, as make receipt-key
+// receiptPair returns a new private key for receipts and its public key, as "make receipt-key"
 // prints them.
 func receiptPair(t *testing.T) (private, public string) {
 	t.Helper()
