@@ -44,8 +44,9 @@ func TestGuided(t *testing.T) {
 		}
 	}
 	values["Ledger"] = "ledger"
-	// tpl.Functions must accept the values, as CloudFormation does. A variable of a function may
-	// be a space only if it is in tested: pkg/boot tests that a space in these means no value.
+	// tpl.Functions must accept the values, as CloudFormation does. An environment variable of
+	// a function may be a single space only if it is in the list below: for these variables,
+	// pkg/boot tests that a space means no value.
 	functions := testbed.Must(tpl.Functions(values))
 	tested := []string{"FACILITATOR_KEY_SECRET", "FACILITATOR_TOKEN", "FACILITATOR_FALLBACK_KEY_SECRET", "FACILITATOR_FALLBACK_TOKEN", "RPC_URL", "RECEIPT_KEY"}
 	blanks := 0

@@ -109,7 +109,7 @@ func TestCapacity(t *testing.T) {
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
 		})
-		if rate >= 1000 { // once more, with an environment of the smoke test on the same table; the smoke test takes no slot
+		if rate >= 1000 { // once more, while half of the payments are for the smoke test (ping), which takes no concurrency slot
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
 			})

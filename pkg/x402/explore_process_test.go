@@ -79,7 +79,7 @@ type live struct {
 	dead    bool
 	ids     int   // how many write ids newID has made
 	serial  uint8 // task.serial
-	seen    int32 // the number of the payment record that was read last; its key is in seenKey
+	seen    int32 // the payment record that was read last, as the number of its content; seenKey is the number of its key
 	seenKey int
 	ending  ending
 	ended   bool

@@ -127,8 +127,9 @@ const (
 )
 
 // TestMeter checks what the meter counts for every kind of request. A request that fails an
-// earlier check does not reach the meter. "late" is expected only in cases in which an earlier
-// request, without the meter, has used the ledger.
+// earlier check does not reach the meter. The meter is installed for the last request of a
+// case. So it notes "late" (see fakeMeter) only if the case has sent an earlier request, which has
+// used the ledger.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }

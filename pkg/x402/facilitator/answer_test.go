@@ -31,7 +31,7 @@ func answered(status int, body string) reply {
 func credentialed(r reply) reply { r.authorized = true; return r }
 
 // settlesAs returns the outcome and reason of a reply to /settle as text. It adds "about the
-// payer" if the reply gives a reason about the payer, so that no second facilitator is asked.
+// payer" if the reason is about the payer; after such a reply, no second facilitator is asked.
 // It adds "no verdict" if the reply brought no decision.
 func settlesAs(t *testing.T, re reply) string {
 	t.Helper()

@@ -147,8 +147,8 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 			}
 		})
 	}
-	// The receipt must be recorded even if its first write failed, and the holder repeats that
-	// write after it has lost its lease.
+	// If the first write of the receipt fails, and the holder repeats the write only after it has
+	// lost its lease, the receipt must still be recorded.
 	d := newTestLedger(t)
 	old := d.hold(t)
 	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)

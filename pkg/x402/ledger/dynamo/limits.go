@@ -90,8 +90,8 @@ func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, mo
 		return held, false, err
 	}
 	if !ok {
-		// If the set has the lease already, this call has added it: the reply to the first
-		// attempt was lost, and the SDK sent the request again.
+		// The write was refused. But if the set has this lease, the call's first attempt has added
+		// it: the reply was lost, and the SDK sent the request again.
 		ok = slices.Contains(held, limit.Lease{ID: l.ID, Until: l.Until.UTC()})
 	}
 	return held, ok, nil
