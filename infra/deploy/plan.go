@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// The names of the template's parameters from which a plan tells whether its deployment is
-// refused, and what to note.
+// The names of the template's parameters that a plan reads. They decide whether the deployment is
+// refused, and what the plan notes.
 const (
 	parameterPayee   = "PayTo"
 	parameterNetwork = "Network"

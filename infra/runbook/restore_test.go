@@ -24,9 +24,9 @@ func owes(t testing.TB, store ledger.Store, key string) bool {
 	return r != nil && r.State == ledger.Settled
 }
 
-// TestRestoreDrill checks that "make restore" makes a copy of a ledger which has the answers
-// that the ledger owes. The copy must also have the settings for its protection, which
-// DynamoDB does not restore. A drill must delete its copy, and must not touch the original.
+// TestRestoreDrill checks that "make restore" copies a ledger, and that the copy lists the same
+// owed answers. The copy must also have the settings for its protection, which DynamoDB does not
+// restore. A drill must delete its copy, and must not touch the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, drill)

@@ -166,7 +166,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise the lookups of both attempts would run at the same time
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise the lookups of the second and the third attempt would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer must change nothing.
 	before, late := d.state(t), receipt()

@@ -85,10 +85,10 @@ func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, 
 	return l.swap(ctx, *p, h)
 }
 
-// close closes the record of an owner that loses its purchase to the payment with the given
-// key. It writes the record only if the owner could still be sent, or if a lookup for the
-// owner could be running. If the owner is paid, close only increases the version of the
-// record, so that the writes of a running attempt fail.
+// close ends the part of an owner that loses its purchase to the payment with the given key. A
+// refused owner is marked as superseded, so that it can no longer be sent. If a lookup for the owner
+// may be running, close only increases the version of the record, so that the writes of the
+// running attempt fail. Any other owner stays as it is.
 func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:

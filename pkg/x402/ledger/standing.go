@@ -231,7 +231,7 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 		}
 	}
 	if o == OwnerAnswers && !r.SoldAt(v.Endpoint) {
-		return OwnerOver // the owner's answer can still be got at the owner's endpoint
+		return OwnerOver // the owner's answer is given only at the endpoint where it was sold, which is not this one
 	}
 	return o
 }

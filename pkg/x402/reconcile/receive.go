@@ -102,7 +102,8 @@ func (r *run) note(payTo string) {
 	}
 }
 
-// soldKey returns the key under which the ledger keeps the payees of the token in Terms.
+// soldKey returns the key of the ledger's record of the payees that were paid in the token and on
+// the network of Terms.
 func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }

@@ -20,7 +20,7 @@ type Seller struct {
 	config   Config
 	terms    x402.Terms
 	shop     *storefront.Shop
-	cheapest *big.Int // the lowest price, in atomic units; nil before anything is sold
+	cheapest *big.Int // the lowest price, in atomic units; nil until an endpoint is registered
 	routes   routes   // the handlers that have a pattern or a name
 	unnamed  routes   // the handlers that have neither
 	overdue  *overdue

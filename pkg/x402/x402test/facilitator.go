@@ -233,7 +233,7 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	return t, nil
 }
 
-// keyOf returns the key of an authorization in the journal.
+// keyOf returns the key of an authorization has in the journal.
 func (f *Facilitator) keyOf(payer x402.Address, nonce [32]byte) string {
 	return f.token() + payer.String() + "|0x" + hex.EncodeToString(nonce[:])
 }
