@@ -176,7 +176,7 @@ func rulesOfPurchases() []brokenRule {
 
 // ofOwner returns a value for brokenRule.read: a function that changes a record only if the record
 // belongs to the owner of the purchase and has one of the given states. A client's process reads
-// no other payment than that of its own request and that of the owner, so ofOwner takes every
+// no payment but that of the request and that of the owner, so ofOwner takes every
 // other payment for the owner's.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
