@@ -262,7 +262,10 @@ func (s *site) limits() {
 	most := s.section("Paid lookups a second on a model of DynamoDB's limits: 1,000 write units a second for an item or an index partition")
 	for _, name := range []string{"10_a_second", "100_a_second", "1000_a_second", "1000_a_second_and_ping", "10000_a_second", "10000_a_second_and_ping"} {
 		f, ping := sold(7, name), strings.HasSuffix(name, "ping")
-		what := thousands(f[0]) + " a second of " + map[bool]string{false: "dns", true: "dns and ping, half each"}[ping]
+		what := thousands(f[0]) + " a second of dns"
+		if ping {
+			what += " and ping, half each"
+		}
 		r := most.add(what, "%.0f %% answered; %s write units a second; hottest item of concurrency slots: %.0f units, %.0f refused; hottest index partition: %s units, %.0f refused",
 			f[1], thousands(f[2]), f[3], f[4], thousands(f[5]), f[6])
 		if f[0] == 1000 {

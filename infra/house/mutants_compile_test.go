@@ -53,8 +53,8 @@ func load(t *testing.T, folders map[string]bool) checker {
 	c := checker{packages: map[string]*packages.Package{}, exports: map[string]string{}}
 	for module, patterns := range modules {
 		found, err := packages.Load(&packages.Config{
-			Mode: packages.NeedName | packages.NeedFiles | packages.NeedCompiledGoFiles | packages.NeedImports |
-				packages.NeedDeps | packages.NeedExportFile | packages.NeedTypesSizes | packages.NeedModule,
+			Mode: packages.NeedName | packages.NeedCompiledGoFiles | packages.NeedImports |
+				packages.NeedDeps | packages.NeedExportFile | packages.NeedTypesSizes,
 			Dir: module,
 		}, patterns...)
 		if err != nil {

@@ -207,8 +207,9 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	})
 	switch {
 	case errors.Is(err, x402test.ErrJournalInUse):
-		return nil, nil, fmt.Errorf("%w. Is Hostfacts running already with this ledger? "+
-			"Stop it first, or start this one with another ledger, such as LEDGER_FILE=.local/second/ledger.db", err)
+		return nil, nil, fmt.Errorf("%w. Is Hostfacts running already with this ledger? Stop it first. "+
+			"Or start this one with another ledger, such as LEDGER_FILE=.local/second/ledger.db, "+
+			"or share the ledger: set FACILITATOR_URL to the facilitator that the other one prints", err)
 	case err != nil:
 		return nil, nil, err
 	}

@@ -119,7 +119,7 @@ func TestRunWithPlayMoney(t *testing.T) {
 
 	// Several services can share a ledger, but only one at a time can have the play-money
 	// facilitator. A second run with play money must therefore fail.
-	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "LEDGER_FILE=")
+	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL", "LEDGER_FILE=")
 	first.stop()
 	if err := <-first.ended; err != nil {
 		t.Errorf("stopped: %v", err)
@@ -222,7 +222,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 	}{
 		{"every fault at once", map[string]string{"PAY_TO": "me", "DNS_RESOLVERS": "resolver", "LOG_LEVEL": "loud"}, []string{"PAY_TO", "DNS_RESOLVERS", "LOG_LEVEL"}},
 		{"the port is taken", map[string]string{"LOCAL_ADDR": taken.Addr().String()}, []string{"running already", "LOCAL_ADDR"}},
-		{"the ledger is another service's", map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "LEDGER_FILE": filepath.Join(kept, "ledger.db")}, []string{"another process uses it", "running already", "LEDGER_FILE="}},
+		{"the ledger is another service's", map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "LEDGER_FILE": filepath.Join(kept, "ledger.db")}, []string{"in use by another process", "running already", "LEDGER_FILE=", "FACILITATOR_URL"}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
 		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the error names both, also if another program uses this port

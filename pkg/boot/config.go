@@ -144,11 +144,11 @@ func ParseLocal(get func(string) string) (Local, error) {
 		l.BaseURL = "http://" + Reachable(l.Addr)
 	}
 	e.facilitators(&l.Config)
-	usualNode := noNodes
+	defaultNode := noNodes
 	if l.settlesElsewhere() {
-		usualNode = x402.Network(l.Terms.Network).PublicNode
+		defaultNode = x402.Network(l.Terms.Network).PublicNode
 	}
-	e.paymentSettings(&l.Config, usualNode)
+	e.paymentSettings(&l.Config, defaultNode)
 	l.LowestPrice = e.lowestPrice
 	l.MostKept = ledger.LargestKept // the limit of a ledger in a file
 	if e.text("LEDGER_TABLE") != "" {
@@ -243,12 +243,12 @@ func (c Config) settlesElsewhere() bool {
 }
 
 // paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. The argument usual is the default node, which the method chain explains.
-func (e *environment) paymentSettings(c *Config, usual string) {
+// chain. The method chain says what the default node is for.
+func (e *environment) paymentSettings(c *Config, defaultNode string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
 	c.Resolvers = e.resolvers
-	e.chain(c, usual)
+	e.chain(c, defaultNode)
 }
 
 // table returns the ledger's table.

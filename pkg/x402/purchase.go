@@ -328,7 +328,7 @@ func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	}
 	badSignature := owner.State == ledger.Refused && owner.BadSignature
 	if out.Status == http.StatusPaymentRequired && badSignature {
-		out.Fault = f.Saying(f.Public() + " (an earlier signature for this purchase). That signature blocks the purchase while it is valid. To buy at once, send a new Idempotency-Key")
+		out.Fault = f.Saying(f.Public() + " (an earlier signature for this purchase). That signature blocks the purchase while it is valid. To buy at once, send a new Idempotency-Key.")
 		return out
 	}
 	if f.Code == fault.SettlementUncertain && out.Payment.Charged == nil {

@@ -59,7 +59,7 @@ type FacilitatorConfig struct {
 }
 
 // ErrJournalInUse is returned by NewFacilitator if another Facilitator has the journal open.
-var ErrJournalInUse = errors.New("another process uses it")
+var ErrJournalInUse = errors.New("in use by another process")
 
 // NewFacilitator returns a Facilitator. It fails if the journal cannot be read or locked.
 func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
