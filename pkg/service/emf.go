@@ -17,7 +17,7 @@ import (
 type metric struct {
 	Name  string
 	Unit  string  // Count or Milliseconds
-	Value float64 `json:"-"` // in the log line, the member called Name has this value
+	Value float64 `json:"-"` // the value; the log line has it in a separate member, named after the metric
 }
 
 func counted(name string, n int) metric {
@@ -32,9 +32,9 @@ func latency(name string, d time.Duration) metric {
 // of the stack, which may be empty, to tell two stacks in one account apart.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts returns the log attributes that count a client's priced request. They are the metrics
-// of the request and, if the request counts towards rolling back a release, the members that
-// the metric filters in template.yaml read.
+// counts returns the log attributes that count a client's priced request: the metrics of the
+// request, and the members that the metric filters in template.yaml read. Only a request that
+// counts towards rolling back a release has these members.
 func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
 	values := p.measured(res, client)
 	attrs := p.emf(values, dimensions...)

@@ -35,8 +35,8 @@ import (
 )
 
 // peers plays the facilitator, the chain and the lookup of a fleet, on the fake clock of a
-// bubble. Only the payers in the field rich have money. A refusal for lack of money takes two
-// seconds. Hosts below silent.example.com accept connections and send nothing.
+// synctest bubble. Only the payers in the field rich have money. A refusal for lack of money
+// takes two seconds. Hosts below silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
 	// These are the durations of a settlement, a lookup and a search of the chain. A call with
@@ -44,8 +44,8 @@ type peers struct {
 	settles, looks, finds time.Duration
 	cancelled             bool // whether the payer cancels each authorization on the chain before the facilitator settles it
 	verifyDown            bool // whether the facilitator is down when the service asks it to verify a signature
-	// reverts is how long the transaction of a payer without money, which succeeds in a
-	// simulation, takes to revert. If reverts is 0, the facilitator refuses these payers.
+	// reverts is how long the transaction of a payer without money takes to revert. If reverts
+	// is 0, the facilitator refuses these payers.
 	reverts time.Duration
 
 	rich sync.Map // the payers with money
@@ -241,7 +241,7 @@ func (f *fleet) served(from, domain, header string) {
 const silentHosts = ".silent.example.com"
 
 // raceDetector reports whether the race detector is on. Signing then takes fifteen times as
-// long, so tests with many signatures do less. "make test" also runs them without it.
+// long, so tests with many signatures do less. "make test" also runs without the detector.
 func raceDetector() bool {
 	build, _ := debug.ReadBuildInfo()
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -267,10 +267,10 @@ type table struct {
 	mu     sync.Mutex
 	spent
 	trip time.Duration // the time that each call takes
-	// unsized means that record writes are not counted: measuring them takes a third of a test.
+	// unsized means that record writes are not counted. This makes a test a third faster.
 	unsized bool
-	// hot has, by name, each item and each partition of the index. It is nil unless the test
-	// limits the writes that the table accepts, as DynamoDB does.
+	// hot has the capacity of each item and of each partition of the index, by name. It is nil
+	// unless the test limits the writes that the table accepts, as DynamoDB does.
 	hot map[string]*hot
 
 	encode *dynamo.Table // encodes records as items, and passes each item to the method PutItem
@@ -292,8 +292,8 @@ func (t *table) add(f func(*spent)) {
 
 func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
 
-// write uses up write units of an item, and one unit of the index partition of each entry that
-// the write removes or adds.
+// write uses up write units of an item. For each index entry that the write removes or adds,
+// it also uses up one unit of the entry's index partition.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")
@@ -353,8 +353,8 @@ func (t *table) limits() *limittest.Watched {
 	return s
 }
 
-// sizeOf returns the write units of a record, encoded as a store sends it. entry has the
-// partition and the key of its index entry, in one string; it is nil if there is none.
+// sizeOf returns the write units of a record, encoded as a store sends it. entry is the
+// partition and the key of the record's index entry, in one string; nil means no index entry.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -125,10 +125,10 @@ func (p Probe) failed(err error) check {
 }
 
 // Health returns the handler of /health and of /ready (spec §4.1). /ready shows the results of
-// the probes, and the texts in warnings by their names. These warnings do not make the service
-// unready. Requests for /ready count towards the rate limit of the free documents, because the
-// probes call other services. If rate is nil, there is no limit. store shares the results of
-// the probes between all processes. If store is nil, each process keeps its own.
+// the probes. It also shows the warnings, which are texts by name, but they do not make the
+// service unready. Requests for /ready count towards the rate limit of the free documents,
+// because the probes call other services. If rate is nil, there is no limit. store shares the
+// results of the probes between all processes. If store is nil, each process keeps its own.
 func Health(p Platform, o Offering, rate *limit.Rate, probes []Probe, store ReadyStore, warnings map[string]string) http.Handler {
 	alive := p.front(false).Handler("health", nil, storefront.GetAndHead, func(*http.Request) storefront.Response {
 		return jsonResponse(health{Status: statusOK, Service: catalog.Service, Deployment: p.Deployment})
@@ -173,9 +173,9 @@ func jsonResponse(v any) storefront.Response {
 }
 
 // Discovery returns the handler of the documents' paths and of every unknown path (spec §4.1,
-// §2.10). Its rate limit is separate from that of the priced paths: a client that has exceeded
-// the limit of the priced paths must still be able to read the page at the docs_url of that
-// error. If rate is nil, there is no limit.
+// §2.10). Its rate limit is separate from that of the priced paths. A client that has exceeded
+// the limit of the priced paths gets an error with a docs_url, and must still be able to read
+// that page. If rate is nil, there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	// kept holds the documents of each origin. It stays small, because a deployment has one or
 	// two origins. The platform sets the origin; a client cannot.

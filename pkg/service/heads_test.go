@@ -49,11 +49,11 @@ func (s *shop) rawly(method, path, version string, headers ...string) (head, bod
 	return append(head, end...), body
 }
 
-// TestHeads checks that every 402 gets through a proxy with default settings. It sends
-// requests as programs and browsers do, for host names from the shortest to the longest, with
-// a long query, and with an Origin header. The rate limit and the signature of the offer add
-// to the headers of the response. The offer in the header must be signed if there is room for
-// a signature. The JSON of the body must always be signed.
+// TestHeads checks that the head of every 402 has at most mostHead bytes, so that it gets
+// through a proxy with default settings. The host names go from the shortest to the longest.
+// The requests are those of programs and browsers, some with a long query or an Origin header.
+// The offer in the header must be signed if there is room for a signature. The offer in a JSON
+// body must always be signed.
 func TestHeads(t *testing.T) {
 	t.Parallel()
 	for _, length := range []int{14, 24, 40, 51, 60, 64, 100, 180, 253} {

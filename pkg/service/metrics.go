@@ -18,8 +18,8 @@ const (
 	MetricRateLimited = "RateLimited"
 	MetricOverloaded  = "Overloaded"
 	MetricFaults      = "Faults"            // answers with a status of 500 or above
-	MetricFacilitator = "FacilitatorFaults" // error codes that begin with facilitator_
-	MetricLedger      = "LedgerFaults"      // ledger_unavailable and payment_unavailable, and settlements that were not recorded
+	MetricFacilitator = "FacilitatorFaults" // answers whose error code begins with facilitator_
+	MetricLedger      = "LedgerFaults"      // answers with ledger_unavailable or payment_unavailable, and settlements that were not recorded
 	MetricInternal    = "InternalErrors"
 	// MetricUsedAsPaid counts the payments that are treated as paid because the facilitator
 	// says that their nonce has been used. Without a node of the chain, the service cannot
@@ -29,8 +29,9 @@ const (
 	MetricUnreceipted = "Unreceipted"
 	MetricSettle      = "SettleLatency"
 	MetricLookup      = "LookupLatency"
-	// MetricListed counts the payments whose extensions the facilitator accepted, so that it
-	// lists the operation. MetricUnlisted counts those whose extensions it rejected.
+	// MetricListed counts the payments whose extensions the facilitator accepted; the
+	// facilitator then lists the operation. MetricUnlisted counts those whose extensions it
+	// rejected.
 	MetricListed   = "ExtensionsAccepted"
 	MetricUnlisted = "ExtensionsRejected"
 	// MetricSettlement is the beginning of the names of several metrics. Each name ends in a
@@ -43,14 +44,15 @@ const (
 	MetricPrimaryFailed   = "PrimaryFailed"
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
-	// MetricRefusedPayer is the number of a payer whose payment was refused. The service or
-	// the facilitator refused the payment, or the facilitator's reply was unclear. If the
-	// minimum and the maximum of this metric differ, payments of more than one payer were
-	// refused, however often each payer tried. A payment that cannot be read has no payer. The
-	// metric is then a number for the network of the client.
+	// MetricRefusedPayer identifies a payer whose payment was refused: its value is the last
+	// 24 bits of the payer's address. The service or the facilitator refused the payment, or
+	// the facilitator's reply was unclear. If the minimum and the maximum of this metric
+	// differ, payments of more than one payer were refused, however often each payer tried. A
+	// payment that cannot be read has no payer. The value is then a number for the network of
+	// the client.
 	MetricRefusedPayer = "RefusedPayer"
-	// MetricSilentPayer is the number of a payer whose payment is in doubt because the
-	// facilitator did not reply. A payer cannot cause such a case.
+	// MetricSilentPayer identifies, in the same way, a payer whose payment is in doubt because
+	// the facilitator did not reply. A payer cannot cause such a case.
 	MetricSilentPayer = "SilentPayer"
 	// These metrics decide whether a release is rolled back. They cover all versions together.
 	// MetricJudged counts the payments that the decision takes into account. Of these,
@@ -69,8 +71,8 @@ const (
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"
-	// MetricNewUnanswered has, for each payment that MetricBroken or MetricRefused counts, the
-	// number of the payer.
+	// MetricNewUnanswered identifies the payer of each payment that MetricBroken or
+	// MetricRefused counts, by the same number as MetricRefusedPayer.
 	MetricNewUnanswered = "NewPayersUnanswered"
 )
 

@@ -125,7 +125,7 @@ func newLookup[Q interface{ Values() url.Values }, R any](
 	}
 }
 
-// timeoutOf returns the error of the entry with status 504, which is its time-out.
+// timeoutOf returns the entry's error with status 504: the error if the lookup takes too long.
 func timeoutOf(entry catalog.Operation) fault.Info {
 	for _, code := range entry.Errors {
 		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
@@ -257,7 +257,7 @@ func (op Operation) lacksParam(sent url.Values) bool {
 
 // parseParams parses a query string pair by pair, so that a malformed pair does not affect the
 // others. It keeps a value with invalid escaping as it was sent. The operation later refuses
-// such a value if the parameter is its own, and ignores it otherwise.
+// such a value in one of its own parameters, and ignores it in any other parameter.
 func parseParams(raw string) url.Values {
 	values := url.Values{}
 	for pair := range strings.SplitSeq(raw, "&") {
@@ -275,8 +275,8 @@ func parseParams(raw string) url.Values {
 }
 
 // documented returns err unchanged if the operation documents its code. Otherwise it returns
-// internal_error, because an undocumented code is a bug. An error that it replaces loses the
-// marks of a prevented lookup and of a silent target.
+// internal_error, because an undocumented code is a bug. This internal_error is never marked
+// as a prevented lookup or a silent target, even if err is.
 func documented(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {

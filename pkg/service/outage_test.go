@@ -38,8 +38,8 @@ func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
 	return r, nil
 }
 
-// loop is a client of one operation. It signs a new payment for every request, and does not
-// name its purchase.
+// loop is a client of one operation. It signs a new payment for every request, and sends no
+// Idempotency-Key.
 type loop struct {
 	*fleet
 	client *x402test.Client
@@ -81,8 +81,8 @@ func (l *loop) buy(tool bool) heard {
 	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
 }
 
-// byTurns returns functions by name. Each tells for every turn of a loop whether the request
-// is a tool call: never, always, or every second time.
+// byTurns returns functions by name. Each function tells whether the request in a given turn
+// of a loop is a tool call: never, always, or in every second turn.
 func byTurns() map[string]func(turn int) (tool bool) {
 	return map[string]func(int) bool{
 		"HTTP":     func(int) bool { return false },
@@ -125,10 +125,10 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// TestPartOwedForLong checks a bundle with a piece that the service owes. The bundle stays
-// valid for its purchase until it is complete, so a client that signs again every half minute
-// for an hour is charged once. Two minutes after the bundle is complete, a new payment must be
-// charged, as after any other answer.
+// TestPartOwedForLong checks a client that signs a new payment every half minute, while the
+// service owes one piece of a bundle for an hour. The client must be charged only once,
+// because the bundle stays valid for its purchase until it is complete. Two minutes after the
+// bundle is complete, a new payment must be charged, as after any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range byTurns() {

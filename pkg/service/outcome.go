@@ -23,7 +23,7 @@ func (s *metricSet) count(name string) {
 	}
 }
 
-// countIf calls the method count if holds is true.
+// countIf calls s.count(name) if holds is true.
 func (s *metricSet) countIf(holds bool, name string) {
 	if holds {
 		s.count(name)
@@ -62,7 +62,7 @@ func (p Platform) countAnswer(set *metricSet, res storefront.Response, trace *x4
 	if name := p.faultMetric(res.Fault); name != "" {
 		set.count(name)
 	}
-	paid := res.Receipt != nil // without a receipt, as after an internal_error before the settlement, nothing is owed
+	paid := res.Receipt != nil // an unpaid request has no receipt, and is owed nothing
 	set.countIf(class == fault.Owed && paid, MetricOwed)
 	set.countIf(res.Trace == nil && res.Status == http.StatusPaymentRequired, MetricChallenges)
 	set.countIf(trace.Unrecorded, MetricLedger)
@@ -175,9 +175,9 @@ func (p Platform) outcomeOf(res storefront.Response) outcome {
 }
 
 // isReleased reports whether the payments of this process count towards rolling back its
-// release. They count if Lambda names the version and the deployment sells. They do not count
-// in a release that stops selling, because such a release must go out even if something is
-// broken.
+// release. They count if the process runs as a version of a Lambda function and the deployment
+// sells. They do not count in a release that stops selling, because such a release must go out
+// even if something is broken.
 func (p Platform) isReleased() bool { return !p.Paused && p.Function != "" && p.Version != "" }
 
 // release returns the running function and its version, in the form that the template uses.

@@ -30,11 +30,11 @@ type ends[Q, R any] struct{ error }
 
 func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
 
-// TestReplies checks what an operation tells the Gate. A bundle that is answered names its
-// owed pieces. A bundle that fails completely names no piece, because its whole answer is
-// owed. If a single lookup fails, its answer is owed, and its error tells whether the lookup
-// was prevented or the target was silent. A code that the operation does not list is a bug;
-// the error then has neither mark. The tests of package bundle check which pieces are owed.
+// TestReplies checks what an operation tells the Gate. An answered bundle names its owed
+// pieces. A bundle that fails completely names no piece, because its whole answer is owed. The
+// error of a single lookup tells whether the lookup was prevented or the target was silent. An
+// error code that the operation does not list is a bug: it becomes internal_error, which tells
+// neither. The tests of package bundle check which pieces are owed.
 func TestReplies(t *testing.T) {
 	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
 	silent := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
@@ -157,7 +157,7 @@ func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
 	for query, c := range map[string]struct {
 		op                             Operation
-		asked, request, refused, known string // as in discovery.Visit; refused and known need only be parts of the text
+		asked, request, refused, known string // the expected fields of discovery.Visit; refused and known need only be parts of the text
 		typed                          string // the expected text in the field for the domain; "" means any
 	}{
 		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
@@ -215,7 +215,7 @@ func TestCodesAreListedAtStart(t *testing.T) {
 // number of the run, and a metric for each number that an alarm uses. A run that did not read
 // the whole index must count as failed. If there are former terms, the Reconciler must get the
 // former payee, so that it also reads the payments to that address. It must also get the
-// lowest price of all terms, so that it does not take a payment of a former, lower price for a
+// lowest price of all terms. Otherwise it would count a payment of a former, lower price as a
 // deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary

@@ -22,8 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// ProbeOrigin is the name of the probe of the public origin, which only the scheduled function
-// runs.
+// ProbeOrigin is the name of the probe that checks the public origin. Only the scheduled
+// function runs this probe.
 const ProbeOrigin = "origin"
 
 // MetricCertificateDays is the number of days until the certificate of the public origin ends.
@@ -57,8 +57,8 @@ type Outside struct {
 }
 
 // Deployment returns the name of a deployment in /health. It is a digest of the name of the
-// stack and the name of the ledger's table, which no other deployment shares. It is empty if
-// the stack has no name.
+// stack and the name of the ledger's table; no other deployment has the same two names. It is
+// empty if the stack has no name.
 func Deployment(stack, table string) string {
 	if stack == "" {
 		return ""

@@ -138,9 +138,9 @@ func TestBurstAtReady(t *testing.T) {
 }
 
 // TestReadyWithoutItsStore checks /ready if the store does not answer. The ledger must count
-// as failing, and no probe may run. It also checks a process that ends while it runs the
-// probes. The others must wait a few seconds and then, without old results, report that the
-// service is not ready.
+// as failing, and no probe may run. The test also checks what happens if a process ends while
+// it runs the probes, and the store has no old results. The other processes must wait a few
+// seconds and then report that the service is not ready.
 func TestReadyWithoutItsStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ const (
 	MetricOwedUnclaimed   = "OwedUnclaimed"   // paid payments whose payer has not come back for the answer
 	MetricOwedLong        = "OwedOverAnHour"  // payments in OwedUnclaimed that have been owed for more than an hour
 	MetricRefundsDue      = "RefundsDue"      // payments in OwedUnclaimed that are due to be sent back
-	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed
+	MetricReconcileFailed = "ReconcileFailed" // records that could not be processed; at least 1 if the run failed
 )
 
 // reconcileMargin is the time at the end of an invocation that is kept for the last write to
@@ -32,9 +32,8 @@ const (
 const reconcileMargin = 10 * time.Second
 
 // Reconciler returns c with two more settings: the former payee, and the lowest price under
-// the current and the former terms. The Reconciler uses evidence to decide the payments that
-// requests left in doubt. They may have been made under the current or the former terms.
-// former may be nil.
+// the current and the former terms. It needs both, because a payment that a request left in
+// doubt may have been made under the former terms. former may be nil.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
@@ -152,9 +151,9 @@ func notReady(checks map[string]check) []string {
 }
 
 // readyMetrics returns a metric for each check: 1 if the check succeeded, and 0 otherwise.
-// ready is 0 if a required check failed, and 1 otherwise. If failed is not nil, the run of the
-// Reconciler failed. The ledger or its index does not answer then, so the ledger's metric is
-// 0, whatever its probe found.
+// ready is 0 if a required check failed, and 1 otherwise. failed is the error of the
+// Reconciler's run. If it is not nil, the ledger or its index did not answer, so the ledger
+// counts as failing, whatever its probe found.
 func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {

@@ -144,8 +144,8 @@ func TestReconcile(t *testing.T) {
 }
 
 // TestReconcileStoresSilence checks that a run stores an error as the answer to a paid lookup
-// whose target stayed silent. The request id in its body must be "reconcile", because a run
-// has no request of a client.
+// whose target stayed silent. The request id in the stored answer must be "reconcile", because
+// no client's request belongs to a run.
 func TestReconcileStoresSilence(t *testing.T) {
 	reconciles(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
@@ -164,10 +164,10 @@ func TestReconcileStoresSilence(t *testing.T) {
 }
 
 // TestReconcileSays checks the log line of a run. Without evidence, a run counts the payments
-// and says that it had no evidence. A corrupt record does not make the run fail. If the run
-// fails, so does the invocation. The failure is then the only metric of the run, because an
-// incomplete count could end an alarm. The ledger is then reported as not ready. If only an
-// optional probe fails, the deployment stays ready.
+// in doubt and says that it had no evidence. A corrupt record does not make the run fail. If
+// the index cannot be read, the run and the invocation fail. ReconcileFailed must then be the
+// only number of the run, because an incomplete count could end an alarm, and the ledger must
+// not be ready. If only an optional probe fails, the deployment stays ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any
@@ -301,7 +301,7 @@ func TestReadyNamesWhatFails(t *testing.T) {
 }
 
 // unlisted is a ledger whose index the service has no permission to read. It counts the
-// attempts.
+// attempts to read the index.
 type unlisted struct {
 	ledger.Store
 	read *atomic.Int32

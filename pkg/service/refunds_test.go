@@ -36,8 +36,8 @@ const (
 	ipv6Only   = "ipv6-only.example.org"
 )
 
-// internet is the network of the lookups in a bubble. It has two resolvers that work, and
-// hosts that send nothing. It has no route to IPv6.
+// internet is the network of the lookups in a synctest bubble. It has two resolvers that work,
+// and hosts that send nothing. It has no route to IPv6.
 type internet struct {
 	resolver *dns.Client
 	dialer   *guard.Dialer
@@ -126,10 +126,10 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 // TestRefundsDue checks how many refunds one client can make the service owe at the default
 // limit. The client looks up its own domains as fast as it may, each only once. Each lookup
 // that the service owes becomes a refund after a day. With silent name servers and hosts, the
-// client causes 15 refunds a minute over time. In the first minute it causes more, because it
-// starts further lookups before the first one turns out to be silent. In the minutes after
-// that it causes fewer. If the service has no route to any address of a host, the error that
-// says this is the answer, and nothing is owed.
+// client causes 15 refunds a minute over time. It causes more in the first minute, because it
+// starts further lookups before the first one turns out to be silent, and fewer in the minutes
+// after that. If the service has no route to any address of a host, it answers connect_failed
+// and owes nothing.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15
@@ -187,8 +187,8 @@ func TestRefundsDue(t *testing.T) {
 
 // buyForMinutes lets one client buy lookups of its domains for some minutes, from the
 // beginning of a minute. The client sends more requests at the same time than it has slots.
-// buyForMinutes returns how many lookups have moved money and owe their whole answer, in the
-// first minute and in all minutes. answers counts how often each answer occurred.
+// buyForMinutes returns how many paid lookups owe their whole answer, in the first minute and
+// in all minutes. answers counts how often each answer occurred.
 func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })

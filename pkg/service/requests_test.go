@@ -33,7 +33,7 @@ type request struct {
 	ask           func(way) answer
 	httpOnly      bool
 	status        int
-	code, charged string // as in way.expect
+	code, charged string // the error code, and "charged" in the answer; see way.expect
 	replayed      bool
 	counts        string         // names of the expected metrics; the method counted adds Requests, Faults and those about payers and releases
 	uncounted     bool           // the request does not count towards rolling back a release

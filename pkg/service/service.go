@@ -148,8 +148,8 @@ func NewSeller(
 }
 
 // All returns a handler for the whole service. It calls the handler of each function on its
-// path, and documents on every other path. If an operation of the catalog is not among
-// operations, All returns an error that names it.
+// path, and the handler documents on every other path. If an operation of the catalog is not
+// among operations, All returns an error that names it.
 func All(s *Seller, operations []Operation, health, documents http.Handler) (http.Handler, error) {
 	paths := map[string]http.Handler{
 		catalog.PathHealth: health,
@@ -354,10 +354,10 @@ const exposed = x402.HeaderRequired +
 	", X-Request-Id"
 
 // preflight returns the headers of a response to OPTIONS. Among them are the request headers
-// that a page of another origin may send, in lower case as browsers compare them. One of these
-// is access-control-expose-headers, the name of a response header, which the reference clients
-// send on the paid retry. mcp-session-id and last-event-id belong to other MCP transports,
-// which clients may try first.
+// that a page of another origin may send, in lower case as browsers compare them.
+// access-control-expose-headers is really a response header, but the reference clients send it
+// on the paid retry. mcp-session-id and last-event-id belong to other MCP transports, which
+// clients may try first.
 func preflight(methods []string) http.Header {
 	allowed := []string{
 		x402.HeaderSignature,

@@ -24,10 +24,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// TestRateLimited checks a client that exceeds its rate limit. It must get 429 for every
-// message to the tools. It must still get /ready and the documents, to which the error links.
-// These have a separate limit, and a client that exceeds that limit must get 429 for them as
-// well. /health has no limit. TestRequests covers the priced paths and the calls of tools.
+// TestRateLimited checks a client that exceeds the rate limit of the priced paths and /mcp.
+// Every message to /mcp must get 429. /ready and the documents must still be served, because
+// the error links to the documents. They have a separate limit, and a client that exceeds it
+// must get 429 for them. /health has no limit. TestRequests covers the priced paths and the
+// calls of tools.
 func TestRateLimited(t *testing.T) {
 	s := newShop(t, perMinute(20))
 	for range 30 { // an invalid payment counts as much as any other request
@@ -59,7 +60,7 @@ func TestRateLimited(t *testing.T) {
 
 // TestSizesInUnits checks that an answer without a payment costs one unit for each 16 KB of
 // the response, rounded up. The page and the list of tools are compressed if the client
-// accepts that. If only the size of an answer exceeds the limit, the request is served, and
+// accepts gzip. If only the size of an answer exceeds the limit, the request is served, and
 // the next request is not.
 func TestSizesInUnits(t *testing.T) {
 	const list = `{"jsonrpc":"2.0","id":7,"method":"tools/list"}`

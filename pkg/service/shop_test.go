@@ -42,8 +42,8 @@ const (
 
 func pathOf(domain string) string { return "/v1/tools/dns?domain=" + domain }
 
-// shop is the whole service on loopback. It has a client that pays, a facilitator of play
-// money, and stores and a lookup that count their calls.
+// shop is the whole service on loopback. It has a client that pays, a facilitator that moves
+// play money, and stores and a lookup that count their calls.
 type shop struct {
 	*testing.T
 	client *x402test.Client
@@ -255,9 +255,9 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 }
 
 // showsNothing checks that the log contains no secret part of a payment, no retry token and
-// nothing about the request. A token must stay secret because anybody can copy a payment from
-// the chain, and with its token could get the answer. showsNothing also checks that the length
-// of a line is bounded, whatever a peer sends.
+// nothing about the request. A retry token must stay secret: with the token, and a payment
+// copied from the chain, anybody could get the answer. showsNothing also checks that the
+// length of a line is bounded, whatever a peer sends.
 func (s *shop) showsNothing(secrets ...string) {
 	s.Helper()
 	log := s.log.String()

@@ -22,8 +22,8 @@ func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.En
 		x402http.Normalized(op.normal))
 }
 
-// handler makes the lookups of an operation. It takes no payment: the endpoint that sell
-// returns does that.
+// handler makes the lookups of an operation. The endpoint that sell returns takes the
+// payments.
 type handler struct {
 	op        Operation
 	overrides storefront.Overrides

@@ -26,8 +26,8 @@ const (
 )
 
 // free is a kind of request that costs the service money and brings none. onOne is the largest
-// cost that a client may cause in a minute on one environment, and onMany is the largest cost on
-// two hundred.
+// cost that a client may cause in a minute on one environment, and onMany is the largest cost
+// on two hundred environments.
 type free struct {
 	name          string
 	onOne, onMany spent
@@ -40,12 +40,11 @@ type free struct {
 	operation func(parts) service.Operation
 }
 
-// freeRequests returns the kinds of requests with the limits of their costs. A request that is
-// answered from a record counts one unit, so the rate limit bounds the number of such
-// requests. A request that makes the service call another service weighs more. If the weights
-// put the client above its limit, the excess is carried into a later minute, which costs a
-// write. Each environment asks the store once before it knows that the client has exceeded its
-// limit.
+// freeRequests returns the kinds of requests with the limits of their costs. The rate limit
+// counts one unit for a request that is answered from a record, and more for a request that
+// makes the service call another service. If these units put the client above its limit, the
+// excess is carried into a later minute, which costs a write. Each environment asks the store
+// once before it knows that the client has exceeded its limit.
 func freeRequests() []free {
 	type reply = x402test.Reply
 	nothing := spent{Writes: 10, Units: 10} // only the writes of the rate limit
@@ -123,15 +122,16 @@ func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
-// TestPaidUnits counts what a paid request costs: DynamoDB units in all tables and the index,
-// and successive calls of the table. The request has a signed receipt and an answer of less
-// than a kilobyte. To count the successive calls, the test measures the time of the request on
-// a fake clock, which only these calls and the peers move. Both numbers must stay within the
-// maxima below; "make bench" prints the counted numbers. A second payment of the same payer for
-// the same question costs the claim, the purchase, the record of the purchase's owner, and the
-// end of the claim. The smoke test takes no slot, and is bought again each time. In each
-// process, the first payment in an hour costs one more read and write, during the settlement,
-// to record the payee.
+// TestPaidUnits checks that the costs of a paid request stay within the maxima below. It
+// counts DynamoDB units in all tables and the index, and successive calls of the table. To
+// count the calls, it measures the time of the request on a fake clock, which only these calls
+// and the peers move. The request has a signed receipt and an answer of less than a kilobyte.
+// "make bench" prints the numbers.
+//
+// For a second payment of the same payer for the same question, the ledger writes the claim,
+// the purchase, the record of the purchase's owner, and the end of the claim. The smoke test
+// takes no slot, and is bought again each time. In each process, the first payment in an hour
+// costs one more read and write, during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
 	const trip, mostTrips = 3 * time.Millisecond, 5
@@ -235,7 +235,7 @@ func TestBudgets(t *testing.T) {
 		code, charged         string
 		took                  time.Duration
 	}{
-		// The request keeps 8 s of its time for the lookup and 2 s for the writes. So the
+		// Of its 27 s, the request keeps 8 s for the lookup and 2 s for the writes. So the
 		// settlement and the search of the chain end after 17 s.
 		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
 		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
@@ -268,7 +268,7 @@ func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i
 type attack struct {
 	name, asks string        // asks is the format of a request's domain; it has a place for the number of the request
 	rich       bool          // whether the payer has money; the service then owes the lookup, and later refunds the payer
-	reverts    time.Duration // as in peers
+	reverts    time.Duration // how long the transaction of a payer without money takes to revert, as in peers
 	crowd
 }
 
@@ -308,11 +308,10 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// begin waits for the beginning of a minute of the rate limit, and then for the time phase.
-// Then it starts the attack. Meanwhile 120 payers arrive, and all of them must be served. No
-// request of the attack may be answered with 200, and at least one must be refused as
-// rate_limited or overloaded. The facilitator may never process more payments of the attackers
-// at once than the attackers can have slots.
+// begin starts the attack at the given phase of a minute of the rate limit. Meanwhile 120
+// payers arrive, and all of them must be served. No request of the attack may be answered with
+// 200, and at least one must be refused as rate_limited or overloaded. The facilitator may
+// never process more payments of the attackers at once than the attackers can have slots.
 func (a attack) begin(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold: a quarter of the 50
 	f := newFleet(t, 1, explorer)

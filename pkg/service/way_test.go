@@ -186,12 +186,12 @@ func (w way) expect(a answer, status int, code, charged string) {
 	same(w, w.String()+": "+a.all, a.facts, want)
 }
 
-// TestLostAnswerOnTheOtherTransport checks a client that loses an answer on one transport. On
-// the other transport it must get the answer for the same payment, which is settled only once.
-// If it was the request that got lost, the other transport must accept the payment, although
-// the payment repeats the offer of the first transport. Another signature for the same
-// question belongs to the same purchase. On neither transport may a signature pay for another
-// question.
+// TestLostAnswerOnTheOtherTransport checks that a client that loses an answer on one transport
+// gets it on the other. The same payment must get the answer, and is settled only once. A new
+// signature for the same question must get it as well, because it belongs to the same
+// purchase. If the request got lost instead, the other transport must accept the payment,
+// although it repeats the offer of the first transport. On neither transport may a signature
+// pay for another question.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
@@ -238,9 +238,9 @@ func TestWindowByTransport(t *testing.T) {
 	}
 }
 
-// TestToolArguments checks that a call with wrong arguments gets their error and is not
-// charged, with or without a payment. The payment must still be valid for a correct call. An
-// argument that is null counts as missing.
+// TestToolArguments checks that a call with wrong arguments gets the error for these arguments
+// and is not charged, with or without a payment. The payment must still be valid for a correct
+// call. An argument that is null counts as missing.
 func TestToolArguments(t *testing.T) {
 	s := newShop(t, slots(50))
 	w := way{s, true}
@@ -262,7 +262,8 @@ func TestToolArguments(t *testing.T) {
 	w.expect(w.result(s.call(map[string]any{"domain": "example.com", "type": nil}, paid, "")), 200, "", "")
 }
 
-// TestToolPath checks other methods, a preflight request and a body that is too large at /mcp.
+// TestToolPath checks that /mcp answers GET with 405, a preflight request with 204 and the
+// allowed headers, and a body that is too large with 413.
 func TestToolPath(t *testing.T) {
 	s := newShop(t)
 	for _, c := range []struct {
@@ -305,9 +306,9 @@ func TestStrangersText(t *testing.T) {
 // TestChangeOfTerms checks a change of the payee and of a price while the old and the new
 // version both run. Buyers ask for an offer, pay and repeat the payment, at either version and
 // over either transport. No buyer may be refused, and the repetition must get the same answer.
-// When the time of the former terms is over, only payments that were claimed before may be
-// answered. A payment must follow either the current or the former terms completely, not a
-// mixture.
+// When the time of the former terms is over, a payment under these terms may be answered only
+// if it was claimed before. A payment must follow either the current or the former terms
+// completely, not a mixture.
 func TestChangeOfTerms(t *testing.T) {
 	t.Parallel()
 	const now, former = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8", "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
