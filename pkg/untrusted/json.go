@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// Marshal encodes an answer as JSON. It escapes hidden characters, because an answer contains
-// records, registry data and certificates that others wrote. Such text must not show a person
-// or a model anything other than what it says. The result is stored, digested for receipts, and
-// sent over HTTP and MCP. Marshal panics for a value that JSON cannot represent, which is a
-// bug.
+// Marshal encodes an answer as JSON. An answer contains records, registry data and
+// certificates that others wrote. Marshal escapes hidden characters in them, which could
+// mislead a person or a model. The result is stored, digested for receipts, and sent over HTTP
+// and MCP. Marshal panics for a value that JSON cannot represent, which is a bug.
 func Marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

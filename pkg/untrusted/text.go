@@ -80,7 +80,7 @@ func Quote(s string, limit int) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// onOneLine replaces a character that would change the line or the display.
+// onOneLine replaces a character that would break the line or that cannot be printed.
 func onOneLine(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // including line and paragraph separators

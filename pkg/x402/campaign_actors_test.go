@@ -37,9 +37,8 @@ func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 func (c *actors) oneIn(n int) bool { return c.rng.IntN(n) == 0 }
 
 // runWithFaults runs the phase with faults, and returns when all its actors have ended. One to
-// three clients send requests at the same time. If the first request of the schedule comes
-// late in the window, the actors begin 15 to 50 seconds before the window of the first
-// authorization ends.
+// three clients send requests at the same time. If lateInWindow is set, the actors begin 15 to
+// 50 seconds before the first authorization expires.
 func (c *actors) runWithFaults() {
 	if c.w.lateInWindow {
 		time.Sleep(4*time.Minute + 10*time.Second + time.Duration(c.rng.Int64N(int64(35*time.Second))))
@@ -56,7 +55,7 @@ func (c *actors) runWithFaults() {
 	all.Wait()
 }
 
-// In some schedules, disturb starts further actors while clients send requests. The payer may
+// disturb starts further actors in some schedules, while clients send requests. The payer may
 // cancel an authorization, a third party may submit one to the chain, and a stranger may send
 // copies of one.
 func (c *actors) disturb(all *sync.WaitGroup) {
@@ -115,10 +114,10 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends one to four requests. After a fault, the client waits at least for the time in
-// Retry-After, in two of three cases. A client signs a new authorization for none, for three
-// of ten, or for all of its retries; the reference client does so for every retry. In
-// addition, any client may sign again after an answer with a failed PAYMENT-RESPONSE.
+// client sends one to four requests. After a fault, in two of three cases, the client waits at
+// least as long as Retry-After says. A client signs a new authorization for none, for three of
+// ten, or for all of its retries; the reference client does so for every retry. In addition,
+// any client may sign again after an answer with a failed PAYMENT-RESPONSE.
 func (c *actors) client(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
@@ -227,8 +226,8 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
-			// In one of three cases, the transfer gets a time that is 4 or 15 minutes in the
-			// past, when the payment had not yet been claimed.
+			// In one of three cases, the transfer is dated 4 or 15 minutes back, to a time
+			// when the payment had not yet been claimed.
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
@@ -237,7 +236,7 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	}
 }
 
-// In one of six schedules, returnLate lets time pass before the phase with faults ends. First
+// returnLate lets time pass before the phase with faults ends, in one of six schedules. First
 // some minutes pass, in which the reconciler runs and the windows of authorizations may end.
 // In one of three of these schedules, 80 more hours pass. By then the rows with a short
 // lifetime have expired. returnLate deletes them, and checks the lists of debts and doubts.

@@ -86,11 +86,10 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // reaches the client before the gateway's timeout.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// told says that the process has told the payer that money moved, and that the settlement
-	// must therefore be on record. If a call of the store failed, the settlement may be
-	// missing. For the answer settlement_uncertain, it must be on record nevertheless: a
-	// process that lost its lease gives this answer with "charged: true" only if the ledger
-	// has the settlement.
+	// told says that the settlement must be on record, because the process has told the payer
+	// that money moved. If a call of the store failed, the settlement may nevertheless be
+	// missing. The answer settlement_uncertain is an exception: a process that lost its lease
+	// gives this answer with "charged: true" only if the ledger has the settlement.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
@@ -326,12 +325,14 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	})
 }
 
-// noteUncharged notes that an answer told the payer that no money has moved. An answer with a
-// failed PAYMENT-RESPONSE also promises that no money will move. The noted time is when the
-// process wrote the refusal. If the process wrote no refusal, it is when the process last read
-// the record of the payment, or else when the process began. If an attempt that claimed the
-// payment by that time has moved the money, a check at the end of the schedule fails. A later
-// claim is allowed, because the payer sent the authorization again.
+// noteUncharged notes when an answer told the payer that no money has moved. An answer with a
+// failed PAYMENT-RESPONSE also promises that no money will move.
+//
+// The noted time is when the process wrote the refusal. If it wrote none, the noted time is
+// when the process last read the record of the payment, or else when the process began. At the
+// end of the schedule, a check fails if money was moved by an attempt that claimed the payment
+// at or before the noted time. A later claim may move money, because the payer sent the
+// authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
 	a, at := p.pay, p.refusedAt
 	if at.IsZero() {

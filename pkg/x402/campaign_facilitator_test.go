@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// outage is a lasting fault of the primary facilitator, in addition to its single faults. It
-// is the same for the whole phase with faults of a schedule.
+// outage is the kind of lasting fault that the primary facilitator has while a schedule has
+// faults. Single faults come in addition.
 type outage int
 
 const (
@@ -118,8 +118,7 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 	case lost:
 		return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost"}
 	case ctx.Err() != nil && p.chance(50):
-		// The process was frozen until after its deadline, and had not read the answer before
-		// that.
+		// The process froze before it could read the answer, and thawed after its deadline.
 		return timedOut()
 	}
 	return s
@@ -128,10 +127,10 @@ func (p *process) settleWithFaults(ctx context.Context, a *authorization, by str
 func timedOut() x402.Settlement { return x402.Settlement{Class: x402.Unknown, Reason: "timeout"} }
 
 // outage returns a faulty answer of a facilitator, and whether there is one. While there are
-// faults, the primary has its outage most of the time. The fallback has no outage, but in some
-// schedules it lies about a payment that may have been sent to the primary, and does not
-// settle it: it reports a refusal or a used nonce. If the Gate has chain evidence, which can
-// expose the lie, the fallback may also report a settlement.
+// faults, the primary has its outage most of the time. The fallback has no outage, but lies in
+// some schedules about a payment in doubt that was sent to the primary. It does not settle
+// this payment, and reports a refusal or a used nonce. If the Gate has chain evidence, which
+// can expose the lie, the fallback may instead report a settlement.
 func (p *process) outage(ctx context.Context, a *authorization, by string) (x402.Settlement, bool) {
 	w := p.w
 	if !w.fallback || !p.drawFault(70) {
@@ -218,10 +217,10 @@ func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 
 // executeSettlement does the facilitator's side of one settlement. The first of the following
 // cases that applies decides. If drops is true, the facilitator drops the request, and the
-// call times out. If the window is over or ends within six seconds, the facilitator says that
-// the payment has expired. If the nonce is used, the facilitator says so. If refuses is true,
-// the facilitator refuses the payment. If late is true, the facilitator executes the transfer
-// after the delay. Otherwise it executes the transfer at once.
+// call times out. If the authorization has expired or expires within six seconds, the
+// facilitator says that it has expired. If the nonce is used, the facilitator says so. If
+// refuses is true, the facilitator refuses the payment. If late is true, the facilitator
+// executes the transfer after the delay. Otherwise it executes the transfer at once.
 func (p *process) executeSettlement(a *authorization, late, refuses, drops bool, delay time.Duration) x402.Settlement {
 	w := p.w
 	defer w.lock()()

@@ -205,8 +205,8 @@ func (w *world) checkRecorded() {
 // read reports whether the reconciler must have found the transfer of a payment. If the
 // reconciler ran before the schedule, it finds every transfer. Otherwise its first cursor
 // begins a day before its first run, and it finds only transfers that became visible after
-// that. Among these, a transfer by a third party counts only if the payment had a record, so
-// read returns false for it.
+// that. It then counts a transfer by a third party only if the payment had a record, so read
+// returns false for such a transfer.
 func (w *world) read(a *authorization) bool {
 	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
 }
@@ -214,9 +214,9 @@ func (w *world) read(a *authorization) bool {
 // checkDoubt checks whether a payment is rightly on the list of doubts, or rightly missing
 // from it. A payment on the list must have an unknown outcome. If the record of a payment with
 // an unknown outcome says that the payment was sent or is in doubt, the payment must be on the
-// list. If the record says neither, the attempt was abandoned. The payment may then come on
-// the list only ten minutes after the end of its window. A minute later, it must be on the
-// list if it may have been sent.
+// list. If the record says neither, the attempt was abandoned. Until ten minutes after the end
+// of the payment's window, such a payment must not be on the list. A minute later, it must be
+// on the list if it may have been sent.
 func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
 	undue := a.validBefore.Add(refusedUntil)
 	switch {

@@ -174,10 +174,10 @@ func rulesOfPurchases() []brokenRule {
 	}
 }
 
-// ofOwner returns a value for brokenRule.read: a function that changes a record only if the record
-// belongs to the owner of the purchase and has one of the given states. A client's process reads
-// no payment but that of the request and that of the owner, so ofOwner takes every
-// other payment for the owner's.
+// ofOwner returns a value for brokenRule.read: a function that changes a record only if the
+// record belongs to the owner of the purchase and has one of the given states. A client's
+// process reads only two payments: that of the request and that of the owner. So ofOwner
+// assumes that every payment other than that of the request is the owner.
 func ofOwner(states string, read func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)

@@ -23,8 +23,8 @@ type patientClient struct {
 	refusals   int // number of payments that were refused the first time the client sent them
 	lied       int // number of refusals that the client took for a lie of the facilitator
 	// ownerRefused says that the last request did not send the client's payment, because
-	// another payment owns the purchase. Either the process sent the owner instead, or the
-	// owner was refused less than a minute before.
+	// another payment owns the purchase. Either the process sent that other payment instead,
+	// or that payment was refused less than a minute before.
 	ownerRefused bool
 	out          *x402.Outcome // the definitive answer
 	asked        time.Time     // when the client last sent its request

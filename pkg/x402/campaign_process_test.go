@@ -32,7 +32,7 @@ type process struct {
 	rng *mathrand.Rand
 
 	dead    atomic.Bool
-	offset  atomic.Int64 // how far the process's clock is ahead of the bubble's, as a time.Duration
+	offset  atomic.Int64 // how far the process's clock is ahead of the synctest bubble's clock, as a time.Duration
 	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
 
 	// clientRequest is the request and its sender. If the request has a payment-identifier and

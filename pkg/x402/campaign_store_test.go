@@ -294,8 +294,8 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 }
 
 // checkLookup checks the invariants of a lookup that begins, and returns the payment that the
-// lookup is for. In some schedules, the first lookups of each payment usually fail. fails is true
-// if this is such a lookup in such a schedule.
+// lookup is for. In some schedules, the first lookups of each payment usually fail; fails says
+// that this is such a lookup.
 func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
 	defer w.lock()()
 	w.executePending()

@@ -89,8 +89,8 @@ func (t *campaignResult) add(seed uint64, w *world) {
 	})
 }
 
-// raceDetector reports whether the race detector is on. The race detector makes the campaign
-// twenty times slower. The command "make test" also runs the campaign without it.
+// raceDetector reports whether the race detector is on. It makes the campaign twenty times
+// slower. "make test" also runs the campaign without the race detector.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
@@ -137,8 +137,8 @@ func TestCampaign(t *testing.T) {
 }
 
 // requiredEvents returns the events that must occur in some schedule of a large campaign,
-// because otherwise the campaign has not tested what it is for. TestCampaignDetects shows that
-// other events happen.
+// because otherwise the campaign has not tested what it is for. TestCampaignDetects covers
+// further events.
 func requiredEvents(rpc bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
@@ -218,7 +218,7 @@ func (c *actors) checkEnd() {
 }
 
 // unsettled reports whether an authorization is in doubt, and whether a facilitator moved
-// money although it had refused the payment. lastEnd is the end of the last window of the
+// money although it had refused the payment. lastEnd is the latest end of the windows of the
 // authorizations in doubt.
 func (w *world) unsettled() (open bool, lastEnd time.Time, movedRefused bool) {
 	w.mu.Lock()

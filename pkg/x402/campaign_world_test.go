@@ -54,7 +54,7 @@ type world struct {
 	// The other fields change during the schedule.
 	slots          map[*process]time.Time // when the slot of each process becomes free
 	authorizations []*authorization
-	early          int       // number of authorizations at the beginning of the list that clients use while there are faults
+	early          int       // while there are faults, clients use this many authorizations from the beginning of the list
 	cursorAt       time.Time // when the reconciler's first cursor was made
 	store          decodedStore
 	payer          string
