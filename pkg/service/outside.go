@@ -27,7 +27,7 @@ import (
 const ProbeOrigin = "origin"
 
 // MetricCertificateDays is the number of days until the certificate of the public origin ends.
-// It is not recorded if the origin is not recognized as this deployment.
+// It is recorded only if the origin is recognized as this deployment.
 const MetricCertificateDays = "CertificateDays"
 
 const (

@@ -105,7 +105,7 @@ func unsigned(p *parts) {
 	}))
 }
 
-// The metrics of a settlement and a lookup, as in request.counts.
+// These values for request.counts are the metrics of a settlement without and with a lookup.
 const (
 	tried   = " SettleLatency Settlement" // the class of the outcome completes the name of the last metric
 	settled = tried + "Settled LookupLatency"

@@ -1,6 +1,6 @@
 // Package service joins lookups and payments. An Operation is a priced operation with the
 // client that makes its lookup, and a Seller sells operations. There is a handler for each
-// deployed function, and All, a handler for a machine that runs the whole service.
+// deployed function, and All returns a handler for a machine that runs the whole service.
 //
 // The lookups do not know about payments, and the payment layer does not know about lookups. A
 // priced request first goes through package x402http (request id, methods, panics, one log

@@ -90,8 +90,8 @@ func TestSizesInUnits(t *testing.T) {
 	}
 }
 
-// TestRateLimitNotCorrected checks what happens if a client's count cannot be corrected after
-// the lookup. The failure must be logged, and must not change the answer.
+// TestRateLimitNotCorrected checks what happens if the rate limit cannot correct a client's
+// count after the lookup. The failure must be logged, and must not change the answer.
 func TestRateLimitNotCorrected(t *testing.T) {
 	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {

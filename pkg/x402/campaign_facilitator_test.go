@@ -270,10 +270,10 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, by string) *a
 	at.requests[by]++
 	a.possibleSends++
 	p.sent, p.current = p.sent+1, a
-	// fresh says that the payment of the request was not on record or was refused, and that
-	// its transfer is not on the chain. After a deploy, a fresh payment must be sent under the
-	// new terms. If the transfer is on the chain already, the terms under which it was paid
-	// are the right ones.
+	// fresh says that this is the payment of the request, that it was not on record or was
+	// refused, and that its transfer is not on the chain. After a deploy, a fresh payment must
+	// be sent under the new terms. A transfer on the chain was paid under the right terms
+	// already.
 	fresh := a == p.pay && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// dead says that the authorization can no longer execute, because it is used, cancelled or
 	// past its window. If another payment owns the purchase, only a dead payment may be sent.

@@ -39,9 +39,9 @@ var (
 // long the chain is asked about a payment in doubt or an unknown outcome; an attempt that
 // continues, within its lease, after the chain shows its payment; a lookup that is not counted
 // because it had no time; a reconciler's decision about a version other than the one that it
-// asked about; more than eight other signatures; answers too large to keep; bundles with an
-// owed piece; a new price between two signatures for one purchase; a client that disconnects;
-// dust; lists of many pages; a debt for a silent target, if nobody repeats the request for a
+// asked about; answers too large to keep; bundles with an owed piece; a new price between two
+// signatures for one purchase; a client that disconnects; transfers smaller than the lowest
+// price; lists of many pages; a debt for a silent target, if nobody repeats the request for a
 // day.
 //
 // Two things never make an answer a violation: a transfer by a third party after the answer,
@@ -89,8 +89,8 @@ func (t *campaignResult) add(seed uint64, w *world) {
 	})
 }
 
-// raceDetector reports whether the race detector is on. It makes the campaign twenty times
-// slower. "make test" also runs the campaign without the race detector.
+// raceDetector reports whether the race detector is on. The race detector makes the campaign
+// twenty times slower. "make test" also runs the campaign without the race detector.
 func raceDetector() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
