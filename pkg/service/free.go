@@ -125,7 +125,7 @@ func (p Probe) failed(err error) check {
 }
 
 // Health returns the handler of /health and of /ready (spec §4.1). /ready shows the results of
-// the probes. It also shows the warnings, which are texts by name, but they do not make the
+// the probes. It also shows each of the warnings under its name, but warnings do not make the
 // service unready. Requests for /ready count towards the rate limit of the free documents,
 // because the probes call other services. If rate is nil, there is no limit. store shares the
 // results of the probes between all processes. If store is nil, each process keeps its own.

@@ -128,8 +128,8 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 // that the service owes becomes a refund after a day. With silent name servers and hosts, the
 // client causes 15 refunds a minute over time. It causes more in the first minute, because it
 // starts further lookups before the first one turns out to be silent, and fewer in the minutes
-// after that. If the service has no route to any address of a host, it answers connect_failed
-// and owes nothing.
+// after that. If the service has no route to any address of a host, the answer reports this
+// error, and nothing is owed.
 func TestRefundsDue(t *testing.T) {
 	t.Parallel()
 	const aMinute = 15

@@ -105,7 +105,8 @@ func unsigned(p *parts) {
 	}))
 }
 
-// These values for request.counts are the metrics of a settlement without and with a lookup.
+// tried and settled are values for request.counts: the metrics of any settlement, and those of
+// a successful settlement with a lookup.
 const (
 	tried   = " SettleLatency Settlement" // the class of the outcome completes the name of the last metric
 	settled = tried + "Settled LookupLatency"

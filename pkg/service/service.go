@@ -79,8 +79,8 @@ type FormerTerms struct {
 // Limits are the rate and concurrency limits of a deployment (spec §8). The zero value limits
 // nothing.
 type Limits struct {
-	// Rate limits the requests of each client. It counts requests for priced paths and /mcp
-	// together, and separately those for documents and /ready. It does not count requests for
+	// Rate limits the requests of each client. It has one count for the priced paths and /mcp,
+	// and a separate count for the documents and /ready. It does not count requests for
 	// /health. If Rate is nil, no request is limited.
 	Rate *limit.Rate
 	// Leases stores the leases of the paid lookups that are running. If it is nil, the leases

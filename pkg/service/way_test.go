@@ -190,8 +190,8 @@ func (w way) expect(a answer, status int, code, charged string) {
 // gets it on the other. The same payment must get the answer, and is settled only once. A new
 // signature for the same question must get it as well, because it belongs to the same
 // purchase. If the request got lost instead, the other transport must accept the payment,
-// although it repeats the offer of the first transport. On neither transport may a signature
-// pay for another question.
+// although the payment repeats the offer of the first transport. On neither transport may a
+// signature pay for another question.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
