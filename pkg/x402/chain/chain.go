@@ -3,9 +3,9 @@
 // Evidence, so that the chain decides when a facilitator leaves a payment in doubt. It
 // implements x402.Evidence and reconcile.Scanner.
 //
-// The table shows what Find returns on which evidence. In it, latest and safe are the node's
-// blocks with these tags. The limit of 60 s applies to a payment that the seller has not sent.
-// If the seller may have sent the payment, the limit is ten minutes.
+// This table shows what Find returns for each kind of evidence. "latest" and "safe" are the
+// node's blocks with these tags. The 60 s apply to a payment that the seller has not sent. If
+// the seller may have sent the payment, they are ten minutes.
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid
@@ -82,10 +82,10 @@ type Config struct {
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
 	// Read, if it is not nil, returns URLs that replace those in URLs: for example, URLs with
-	// keys that are kept in a secret. Read is called whenever the chain is asked. Its argument
-	// failed is true if no node could answer the previous time. Until Read has returned a list,
-	// and whenever that list is empty, the nodes in URLs are asked. An error of Read must not
-	// contain a URL.
+	// keys that are kept in a secret. Read is called whenever the chain is asked. Its last
+	// argument is true if no node could answer the previous time. Until Read has returned a
+	// list, and whenever that list is empty, the nodes in URLs are asked. An error of Read must
+	// not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string
@@ -202,8 +202,8 @@ func (n *Nodes) replace(urls []string) error {
 }
 
 // each calls ask with one node after another until a call succeeds. Each node gets an equal
-// share of the time that remains. All nodes together get at most the time in limit, even if
-// the caller set no deadline.
+// share of the time that remains. The limit is the longest time for all nodes together, even
+// if the caller set no deadline.
 func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()

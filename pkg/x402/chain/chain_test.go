@@ -16,13 +16,12 @@ import (
 // The tests in this file ask a real Ethereum node about a real token. They show that the play
 // money in the other tests behaves as it would on a chain.
 
-// realChain is a chain of a real Ethereum node with Base's block time, a payer who has money,
-// and a list of the transfers to the payee that the test has made.
+// realChain is a real Ethereum node with the block time of Base. Its payer has money.
 type realChain struct {
 	world
 	*testbed.Chain
-	wallet *x402test.Wallet
-	sent   []reconcile.Transfer
+	wallet *x402test.Wallet     // the payer's wallet
+	sent   []reconcile.Transfer // the transfers to the payee that the test has made
 }
 
 func newRealChain(t testing.TB) *realChain {
@@ -61,8 +60,8 @@ func (b *realChain) payCall(t testing.TB, a x402.Authorization) []byte {
 	return testbed.TransferCall(t, testbed.SignTransfer(t, b.wallet, a))
 }
 
-// claimed returns a new authorization, and the question about it with the chain's present time
-// as its first claim.
+// claimed returns a new authorization and the question about it. The question says that the
+// authorization was first claimed at the chain's present time.
 func (b *realChain) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	t.Helper()
 	a := b.authorize(t)
@@ -72,8 +71,8 @@ func (b *realChain) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	}
 }
 
-// enter adds the transfers that a transaction made to the payee to the list of transfers, in
-// the order of the arguments.
+// enter records that a transaction made the given transfers to the payee. It appends them to
+// b.sent.
 func (b *realChain) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
@@ -99,7 +98,7 @@ func depositOf(from x402.Address, value int64) reconcile.Transfer {
 	return reconcile.Transfer{From: from, Value: big.NewInt(value)}
 }
 
-// payment makes a payment of the price to the payee, and adds it to the list of transfers.
+// payment makes a payment of the price to the payee, and records it in b.sent.
 func (b *realChain) payment(t testing.TB) {
 	t.Helper()
 	a := b.authorize(t)
@@ -140,7 +139,7 @@ func TestReorganisation(t *testing.T) {
 	b.Call(t, "anvil_rollback", 1)
 	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
 
-	// The reorganisation goes deeper than the block that the node had called safe. A call of
+	// The next reorganisations remove even the block that the node had called safe. A call of
 	// Transfers that is under way then fails, and later calls return only the transfers that
 	// are on the chain.
 	b.enter(t, b.pay(t, a), transferOf(t, a))

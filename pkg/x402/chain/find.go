@@ -86,11 +86,11 @@ func (n *Nodes) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // find first asks for the receipt of the transaction that the question names, because that is
-// the shortest way. If the receipt gives a finding, find returns that finding, and does not
-// ask for the state of the authorization. That question might reach a node that is behind,
-// where the authorization still looks unused. The transaction's hash comes from outside and is
-// only a hint: a wrong hash proves nothing. If the receipt gives no finding, find asks whether
-// the authorization is spent. If it is, find searches for the log.
+// the shortest way. The transaction's hash comes from outside and is only a hint: a wrong hash
+// proves nothing. If the receipt gives a finding, find returns it without asking for the state
+// of the authorization, because on a node that is behind, the authorization would still look
+// unused. Otherwise find asks whether the authorization is spent. If it is, find searches for
+// the log.
 func (i *inquiry) find() (x402.Finding, error) {
 	if x402.IsHash(i.q.Transaction) {
 		if f, _, err := i.byReceipt(strings.ToLower(i.q.Transaction)); err == nil {
@@ -176,8 +176,8 @@ func (i *inquiry) search() (l entry, err error) {
 
 // searchIn searches a range of blocks for the log that spends the authorization. It begins
 // with the oldest block, because an authorization is usually used in the first seconds after
-// its claim. Both arguments of the two events are indexed, so the node can select exactly this
-// log. Any other log in the reply is an error.
+// its claim. The query names the payer and the nonce, so the node can select exactly this log.
+// Any other log in the reply is an error.
 func (i *inquiry) searchIn(low, high uint64) (entry, error) {
 	for low <= high {
 		to := min(high, low+i.width-1)
@@ -239,10 +239,10 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 }
 
 // never makes the finding NeverPaid with a reason. Nobody tries the payment again after this
-// finding. So never returns an error if the time of the node's latest block differs from our
-// clock by more than the given duration, or by more than headAge. The given duration is short
-// for a finding that compares a time of the chain with a time of our clock, because the
-// comparison can be wrong by as much as the two clocks differ.
+// finding, so the node must be up to date: the result is an error if the time of its latest
+// block differs from our clock by more than the given duration, or by more than headAge. A
+// finding that compares a time of the chain with a time of our clock needs a short duration,
+// because a difference between the two clocks makes the comparison wrong.
 func (i *inquiry) never(reason string, within time.Duration) (x402.Finding, error) {
 	_, err := i.current(min(within, headAge))
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}, err

@@ -92,7 +92,7 @@ func TestFind(t *testing.T) {
 		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
 		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
 		// On a chain that makes blocks faster than Base, the first guess at the block where the
-		// search must begin is too young. Find must then guess an older block.
+		// search must begin is too recent. Find must then guess an older block.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
 			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
@@ -129,8 +129,8 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestHint checks that the finding is the same as without a hash if the question has a wrong
-// transaction hash, or if the node does not return the receipt of the right transaction. Find
+// TestHint asks questions with a wrong transaction hash, and questions with the right hash to
+// a node that does not return the receipt. The finding must be the same as without a hash. Find
 // must ask the node only about a hash that has the right form.
 func TestHint(t *testing.T) {
 	t.Parallel()

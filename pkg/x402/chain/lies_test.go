@@ -85,8 +85,8 @@ func TestLyingLogs(t *testing.T) {
 			p.expectNothing(t, q, c.why)
 		})
 	}
-	// An honest node may omit some fields, or add fields. The client that has heard the lies
-	// above must find the payment with such a node.
+	// An honest node may omit some fields, or add fields. After all these lies, the same client
+	// must find the payment with such a node.
 	for name, r := range map[string]rule{
 		"honest":       nil,
 		"no removed":   rewrite(logs, `,"removed":false`, ``),
@@ -307,8 +307,8 @@ func wellFormed(t *testing.T, logs []entry, low, high uint64) {
 	}
 }
 
-// FuzzBatch reads arbitrary bytes as the answer to a batch. For each accepted result, exactly
-// one reply in the batch must give this result if the client reads the reply alone.
+// FuzzBatch reads arbitrary bytes as the answer to a batch. If the client accepts the batch, the
+// test gives the client each reply alone. Exactly one of them must give the same result.
 func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))

@@ -46,7 +46,7 @@ func TestProbe(t *testing.T) {
 
 // TestChainID checks that the client asks a node for its chain id before it asks anything
 // else, until the node has once replied with the right id. From then on, the client does not
-// ask for the id again. Eight callers may ask at the same time.
+// ask for the id again. Even if eight callers make the first call together, all get a finding.
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
@@ -111,8 +111,8 @@ func TestNew(t *testing.T) {
 
 // TestNodes has two nodes. The first one is down, hangs, is on another chain, gives no
 // results, is behind, or refuses us for too many requests. The second node must then be asked,
-// and must still have time to answer. After the first node has refused us for too many
-// requests, each question to the client asks it only once.
+// and must still have time to answer. A first node that refuses us for too many requests must
+// get only one message for each question.
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)

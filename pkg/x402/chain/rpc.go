@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// maxBody bounds the body of an answer. The longest honest body has 10,000 logs, in some 6
-	// MiB.
+	// maxBody bounds the body of an answer. The longest expected body is about 6 MiB, for
+	// 10,000 logs.
 	maxBody   = 8 << 20
 	maxHeader = 32 << 10
 	// maxExcerpt limits how much of a node's text an error quotes.
 	maxExcerpt = 160
 
 	connectTimeout = 3 * time.Second // the time limit of the dial, and also of the TLS handshake after it
-	// idleTimeout is short because a connection is kept only for the calls of one answer. A
-	// Lambda environment must not use an old connection after a freeze.
+	// idleTimeout is short because a connection is kept only for the messages of one call of
+	// Find or Transfers. A Lambda environment must not use an old connection after a freeze.
 	idleTimeout = 5 * time.Second
 )
 
@@ -75,7 +75,7 @@ type node struct {
 }
 
 // newTransport returns the transport for all nodes. It uses HTTP/1.1 and no proxy from the
-// environment, and keeps connections for the calls of one answer.
+// environment, and keeps an idle connection only for idleTimeout.
 func newTransport() *http.Transport {
 	only1 := new(http.Protocols)
 	only1.SetHTTP1(true)

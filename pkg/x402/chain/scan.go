@@ -80,9 +80,8 @@ func (s *session) firm() (header, error) {
 }
 
 // firstAt returns the number of the first block whose time is not before t. It goes back from
-// the safe block, twice as far each time, until it finds a block whose time is before t. Then
-// it halves the range between that block and the lowest block it has seen whose time is not
-// before t.
+// the safe block, twice as far each time, until it finds a block whose time is before t. Then a
+// binary search above that block finds the result.
 func (s *session) firstAt(t time.Time) (uint64, error) {
 	high, err := s.firm()
 	if err != nil {

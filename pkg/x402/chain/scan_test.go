@@ -181,8 +181,9 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		want       error  // the expected error; nil if says describes the result
-		says       string // if want is nil: a text in the expected error; if it is empty as well, neither an error nor a transfer is expected
+		// In a case without want and says, Received must return neither an error nor a transfer.
+		want error  // the expected error
+		says string // a text in the expected error
 	}{
 		{name: "to somebody else", hash: deposited, to: p.other},
 		{name: "another token's", hash: deposited, to: p.payee, rule: rewrite(methodReceipt, strings.ToLower(testbed.BaseUSDC), p.other.String())},

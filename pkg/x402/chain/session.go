@@ -74,7 +74,7 @@ func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	return s, nil
 }
 
-// call makes one call.
+// call sends one query in one message, and returns its result.
 func (s *session) call(q query) (json.RawMessage, error) {
 	results, err := s.send([]query{q})
 	if err != nil {
@@ -181,8 +181,8 @@ func (s *session) current(within time.Duration) (header, error) {
 }
 
 // safe returns the newest block that no reorganisation will undo. That is the block with the
-// tag safe. If the node replies to a request for safe with an error or null, safe returns the
-// block with the tag finalized.
+// tag "safe". If the node replies with an error or null, it is the block with the tag
+// "finalized".
 func (s *session) safe() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)

@@ -61,8 +61,8 @@ type receipt struct {
 }
 
 // decode decodes a JSON object into a struct according to the tags of its fields. A uint64 is a
-// quantity. A string holds as many bytes in hexadecimal as its tag says, and is kept in lower
-// case with its 0x. A bool may be missing. Member names must match exactly.
+// quantity. A string is 0x and hexadecimal digits, and is kept in lower case; its tag gives the
+// number of bytes. A bool may be missing. Member names must match exactly.
 func decode[T any](raw json.RawMessage) (v T, err error) {
 	members, err := untrusted.Split(raw, maxDepth)
 	if err != nil {
@@ -106,8 +106,8 @@ func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	return n, nil
 }
 
-// decodeHex decodes a string of 0x and hexadecimal digits. It must have as many bytes as size
-// says. If size is the empty text, any number of bytes is accepted.
+// decodeHex decodes a string of 0x and hexadecimal digits. The required number of bytes is size.
+// If size is empty, any number of bytes is accepted.
 func decodeHex(raw json.RawMessage, size string) (string, error) {
 	digits, ok := afterPrefix(raw)
 	b, err := hex.DecodeString(digits)

@@ -23,8 +23,8 @@ const (
 	window = 300 * time.Second
 	// safeDepth is how many blocks must follow a block before it counts as safe.
 	safeDepth = 32
-	// patience is how long a test waits for Find, which must end by itself even on a busy
-	// machine. It is shorter than the ten seconds after which the client ends Find.
+	// patience is how long a test waits for Find. It is long enough for a busy machine, and
+	// shorter than the ten seconds after which the client ends Find.
 	patience = 9 * time.Second
 )
 
@@ -108,8 +108,8 @@ func newPlay(t testing.TB) *play {
 	return p
 }
 
-// claimed returns the question about a new authorization, with the chain's present time as its
-// first claim.
+// claimed returns the question about a new authorization. The question says that the
+// authorization was first claimed at the chain's present time.
 func (p *play) claimed() x402.Question {
 	return x402.Question{
 		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.moved) + 1), 1},
@@ -117,9 +117,8 @@ func (p *play) claimed() x402.Question {
 	}
 }
 
-// pay makes the transfer that a question asks about in the next block, and returns the hash of
-// the transaction. If the question has no nonce, the transfer is made without an
-// authorization.
+// pay mines a block with the transfer that a question asks about, and returns the hash of the
+// transaction. If the question has no nonce, the transfer is made without an authorization.
 func (p *play) pay(q x402.Question) string {
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
 	if q.Nonce == [32]byte{} {
