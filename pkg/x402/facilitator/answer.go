@@ -111,14 +111,14 @@ func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
 
-// classify returns the outcome of one request to /settle. payer is the payer's address. resend
-// says that the request should be sent once more. These rules apply, in this order:
+// classify returns the outcome of one request to /settle. resend says that the request should be
+// sent once more. These rules apply, in this order:
 //
 //  1. If there is no complete answer, the outcome is "not sent" if it is proved that nothing
 //     was sent. Otherwise the outcome is unknown.
 //  2. The body is read before the status: facilitators send settlement_pending with 500
 //     and refusals with 400. success:true is a settlement whatever the status is, because
-//     it names a transaction that anyone can check, which a status line does not.
+//     it names a transaction that anyone can check.
 //     Otherwise the table of reasons decides, corrected by the status as interpret says.
 //  3. If the body is not an x402 answer, only the status decides. The exception is a platform's
 //     error that the operator must deal with: then its errorType decides.
@@ -269,11 +269,11 @@ func unknown(reason string, cause error) x402.Settlement {
 }
 
 // classifyVerification returns the outcome of one request to /verify. A "no" counts only if
-// the table of reasons says that its reason is about the payer. Facilitators send a "no" with
-// 200 and with 400, so any status is accepted except a status about the operator. A "yes"
-// counts only as the boolean true with a 2xx status, because nothing in a "yes" can be
-// checked. Any other answer decides nothing. Even a "no" may decide nothing: a facilitator
-// that could not check the signature says "no" as well.
+// the table of reasons says that its reason is about the payer: a facilitator that could not
+// check the signature says "no" as well. Facilitators send a "no" with 200 and with 400, so any
+// status is accepted except a status about the operator. A "yes" counts only as the boolean
+// true with a 2xx status, because nothing in a "yes" can be checked. Any other answer decides
+// nothing.
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {

@@ -159,8 +159,9 @@ func TestRequestsOnTheWire(t *testing.T) {
 // TestResend plays the answers to the first and the second request of a settlement. The second
 // request must come only if the first answer says that the settlement is pending, and if the
 // caller's time allows it. It must come one second after the first request. Only a success in
-// the second answer must clear the doubt that the first answer left. The last case checks that
-// a request without a deadline ends after the time ceiling. The clock is fake.
+// the second answer may clear the doubt that the first answer left. The last case checks that
+// the client ends a request without a deadline after its own time limit (ceiling). The clock is
+// fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
 	for name, c := range map[string]resend{
