@@ -48,7 +48,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
 		if a == p.pay {
-			// Determine copied again: since the request came, another attempt may have ended
+			// p.copied was first set when the request came. Another attempt may since have ended
 			// without sending the payment.
 			p.copied = isPublic(*old)
 		}
@@ -65,7 +65,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
 	case keyed(r.Purchase):
 		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // nobody has received this answer, so no other payment gets it
+	case p.kind == asReconciler: // nobody has received this answer, so it is not replayed to another payment
 		a.standsUntil = r.AnsweredAt
 	default:
 		a.standsUntil = r.AnsweredAt.Add(p.window())
@@ -81,9 +81,10 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	}
 }
 
-// checkLease checks a write to a record while another process has the lease, by the clock of
-// the writing process. The only permitted write records a settlement, and leaves the lease as
-// it is. If a refund was begun, there is no lease by any clock.
+// checkLease checks a write of a process to a record whose lease another process has. The clock
+// of the writing process decides whether that lease is still valid. If it is, the only
+// permitted write records a settlement and does not change the lease. A record whose refund has
+// begun has no lease.
 func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
 	if a.leaseHolder == p || !old.LeaseUntil.After(p.now()) || old.SendingBack != nil {
 		return
@@ -170,11 +171,10 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 }
 
 // The following functions check the invariants of purchases. For one payer and one purchase,
-// money moves at most once, however many authorizations the payer signs. The functions state
-// the rules for the owner of a purchase a second time, in terms of the chain and the store.
+// money moves at most once, however many authorizations the payer signs.
 
-// purchaseOf returns the ledger key of a purchase. The payer's key names the purchase or, if
-// there is no key, the request does.
+// purchaseOf returns the ledger key of a purchase. It is made from the payer's key, or from the
+// path of the request if the payer gave no key.
 func (w *world) purchaseOf(key, path string) string {
 	what := "request:" + digestHex(path)
 	if key != "" {
@@ -197,13 +197,13 @@ func (w *world) owner(purchase string) *authorization {
 	return nil
 }
 
-// checkChargedOnce checks, when a facilitator moves money, that no facilitator has moved money
-// before for the same purchase. There are three exceptions. First, the earlier payment was
-// over (isOver) when the later payment became the owner of the purchase. Second, a third party
-// submitted the other payment; checkTakeover checks whether the purchase could be taken over.
-// Third, there is no chain evidence, and a facilitator moved the money of a payment that it
-// had refused. The reconciler finds this transfer at the end of the schedule, and
-// checkFoundPaid then checks that a refund is due.
+// checkChargedOnce is called when a facilitator moves money. It checks that no facilitator has
+// moved money for the same purchase before. There are three exceptions:
+//   - One of the two payments was over (isOver) when the other became the owner of the purchase.
+//   - A third party submitted the earlier payment. checkTakeover checks this case.
+//   - There is no chain evidence, and a facilitator moved the money of a payment that it had
+//     refused. The reconciler finds this transfer at the end of the schedule, and
+//     checkFoundPaid then checks that a refund is due.
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
@@ -253,8 +253,8 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	// found says that the previous owner was superseded, and later found to be paid by a third
-	// party.
+	// found says that a third party made the transfer of the previous owner, and that this was
+	// found only after the previous owner was superseded.
 	found := !before.byUs && !before.supersededAt.IsZero()
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
@@ -282,9 +282,9 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	}
 }
 
-// isOver reports whether this process's request gets no answer from a payment that is decided:
-// the payment is or will be refunded, its answer is no longer replayed, or it was claimed at
-// another endpoint. A new payment then makes a new purchase.
+// isOver reports whether a payment is over for this process's request. A payment is over if it
+// is or will be refunded, if its answer is no longer replayed, or if it was made at another
+// endpoint. The request gets no answer for such a payment; a new payment makes a new purchase.
 func (p *process) isOver(a *authorization) bool {
 	r := p.w.record(a)
 	if r.Paid() && a.madeElsewhere(p.endpoint) {

@@ -57,9 +57,9 @@ func ChargeOf(info fault.Info) Charge {
 // canBeAbout reports whether an answer with a code can be about a payment with this standing.
 func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all other codes are decided by their class, below
-	case fault.PaymentInProgress: // an attempt holds this payment, or the payment that owns its purchase
+	case fault.PaymentInProgress: // an attempt is under way, for this payment or for the owner of its purchase
 		return s == ledger.StandingInFlight || s == ledger.StandingRunning
-	case fault.SettlementUncertain: // also after money has moved, if the settlement could not be recorded
+	case fault.SettlementUncertain: // this code is also sent if money has moved but the settlement could not be recorded
 		return s == ledger.StandingInDoubt || s == ledger.StandingOwed
 	case fault.FacilitatorUnavailable, fault.FacilitatorMisconfigured, fault.FacilitatorUnauthorized:
 		return s == ledger.StandingMissing || s == ledger.StandingUnsent || s == ledger.StandingInDoubt

@@ -14,8 +14,8 @@ import (
 // payment of a purchase is always made at the first endpoint.
 const here, there = "GET https://a.example/a", "GET https://b.example/a"
 
-// bring makes a first payment at the endpoint that the constant here names. It leaves the
-// record of the payment answered, owed, in doubt or refused, as the parameter state says.
+// bring makes a first payment at the first endpoint, and returns its header. After that, the
+// payment is answered, owed, in doubt or refused, as the parameter state says.
 func bring(b *harness, state string) (header string) {
 	b.t.Helper()
 	b.at, b.window = here, duplicateWindow

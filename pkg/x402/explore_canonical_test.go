@@ -6,11 +6,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon returns the same state for all states from which the same things can happen. It puts
-// the two processes in a fixed order. While no process runs, it also simplifies the records.
-// Nobody then remembers their versions, write ids and numbers of attempts, because a process
-// compares these only with values that the process itself has read. If a time in a record says
-// only that something is over, canon replaces the time with longAgo.
+// canon simplifies a state, so that states with the same possible future become equal. It puts
+// the two processes in a fixed order. While no process runs, it also resets the versions, write
+// ids and numbers of attempts in the records: a process compares these only with values that it
+// has read itself. If a time in a record says only that something is over, canon replaces the
+// time with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0
@@ -76,11 +76,10 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 // canonicalTimes replaces the times in a payment's record that no longer make a difference.
 //
 // Some periods of a payment last one day. If wholeDays is set, the world has no instant from one
-// hour to 25 hours after the exploration begins. A period of one day that begins in the first
-// hour therefore ends between the same two instants, whatever its exact beginning is. The exact
-// beginning matters only while a shorter period that began at the same time still runs. When
-// that shorter period is over, canonicalTimes replaces the exact beginning with the time at
-// which the exploration begins.
+// hour to 25 hours after the exploration begins. All one-day periods that begin in the first
+// hour then end between the same two instants. So the exact beginning matters only while a
+// shorter period with the same beginning still runs. After that, canonicalTimes replaces the
+// beginning with the time at which the exploration begins.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
 		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {

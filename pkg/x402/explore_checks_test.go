@@ -15,11 +15,10 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 	return x.rules.Meanings[x.standing(r, s)]
 }
 
-// isOver reports whether a payment is paid, but gives a request no right to an answer any more.
-// Then another payment of the purchase may be charged. A paid payment gives this right under
-// these conditions. The request must be for the endpoint of the payment. If the answer was
-// given, the request must have arrived while the answer was kept or valid. If the answer is
-// owed, no refund may be begun or due. A refunded payment gives no right to an answer.
+// isOver reports whether a payment is paid, but gives a request no right to an answer. Another
+// payment of the purchase may then be charged. This is the case if the payment was made at
+// another endpoint, if it is refunded or a refund is begun or due, or if its answer was given
+// and the request arrived when that answer was no longer kept or valid.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:
@@ -39,8 +38,8 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 }
 
 // move records that the money of an authorization moves. byUs says that a facilitator to which
-// we sent the authorization moved the money, and not somebody else. stale says that the payer
-// was told, after the authorization was sent, that nothing is charged. move notes a violation if
+// we sent the authorization moved the money. stale says that the payer was told, after the
+// authorization was sent, that nothing is charged. If byUs is true, move notes a violation if
 // stale is true, or if another payment for the same purchase was charged and was not yet over.
 // If a facilitator has lied about a payment, some of these cases are no violations.
 func (x *explorer) move(s *state, auth int, byUs, stale bool) {
@@ -111,8 +110,8 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 }
 
 // countsAsPaid reports whether the Gate may treat an authorization as paid. If there is no node
-// to ask, the Gate may also treat an authorization as paid that the payer has cancelled. In both
-// cases a facilitator says only that the nonce is used.
+// to ask, this includes an authorization that the payer has cancelled: a facilitator then says
+// only that the nonce is used, as it says of a paid one.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

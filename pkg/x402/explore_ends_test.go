@@ -56,9 +56,9 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkGuard notes a violation if an attempt may still do the work for a payment. It is called
-// after a request that the seller's check refuses and that got no answer, although its payment
-// was paid when the request began. The check must not keep a paid payment from its answer.
+// checkGuard checks that the seller's check does not keep a paid payment from its answer. It is
+// called after the check has refused a request whose payment was already paid. It notes a
+// violation if an attempt may still do the work for the payment.
 func (x *explorer) checkGuard(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
 		x.violated("the check refuses what is paid")

@@ -233,8 +233,8 @@ func (x *explorer) repeats(s state) {
 }
 
 // signsAgain lets a payer sign a new payment for the purchase, and send that payment at later
-// and later instants. It notes a violation if the new payment is never answered. In some cases
-// this is no violation: in these, the loop below returns.
+// and later instants. It notes a violation if the new payment is never answered. The loop below
+// returns in the cases in which that is no violation.
 func (x *explorer) signsAgain(s state) {
 	t := task{auth: third, signed: s.now}
 	if x.tries(&s, t) {

@@ -10,7 +10,7 @@ type task struct {
 	auth     int8  // the authorization of a request, or of the payment that an operator's command is about
 	at       int8  // the instant at which the process begins
 	serial   uint8 // tells apart the write ids of different processes
-	signed   int8  // the instant at which the payer signed; set only if auth is the constant third
+	signed   int8  // the instant at which the payer signed; set only if auth == third
 	endpoint int8
 	refuses  bool // the seller's check refuses the request
 }
@@ -58,5 +58,5 @@ type ending struct {
 	worked   int           // the authorization for which the work ran, or -1
 	held     int           // the authorization whose lease the process took last, or -1
 	panicked bool
-	reread   int // the authorization whose record was last read, or was last in the way of a write; or -1
+	reread   int // the authorization whose record the process last got from the store, or -1
 }

@@ -36,10 +36,11 @@ const (
 	callTransfers
 )
 
-// call is a call that waits for its reply. The comment of a field names the kinds of calls.
+// call is a call that waits for its reply. The comment of a field begins with the kinds of calls
+// that use the field.
 type call struct {
 	kind   callKind
-	key    int           // put, fetch: the number of the record's key; pause: that of the record in seen
+	key    int           // put, fetch: the number of the record's key; pause: the number of the key of the record seen
 	rec    int32         // put: the number of the record; 0 as long as the record has no number
 	auth   int           // settle, find, run: the authorization
 	since  time.Time     // find: when the payment was first claimed
@@ -79,7 +80,7 @@ type live struct {
 	dead    bool
 	ids     int   // how many write ids newID has made
 	serial  uint8 // task.serial
-	seen    int32 // the payment record that was read last, as the number of its content; seenKey is the number of its key
+	seen    int32 // the number of the payment record that was read last; seenKey is the number of its key
 	seenKey int
 	ending  ending
 	ended   bool
@@ -345,8 +346,8 @@ func (p *live) gate(l *ledger.Ledger) *x402.Gate {
 
 func bodyOf(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Code) }
 
-// These constants say how long after the arrival of a request its deadline is, and how long
-// after the arrival its lease ends.
+// The deadline of a request is exploredInvocation after its arrival. Its lease ends
+// exploredLease after its arrival.
 const (
 	exploredInvocation = 27 * time.Second
 	exploredLease      = exploredInvocation + 3*time.Second

@@ -12,9 +12,8 @@ import (
 
 var exploreEvery = flag.Int("explore.every", 1, "of the changed rows, explore each nth")
 
-// changedRow holds the ledger's rules and the Gate's conclusions, in which one row is changed or
-// missing. If the field conclusions is nil, that row is in the rules, and the conclusions are
-// as usual.
+// changedRow is a change of one row, in the ledger's rules or in the Gate's conclusions. If the
+// field conclusions is nil, the row is in the rules, and the usual conclusions apply.
 type changedRow struct {
 	name        string
 	rules       ledger.Rules

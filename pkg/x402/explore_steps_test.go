@@ -7,13 +7,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// action leads from one state to another.
+// action leads from one state to another. The comment of a field begins with the kinds of
+// actions that use the field.
 type action struct {
 	kind actionKind
-	auth int8  // the authorization, if kind is executes, thirdParty or cancels
-	node int32 // the number of the process's node before the action, if kind is steps or crashes
-	edge edge  // the step, if kind is steps
-	task task  // what the process does, if kind is begins
+	auth int8  // executes, thirdParty, cancels: the authorization
+	node int32 // steps, crashes: the number of the process's node before the action
+	edge edge  // steps: the step
+	task task  // begins: what the process does
 }
 
 type actionKind uint8
@@ -226,8 +227,8 @@ func (x *explorer) arrived(s *state, slot int) {
 	x.checkEnd(s, p, n)
 }
 
-// replies calls the function give once for each possible reply to a call of a process's main
-// thread, with the reply and the state that follows.
+// replies finds the possible replies to a call of a process's main thread. It passes each reply,
+// and the state that follows from it, to give.
 func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
@@ -252,12 +253,12 @@ func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply))
 			give(*s, reply{})
 		}
 		give(*s, reply{what: replyFailed}) // the time for waiting is over
-	case callRun: // the main thread never makes this call; the thread that does the work does
+	case callRun: // only the thread that does the work makes this call
 	}
 }
 
-// fail gives the reply to a call of the store or its index that fails without effect, if the
-// world's budget has a store fault left.
+// fail gives the reply that a call of the store or its index has failed and changed nothing. It
+// gives no reply if the world's budget has no store fault left.
 func (x *explorer) fail(s *state, give func(state, reply)) {
 	if s.left.storeFaults > 0 {
 		next := *s

@@ -38,7 +38,7 @@ import (
 // The explorer visits fewer states in these cases, without missing a violation:
 //
 //   - Two states that differ only in the order of the two processes count as one (canon).
-//   - While no process runs, nobody remembers versions, write ids and numbers of attempts, and
+//   - While no process runs, versions, write ids and numbers of attempts make no difference, and
 //     most times in the past only say that something is over. States that differ only in these
 //     count as one (canonicalRecord).
 //   - A process that waits for a record to change is woken only when the record or the time has

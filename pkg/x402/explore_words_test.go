@@ -70,9 +70,9 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible reports whether a facilitator can give this reply at the time now, and do to the money
-// what belongs to the reply. c describes the authorization on the chain. The window of the
-// authorization ends at the time end.
+// possible reports whether, at the time now, a facilitator can give this reply and do to the
+// money what the constant's comment says. c describes the authorization on the chain. The window
+// of the authorization ends at the time end.
 func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {

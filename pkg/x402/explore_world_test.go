@@ -49,8 +49,8 @@ type budget struct {
 	freezes                                                                                       uint8 // how often the clock may move while a process runs
 }
 
-// These constants are about the numbers of a world's records. A payment's record has the number
-// of its authorization, which begins with 0.
+// The records of a world are numbered. The record of a payment has the number of its
+// authorization: 0, 1 or 2.
 const (
 	payments  = 3 // the count of payments, including the third
 	purchase  = 3 // the number of the record of the purchase
@@ -89,11 +89,11 @@ type onChain struct {
 type running struct {
 	node int32 // number of the process's node; 0 means that there is no process
 	// claimed has one bit for each authorization that the process has claimed to settle. stale
-	// has those bits of claimed whose payer has meanwhile been told that nothing is charged.
+	// has one bit for each of these whose payer has meanwhile been told that nothing is charged.
 	claimed, stale uint8
 
-	// The following fields say what was true when the process began. They are set only for a
-	// request, and except for over they are about the payment that the request brings.
+	// The following fields are set only for a request, and say what was true when the request
+	// arrived. Unless a comment says otherwise, "the payment" is the one that the request brings.
 	fresh  bool  // the payment had no record
 	kept   bool  // the payment's answer was on record, and could be replayed
 	over   uint8 // one bit for each authorization whose payment was over (isOver)

@@ -8,7 +8,7 @@ import (
 )
 
 // checkPurchase notes, when a purchase gets a new owner, whether the old owner was over (isOver).
-// The new owner also inherits the notes about the owners before.
+// The new owner also inherits the notes about all earlier owners.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
 	was, ok := x.records[before.recs[purchase]].(ledger.Purchase)
 	is, _ := x.records[after.recs[purchase]].(ledger.Purchase)
@@ -74,8 +74,8 @@ func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven checks a write after which the record takes a fact for proven. The fact is that the
-// authorization has moved money, or that it never will. The fact must be true.
+// checkProven checks a write that records as proven that an authorization has moved money, or
+// that it never will. What is recorded must be true.
 func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {

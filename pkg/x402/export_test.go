@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment that the Gate serves as if its signer had been recovered, and were the
-// payer. The explorer uses such payments, which have no real signature, because recovering a
+// Signed is a payment without a real signature. The Gate serves it as if it had recovered the
+// signer, and the signer were the payer. The explorer uses such payments because recovering a
 // signer takes longer than all other work for a request.
 type Signed struct {
 	payment *Payment
@@ -57,9 +57,9 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	return *out
 }
 
-// PurchaseOf returns the key of the record of the purchase that a request opens. The record's
-// key depends on the key with which the payer names the purchase. If the payer does not name the
-// purchase, the record's key depends on the fingerprint of the request instead.
+// PurchaseOf returns the ledger key of the purchase that a request opens. The argument key is
+// the payer's name for the purchase. If it is empty, the fingerprint of the request identifies
+// the purchase.
 func PurchaseOf(o *Offer, s Signed, key, fingerprint string) string {
 	id := ledger.RequestID(digestOf(fingerprint))
 	if key != "" {
