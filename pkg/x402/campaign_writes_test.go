@@ -143,7 +143,7 @@ func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 }
 
 // onlyRaised reports whether a write changed nothing but the version. A takeover of a purchase
-// makes this write, so that a process that read the record before can no longer write it.
+// makes this write, so that a process with an older copy of the record can no longer write it.
 func onlyRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
@@ -162,8 +162,8 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 		}
 	}
 	o := w.owner(a.purchase)
-	// If the owner was recorded as paid only a moment ago, this process may have decided
-	// before that.
+	// If the owner was recorded as paid only a moment ago, this process may have decided about
+	// the refund before that.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
 	if paid && r.DueBack == "" && !p.froze.Load() {
 		w.violated("paid twice for a purchase, and no refund is due")
@@ -267,9 +267,9 @@ func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
 	w := p.w
 	a.overBefore = map[*authorization]bool{}
 	if before := w.authorizationOf(old.Owner); before != nil {
-		// A payment that was over when the previous owner took the purchase stays over. To
-		// this process it may not look over: the clock of this process may be behind the clock
-		// of the process that found the payment over.
+		// A payment that was over when the previous owner took the purchase stays over. The
+		// clock of this process cannot decide that: it may be behind the clock of the process
+		// that found the payment over.
 		maps.Copy(a.overBefore, before.overBefore)
 	}
 	for _, b := range w.authorizations {

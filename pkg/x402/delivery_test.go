@@ -131,8 +131,8 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.receipts[s.body] = jws
 }
 
-// TestPreventedLookupIsNotCounted plays lookups that ask nobody, because the pause after an
-// earlier failure of ours has not ended. The ledger must count none of them.
+// TestPreventedLookupIsNotCounted plays lookups that try nothing, because the pause after an
+// earlier failure on our side has not ended. The ledger must count none of them.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {

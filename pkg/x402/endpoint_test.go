@@ -34,9 +34,9 @@ func bring(b *harness, state string) (header string) {
 }
 
 // TestOtherEndpoint plays a payment that was claimed at one endpoint and is then sent to
-// another. The other endpoint must refuse the payment in any state. It must run, replay and
-// send nothing, and must tell the payer whether the payment is charged. The first endpoint
-// must then answer the payment.
+// another. The other endpoint must refuse the payment in any state. It must not run the job,
+// replay an answer or send the payment, and must tell the payer whether the payment is
+// charged. The first endpoint must then answer the payment.
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {

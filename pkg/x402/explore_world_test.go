@@ -120,7 +120,7 @@ type explorer struct {
 	rules       ledger.Rules
 	conclusions []x402.Conclusion
 	offers      [2]*x402.Offer
-	instants    []time.Time // the world's instants, then for each of them those of a faultless continuation
+	instants    []time.Time // the world's instants, then the instants of a faultless continuation from each of them
 	keys        [allKeys]string
 	large       []byte
 

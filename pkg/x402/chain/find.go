@@ -51,7 +51,7 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // of the question, in the form of a log's topics
+	payer, payee, nonce string        // of the question, as topics of a log
 	slack               time.Duration // how much older than the first claim a block may be
 	oldest              time.Time     // the earliest time that the payment's block can have
 }
@@ -220,7 +220,7 @@ func (i *inquiry) byReceipt(hash string) (f x402.Finding, l entry, err error) {
 		return f, l, errors.New("receipt does not spend the authorization")
 	}
 	l = r.Logs[at]
-	next := append(r.Logs[at+1:], entry{}) // so that there is a next one; the added entry is not a transfer
+	next := append(r.Logs[at+1:], entry{}) // next[0] always exists; the added entry is not a transfer
 	moved := next[0]
 	switch err = moved.madeBy(l, i.token); {
 	case slices.ContainsFunc(next, i.spends):

@@ -154,7 +154,7 @@ func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	limit := patience
-	if name == "hangs" { // the node uses up its share, so begin with a short limit; findsWithin raises it
+	if name == "hangs" { // the node uses up its share of any limit, so the first limit is short; findsWithin raises it
 		limit = time.Second
 	}
 	f := findsWithin(ctx, n, q, limit)

@@ -172,7 +172,7 @@ func either(a, b rule) rule {
 	return func(c *call) bool { return a(c) || b(c) }
 }
 
-// capped refuses each search of more than the given number of blocks, with the rule refuse.
+// capped applies the rule refuse to each search of more than the given number of blocks.
 func capped(t testing.TB, most uint64, refuse rule) rule {
 	return on(methodLogs, func(c *call) bool {
 		var filter map[string]json.RawMessage

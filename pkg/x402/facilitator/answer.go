@@ -105,8 +105,8 @@ func parseAnswer(body []byte) (*answer, error) {
 	return a, nil
 }
 
-// beginsAsObject reports whether a text begins like a JSON object, after a byte order mark and
-// white space.
+// beginsAsObject reports whether a text begins like a JSON object. A byte order mark and white
+// space before it are skipped.
 func beginsAsObject(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, "\ufeff \t\r\n"), []byte("{"))
 }
@@ -137,8 +137,8 @@ func classify(re reply, network, payer string) (s x402.Settlement, resend bool) 
 	return s, resend
 }
 
-// withoutAnswer classifies a request that brought no x402 answer. The error of the request
-// decides, or the status, or the errorType in a platform's error.
+// withoutAnswer classifies a request that brought no x402 answer. If the request failed, its
+// error decides. Otherwise the status decides, or the errorType in a platform's error.
 func withoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
 		return unanswered(re)
@@ -361,9 +361,9 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 const maxDigits = 40
 
 // foreign returns a facilitator's text in a form that may be logged and stored. The result is
-// clipped to limit and printable. A run of hexadecimal digits or base64 that is longer than an
-// address is cut to its first eight characters. The reason is that some facilitators quote the
-// call that they made, including the signature.
+// printable, and clipped to the given limit. A run of hexadecimal digits or base64 that is
+// longer than an address is cut to its first eight characters, because some facilitators quote
+// the call that they made, including the signature.
 func foreign(s string, limit int) string {
 	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {
