@@ -48,8 +48,8 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
 		if a == p.pay {
-			// p.copied was first set when the request came. Another attempt may since have ended
-			// without sending the payment.
+			// p.copied was first set when the request came. Since then, another attempt may have
+			// ended without sending the payment.
 			p.copied = isPublic(*old)
 		}
 	}
@@ -253,8 +253,8 @@ func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
 		w.observed("a takeover stopped halfway")
 	}
-	// found says that a third party made the transfer of the previous owner, and that this was
-	// found only after the previous owner was superseded.
+	// found says that the previous owner was superseded, and that its money was moved by a third
+	// party.
 	found := !before.byUs && !before.supersededAt.IsZero()
 	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
 		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))

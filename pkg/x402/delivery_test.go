@@ -77,7 +77,7 @@ type bundle struct {
 	signs    *receipts
 	receipts map[string]string // the receipt of each answer, by the body of the answer
 	header   string            // the payment header with the first signature
-	since    time.Time         // when the last answer that was not a replay was given
+	since    time.Time         // the time of the last answer that was not a replay
 	now      bundleStep        // the step that is being played
 }
 

@@ -110,8 +110,8 @@ func (x *explorer) checkRun(s *state, slot int, n *node) {
 }
 
 // countsAsPaid reports whether the Gate may treat an authorization as paid. If there is no node
-// to ask, this includes an authorization that the payer has cancelled: a facilitator then says
-// only that the nonce is used, as it says of a paid one.
+// to ask, this includes an authorization that the payer has cancelled, because a facilitator
+// then says only that the nonce is used.
 func (x *explorer) countsAsPaid(c onChain) bool {
 	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
 }

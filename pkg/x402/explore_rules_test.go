@@ -14,7 +14,7 @@ import (
 type omittedRule struct {
 	name  string
 	shows string                  // the violation that the exploration must find
-	world func(w *explored)       // changes the world so that the rule matters in it, or so that the Gate omits the rule
+	world func(w *explored)       // makes the rule matter in the world; for some rules, also makes the Gate omit the rule
 	rules func(r *ledger.Rules)   // removes the rule from the tables; nil changes nothing
 	reads func(r *ledger.Payment) // changes each record that is read, so that the rule does nothing; nil changes no record
 }

@@ -4,8 +4,8 @@
 // implements x402.Evidence and reconcile.Scanner.
 //
 // This table shows what Find returns for each kind of evidence. "latest" and "safe" are the
-// node's blocks with these tags. The 60 s apply to a payment that the seller has not sent. If
-// the seller may have sent the payment, they are ten minutes.
+// node's blocks with these tags. If the seller may have sent the payment, the limit of 60 s is
+// ten minutes instead.
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid

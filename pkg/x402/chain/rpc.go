@@ -26,8 +26,8 @@ const (
 	maxExcerpt = 160
 
 	connectTimeout = 3 * time.Second // the time limit of the dial, and also of the TLS handshake after it
-	// idleTimeout is short because a connection is kept only for the messages of one call of
-	// Find or Transfers. A Lambda environment must not use an old connection after a freeze.
+	// idleTimeout is short because a connection is kept only for the messages of one call, such
+	// as Find. A Lambda environment must not use an old connection after a freeze.
 	idleTimeout = 5 * time.Second
 )
 
