@@ -26,9 +26,9 @@ const (
 
 	// tokenLife is how long a token is valid, as CDP documents it.
 	tokenLife = 120 * time.Second
-	// tokenBackdate is how far iat and nbf are before the present time. A token is then
-	// already valid if our clock is a little ahead. tokenBackdate is small, because it makes
-	// tokens end earlier as well, and our clock may be behind after a thaw.
+	// tokenBackdate is how far iat, nbf and exp are moved into the past. So a token is valid at
+	// once even if our clock is a little ahead. tokenBackdate is small, because our clock may
+	// also be behind, and then a token could end too early.
 	tokenBackdate = 5 * time.Second
 )
 
@@ -114,9 +114,8 @@ func parseKey(secret string) (crypto.Signer, jwt.SigningMethod, error) {
 // ParseCredentials parses a secret document: {"key_id":…,"key_secret":…} for CDP credentials,
 // or {"token":…} for a bearer token. otherMembers names members that the document may have for
 // other programs. If the document has only such members, the result is the zero Credentials.
-// If the document has no credentials, but has a member that otherMembers does not name, the
-// result is an error. For example, a member for the credentials may be misspelt. Errors
-// contain no part of the document.
+// If the document has no credentials, a member that otherMembers does not name is an error,
+// because it may be a misspelt token or key. Errors contain no part of the document.
 func ParseCredentials(doc []byte, otherMembers ...string) (Credentials, error) {
 	if len(doc) > maxDocument {
 		return Credentials{}, fmt.Errorf("facilitator secret is longer than %d bytes", maxDocument)

@@ -44,7 +44,7 @@ const (
 	// facilitator.
 	minResend = time.Second
 	// ceiling is the longest time for one request, even if the caller set no deadline. It is
-	// longer than every time budget of the Gate (settle: 15 s), and shorter than the gateway's
+	// longer than every time budget of the Gate (settle: 15 s), and shorter than API Gateway's
 	// time limit of 30 s.
 	ceiling = 25 * time.Second
 	// connectTimeout bounds the dial and, separately, the TLS handshake after the dial.
@@ -57,7 +57,7 @@ const (
 	maxHeader = 32 << 10
 	// maxURL is the maximum length of the facilitator's URL. It is low enough that the
 	// percent-encoded request line fits into net/http's write buffer. Therefore no byte of a
-	// request leaves before httptrace has reported the write.
+	// request leaves before httptrace has reported the first header field.
 	maxURL           = 1024
 	defaultUserAgent = "hostfacts"
 )
@@ -150,7 +150,7 @@ func isBase(u *url.URL) bool {
 }
 
 // encode returns the body of a request about a payment. r must be the seller's own
-// requirements, not the copy that the client sent.
+// requirements, not the copy in the payment.
 func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 	return json.Marshal(struct {
 		X402Version  int               `json:"x402Version"`
@@ -235,7 +235,7 @@ var (
 type reply struct {
 	err        error // why there is no complete answer; nil if there is one
 	sent       bool  // a byte of the request may have left; false proves that none did
-	expired    bool  // there is an error, and the time of the call was up
+	expired    bool  // err is not nil, and the time for the request was up
 	authorized bool  // the request carried credentials
 	status     int   // HTTP status; 0 if no header of an answer came
 	header     http.Header
@@ -263,11 +263,11 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 		return reply{err: err}
 	}
 	out.authorized = req.Header.Get("Authorization") != ""
-	// The hooks may run on goroutines of the transport, so these variables are atomic. The
-	// request counts as sent once the transport reports its first header field, although that
-	// field may still be in a buffer. No byte of the request leaves before that report. If
-	// RoundTrip returns an error, net/http has already ended its writing goroutine, so no
-	// report comes later.
+	// The hooks may run on goroutines of the transport, so these variables are atomic. No byte
+	// of the request leaves before the hook WroteHeaderField has run. The request counts as
+	// sent from then on, although the header field may still be in a buffer. If RoundTrip
+	// returns an error, net/http has already ended its writing goroutine, so this hook does
+	// not run later.
 	var reported, written atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GetConn:          func(string) { reported.Store(true) },
@@ -275,7 +275,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	})
 	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
-		// A transport that reports nothing to httptrace gives no proof that nothing was sent.
+		// If the transport has called no hook at all, the request may have been sent.
 		out.err = err
 		out.sent = written.Load() || !reported.Load()
 		return out
@@ -335,11 +335,10 @@ func (c *Client) newRequest(ctx context.Context, path string, body []byte) (*htt
 }
 
 // newTransport returns the transport for one call. It uses HTTP/1.1, because net/http then
-// sends a request at most once, without further conditions. It uses no proxy from the
-// environment, and only one connection, which ends with the call. By default, net/http lets a
-// dial or a handshake continue after the request that needed it has ended. Here dials and
-// handshakes end with the call, because otherwise they would still be there when a frozen
-// Lambda environment thaws.
+// sends a request at most once. It uses no proxy from the environment, and only one
+// connection, which ends with the call. By default, net/http lets a dial or a handshake
+// continue after the request that needed it has ended. Here dials and handshakes end with the
+// call, because otherwise they would still be there when a frozen Lambda environment thaws.
 //
 // Keeping connections open could save two round trips per settle. These are a few milliseconds
 // of a call that waits two seconds for a block. But an open connection could leave a payment

@@ -17,7 +17,7 @@ const (
 	// refusal: the reason is about the payer, and is given before any broadcast.
 	refusal
 	// expired: the facilitator refuses the payment because the authorization's window is over.
-	// Facilitators check the window before the nonce.
+	// Facilitators check the window before the nonce, so the nonce may have been used.
 	expired
 	// nonceUsed: the authorization was used or cancelled on chain, by the payer or by somebody
 	// else.
@@ -29,8 +29,8 @@ const (
 	turnedAway
 )
 
-// reason is a row of the table of reasons. Its words are the strings with which facilitators
-// state a reason that has this meaning.
+// reason is a row of the table of reasons: one meaning, and the strings (words) with which
+// facilitators express it.
 type reason struct {
 	meaning meaning
 	// signature says that the refusal is about the payment's signature.
@@ -53,9 +53,8 @@ type reason struct {
 // this service checked the payment against the same terms before it sent the payment. So
 // either this service sent something other than what the payer signed, or the facilitator
 // reads the terms differently. The last row has known reasons that prove nothing. They mean
-// doubt, as a reason that is not in the table does. There is one difference: with a status
-// that turns a request away, the reasons of the last row still mean doubt, and a reason that
-// is not in the table means what the status means.
+// doubt with any status. In this they differ from a reason that is not in the table: if the
+// status turns a request away, such a reason means the same as the status.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{

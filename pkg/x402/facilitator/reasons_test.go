@@ -109,8 +109,8 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 
 // TestEveryReasonAtEveryStatus checks each reason at each status in four forms: as a refusal
 // by /settle, as a refusal by /settle with a transaction, as a "no" by /verify, and as an
-// error of a platform in front of the facilitator. The last form counts only if the operator
-// has to deal with the reason.
+// error of a platform in front of the facilitator. In the last form, the reason must decide
+// only if the operator has to deal with it. Otherwise the status alone must decide.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expected(), documented(t)
@@ -208,8 +208,8 @@ func checkLoggable(t *testing.T, what, text string) {
 	}
 }
 
-// FuzzAnswer reads arbitrary bytes as the answer to each of the calls. It checks the rules
-// that decide about money against a second, lenient reading of the same bytes.
+// FuzzAnswer gives arbitrary bytes as the answer to /settle, /verify and /supported. It checks
+// what the client decides about money against a lenient decoding of the same bytes.
 func FuzzAnswer(f *testing.F) {
 	for _, r := range recordings(f) {
 		f.Add(r.Status, []byte(r.Body), false, false)

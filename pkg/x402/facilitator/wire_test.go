@@ -138,14 +138,14 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 			t.Fatalf("call %d of %d: %+v", n, calls, s)
 		}
 	}
-	// Resumed TLS sessions make new connections cheaper.
 	if tr := f.newTransport(t.Context()); tr.Proxy != nil || tr.TLSClientConfig.ClientSessionCache != f.sessions || f.sessions == nil {
 		t.Errorf("the transport is %+v", tr)
 	}
 }
 
-// TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake which hangs ends with the
-// call. Otherwise net/http would let the handshake continue until its time-out.
+// TestHandshakeThatHangsEndsWithTheCall checks that a TLS handshake ends with the call, even
+// if the server does not answer it. Otherwise net/http would let the handshake continue until
+// its time-out.
 func TestHandshakeThatHangsEndsWithTheCall(t *testing.T) {
 	t.Parallel()
 	ctx, end := context.WithCancel(t.Context())
@@ -225,8 +225,8 @@ func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *
 	return f
 }
 
-// settle calls Settle with a deadline after the time patience. Settle must return long before
-// that deadline; only a failing test waits for it.
+// settle calls Settle with a time limit of patience. Settle must return long before that: only
+// a failing test waits so long.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
