@@ -123,9 +123,9 @@ type pairRow struct {
 	refusedBy         string
 }
 
-// askPair sends a payment for the first time, and checks the outcome. If a facilitator that was
-// asked turned the payment away, and the payment ends as refused, its record must say that the
-// payment was sent.
+// askPair sends a payment for the first time, and checks the outcome. If a facilitator turned
+// the payment away, and the payment ends as refused, the record must say that the payment was
+// sent.
 func (b *harness) askPair(h string, c pairRow) {
 	b.t.Helper()
 	b.withFallback(c.chain)
@@ -292,9 +292,8 @@ func TestPrimaryHangs(t *testing.T) {
 }
 
 // TestBudgetsWithAFallback checks the time limit of each call to a facilitator or to the chain.
-// In the first part, every call hangs. In the second part there is no node, the primary is not
-// reached after four seconds, and the fallback hangs. The limits are chosen so that a request
-// has enough time left for the longest lookup.
+// In the first part, every call hangs. In the second part there is no node, the attempt to
+// reach the primary fails after four seconds, and the fallback hangs.
 func TestBudgetsWithAFallback(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.timeLeft[len(b.timeLeft)-1]); return x402.Finding{} })

@@ -65,8 +65,8 @@ func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) 
 	return reply
 }
 
-// note adds a reply of m to the list that the result holds for the log. It leaves out a payment
-// that was deliberately not sent again (NotResent), because m was not asked.
+// note adds a reply of m to the result's list of replies, which is logged. It leaves out the
+// reply NotResent, which means that the payment was deliberately not sent to m.
 func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) {
 	if reply.Class == x402.NotResent {
 		return

@@ -21,7 +21,7 @@ const (
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // the number of failures in a row, as leave counts them
-	until    time.Time // when the next payment may be sent, if there are breakerFailures or more in a row
+	until    time.Time // when the next payment may be sent; without effect until failures reaches breakerFailures
 }
 
 // admits reports whether a payment may be sent to the facilitator at the time now. If enters is

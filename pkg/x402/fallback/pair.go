@@ -25,9 +25,8 @@ import (
 )
 
 // These are the time budgets for Settle, except for primaryVerify, which is for Verify. The
-// budgets for Settle together use up the time that a request for a bundle leaves for its
-// settlement. Bundles leave the least time, because they have the longest lookups of all
-// operations.
+// budgets for Settle fit into every request. They use up all the time that a request with the
+// longest lookup (a bundle) leaves for its settlement.
 const (
 	primaryBudget = 6 * time.Second // for asking the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
@@ -97,7 +96,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // if the record names nobody, the primary refused: there was no second then
+	case o.RefusedBy != "", o.Refused: // a refusal without a name is from a time without a second, so the primary gave it
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -112,9 +111,9 @@ type settlement struct {
 	result x402.Result
 }
 
-// askAlone sends the payment only to m. A success of m counts at once, with one exception. If m
-// is the second, the payment is in doubt and there is a node, then a success of m counts only
-// once the chain shows the payment.
+// askAlone sends the payment only to m. A success of the primary counts at once. A success of
+// the second counts at once, unless the payment is in doubt and there is a node. In that case
+// it counts only once the chain shows the payment.
 func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
@@ -151,8 +150,8 @@ func (s *settlement) askInTurn(ctx context.Context) {
 }
 
 // askSecond sends the payment to the second, if there is enough time and the authorization can
-// still be executed. If the second is not reached, the result stays as it is. Otherwise what
-// the second's reply means depends on doubtful, which says whether the payment is in doubt:
+// still be executed. doubtful says whether the payment is in doubt. If the second is not
+// reached, the result stays as it is. If it is reached, there are two cases:
 //
 //   - Without doubt, the primary did nothing with the payment. The second's reply replaces the
 //     primary's, as standIn describes.
