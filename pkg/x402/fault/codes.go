@@ -67,8 +67,8 @@ type Info struct {
 	Message string // default public message
 	Class   Class
 	// Retry means that the request may be repeated, with the same signature or with a new one,
-	// and that all repetitions together are charged at most once. For the class Owed, this is
-	// true until one of the requests is answered.
+	// and that all repetitions together are charged at most once. For the class Owed, this
+	// promise ends when one of the requests is answered.
 	Retry bool
 	// After is the default Retry-After; 0 means that no Retry-After is sent.
 	After time.Duration
@@ -76,8 +76,8 @@ type Info struct {
 	Remedy string
 }
 
-// table returns the codes of spec §7.1, and then the others. The slice is created only once,
-// because every error looks up its code there.
+// table returns the codes of spec §7.1, and then those that are not in the spec. The slice is
+// created only once, because every error looks up its code there.
 var table = sync.OnceValue(func() []Info {
 	return []Info{
 		{

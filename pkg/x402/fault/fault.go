@@ -48,7 +48,8 @@ func (i Info) Newf(cause error, format string, args ...any) *Error {
 	return i.New(cause).Saying(fmt.Sprintf(format, args...))
 }
 
-// WithCode returns a copy of the error with another code and the same message and marks.
+// WithCode returns a copy of the error with another code. The copy keeps the message and the
+// marks that Prevented and Silence set.
 func (e *Error) WithCode(i Info) *Error {
 	c := *e
 	c.Code = i.Code
@@ -103,9 +104,8 @@ func (e *Error) Prevented() *Error {
 	return &c
 }
 
-// IsPrevented reports whether the error is the result of Prevented or a copy of it. An error
-// that only has such an error as its cause does not count, because the outer error got a new
-// code for another reason.
+// IsPrevented reports whether the error is the result of Prevented or a copy of it. A cause
+// that is prevented is not enough, because the error has its code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
 // Silence returns a copy of the error with the mark that the target was silent. The owner of
