@@ -82,7 +82,7 @@ func Keep(bytes int) Option {
 }
 
 // NewClient returns a client of DynamoDB that sends a request at most twice. If c has no HTTP
-// client, the client gets one that has the time-outs of a Table and uses no proxy from the
+// client, NewClient sets one that has the time-outs of a Table and uses no proxy from the
 // environment.
 //
 // If the reply to a write was lost, the second attempt fails because the first has succeeded.
@@ -170,9 +170,9 @@ func deletesOldItems(ctx context.Context, client *dynamodb.Client, table string)
 }
 
 // Create creates a table with the given name and its index, unless a table of that name
-// exists. Create then waits until the table is active, and turns on the table's TTL if that is
-// off. Open accepts a table that Create has created. In production a program never creates the
-// table: the deployment creates it, with its backups and its protection.
+// exists. In both cases it waits until the table is active, and turns on the table's TTL if
+// that is off. Open accepts a table that Create has created. In production a program never
+// creates the table: the deployment creates it, with its backups and its protection.
 func Create(ctx context.Context, client *dynamodb.Client, table string) error {
 	_, err := client.CreateTable(ctx, &dynamodb.CreateTableInput{
 		TableName:   &table,

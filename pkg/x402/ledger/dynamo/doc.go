@@ -13,15 +13,15 @@
 //
 // # Items
 //
-// The keys of each kind of item have their own prefix. A program may keep items of other kinds
-// in the table.
+// The keys of each kind of item have their own prefix. The first five kinds are the records of
+// the ledger. A program may keep items of other kinds in the table.
 //
 //	<network>|<asset>|<payer>|<nonce>         a payment; <network> is a CAIP-2 name
 //	purchase|<network>|<asset>|<payer>|<id>   a purchase
-//	cursor|<network>|<asset>|<payee>          how far the chain was read, as a record
-//	refund|<network>|<asset>|<payer>|…        a refund transfer and its debt, as a record
-//	payees|<network>|<asset>                  who was paid, as a record
-//	rate|<client>|<window>                    the units of a client in a window
+//	cursor|<network>|<asset>|<payee>          how far the chain was read
+//	refund|<network>|<asset>|<payer>|…        a refund transfer and its debt
+//	payees|<network>|<asset>                  the accounts to which payments were sent
+//	rate|<client>|<window>                    the units that a client has used in a window
 //	rate|documents|<client>|<window>          the same, for free documents
 //	slots|<operation>                         the leases of an operation
 //	ready                                     no such item exists; /ready reads this key

@@ -30,7 +30,7 @@ func TestConformance(t *testing.T) {
 }
 
 // conforms runs the suites for the ledger, the limits, large answers and lost replies on a
-// server. The ledger requests pages of at most page items.
+// server. page is the largest number of items that the ledger asks for at once.
 func conforms(t *testing.T, s cloud.Dynamo, page int) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
@@ -67,7 +67,7 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 // TestOnDynamoDBLocal runs the suites on DynamoDB Local, which shares its code with the
 // service. As the service does, it returns the old item when a condition fails, enforces
 // limits on expressions, and charges for the index. The test also checks what calls cost, and
-// that Open accepts a table after Create has found it.
+// that Create and Open accept a table that exists.
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
@@ -130,12 +130,15 @@ func TestItems(t *testing.T) {
 	}
 }
 
-// TestReadAfterWrite checks what Put returns after a failed write and the read that follows
-// it. If the condition of the write failed and the read finds nothing, because TTL has deleted
-// the item meanwhile, Put returns no record. If that read fails as well, Put returns an error,
-// because the stored record may be the one that Put has written. If the write failed in
-// another way and the read does not find it, the write may still arrive later. Put then
-// returns the error of the write, even if the read finds another record.
+// TestReadAfterWrite checks what Put returns if its write fails and it then reads the item:
+//
+//   - The condition of the write failed, and the read finds nothing, because TTL has deleted
+//     the item meanwhile: Put returns no record.
+//   - The condition failed, and the read fails as well: Put returns an error, because the
+//     stored record may be the one that Put has written.
+//   - The write failed in another way, and the read does not find its record: Put returns the
+//     error of the write, even if the read finds another record. The write may still arrive
+//     later.
 func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")

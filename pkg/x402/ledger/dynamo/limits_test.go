@@ -53,9 +53,11 @@ func checkCosts(t *testing.T, w *world) {
 	}
 	w.took()
 	for _, c := range []struct {
-		what                 string
-		do                   func() error
-		puts, updates, index int // the wanted numbers of PutItem and UpdateItem calls, of at most one write unit each, and the units for the index
+		what string
+		do   func() error
+		// puts and updates are the wanted numbers of PutItem and UpdateItem calls. Each call must
+		// cost at most one write unit. index is the wanted number of units for the index.
+		puts, updates, index int
 	}{
 		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
 		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},

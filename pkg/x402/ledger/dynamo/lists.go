@@ -115,8 +115,8 @@ func placeOf(it item) (ledger.Place, error) {
 // Page implements ledger.Rows. It scans the table, and has no time limit except that of ctx.
 // For each payment with its purchase and an answer of 1 KB, DynamoDB charges some 0.3 read
 // units, or twice that if the read is consistent. With a million payments a month, one export
-// of one day's payments costs 5 cents. An index by day, which would make exports cheaper,
-// would cost 63 cents to $1.25 a month.
+// of one day's payments costs 5 cents. There is no index by day: it would make exports
+// cheaper, but would itself cost 63 cents to $1.25 a month.
 func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p ledger.Page, err error) {
 	if err := ctx.Err(); err != nil || limit <= 0 {
 		return p, err

@@ -115,7 +115,7 @@ func Packed(doc string) types.AttributeValue {
 // Paged makes a table request pages of at most size items.
 func Paged(t *Table, size int) { t.pageSize = size }
 
-// Dial replaces the function with which a client that HTTPClient returned connects.
+// Dial makes a client from HTTPClient connect with the function dial.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a panic fails the test
 }

@@ -128,9 +128,9 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	if err == nil {
 		return r, nil
 	}
-	// The write may have taken effect, and only the replies were lost. If Put failed then, a
-	// payer would wait for the end of a lease that nobody uses. So read the item within the
-	// rest of the call's time. If the read does not find the write, that proves nothing,
+	// The write may have taken effect, although its replies were lost. If Put then returned an
+	// error, a payer would wait for the end of a lease that nobody uses. So read the item in
+	// the rest of the call's time. If the read does not find the write, Put returns an error,
 	// because the write may still be on its way.
 	held, _ := t.held(ctx, head.Key, nil)
 	if held != nil && held.Head().WriteID == head.WriteID {
@@ -139,8 +139,8 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held returns the record under a key, or nil if there is none. A caller that has already got
-// the item from the server passes it as known. If known is empty, held reads the table.
+// held returns the record under a key, or nil if there is none. If the caller already has the
+// item of the record, known is that item. If known is empty, held reads the table.
 func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record, error) {
 	known, err := t.item(ctx, keyed(key), known)
 	if err != nil || len(known) == 0 {
@@ -149,7 +149,7 @@ func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record
 	return decode(key, known)
 }
 
-// item returns the item known if that is not empty. Otherwise it reads the item under the key,
+// item returns known, if known is not empty. Otherwise it reads the item under the key,
 // consistently. The result is empty if the table has no item under the key.
 func (t *Table) item(ctx context.Context, key, known item) (item, error) {
 	if len(known) > 0 {
