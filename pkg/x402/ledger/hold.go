@@ -21,10 +21,10 @@ type Hold struct {
 	refusedBy string    // the facilitator that refused the payment, or empty; see RefusedBy
 }
 
-// Record returns the payment's record as this holder last wrote it. There is one exception.
-// Suppose that somebody else recorded the proof of payment while this attempt had the lease,
-// and that Settled then found this proof. Record then returns the record with that proof, and
-// counts this attempt's lookup in it. The count is stored with this holder's next write.
+// Record returns the payment's record as this holder last wrote it. There is one exception: if
+// Settled found that somebody else has recorded the proof of payment, Record returns the
+// record with that proof. This record also counts the lookup of this attempt, although the
+// count is only stored with this holder's next write.
 func (h *Hold) Record() Payment { return h.record }
 
 // Released reports whether this holder's last write gave the lease back.
@@ -33,8 +33,8 @@ func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 // Settled records proof of payment. If begins is true, the lookup begins now, and this attempt
 // keeps the lease for it; otherwise Settled gives the lease back. If this attempt has lost the
 // lease, Settled records the receipt nevertheless and returns ErrLost. If somebody else has
-// recorded proof of payment, begins is true, and this attempt still has the lease, then
-// Settled returns nil, and this attempt runs the lookup.
+// already recorded proof of payment, this attempt still runs the lookup and Settled returns
+// nil, provided that begins is true and this attempt still has the lease.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, begins: begins}
 	if begins {
@@ -142,8 +142,8 @@ func (h *Hold) wrote(next Payment, err error) error {
 
 // confirm repeats this holder's last write if the result of that write is unknown. If the
 // write took effect after all, the store recognizes the repeated write and reports success.
-// The lease may have been lost meanwhile. If the write was to store a receipt for the first
-// time, confirm then records that receipt as evidence.
+// If the lease was lost meanwhile, and the write had the payment's first receipt, confirm
+// records this receipt as evidence.
 func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil

@@ -193,8 +193,8 @@ func (l location) check(ctx context.Context, accepted string) error {
 const patienceToBegin = 30 * time.Second
 
 // begin sets whole to 0 in the main file. It also sets a new word if whole was not 0, or if
-// Open has just accepted the file with the old word. The new marker is first in the -wal, so
-// begin has to move the content of the -wal into the main file. That fails while a program
+// Open has just accepted the file with the old word. SQLite writes the new marker to the -wal,
+// so begin has to move the content of the -wal into the main file. That fails while a program
 // reads an older state of the ledger. It also fails while another process moves the content,
 // for example because that process opens the file at the same time. So begin tries again until
 // the 0 is in the main file, for at most patienceToBegin.

@@ -181,7 +181,7 @@ func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	pair := func(script string) string { // runs some of the last statements of a Close
+	pair := func(script string) string { // returns a copy of the ledger on which some of Close's last statements were run
 		to := copied(t, running.at.path, "-wal")
 		db, err := (location{to}).connect(time.Second)
 		must(t, err)

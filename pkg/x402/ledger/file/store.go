@@ -201,7 +201,7 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.waiting <- c // if the channel is full, a writer whose change is in it has the turn or will take the turn
+	s.waiting <- c // this ends even if the channel is full: a writer whose change is in it has the turn or will take it
 	for {
 		select {
 		case o := <-c.done:
@@ -232,8 +232,8 @@ func (s *Store) lead() {
 }
 
 // commit makes changes in one transaction, in their order. If the transaction fails, all
-// changes fail. Even a change that wrote nothing fails, because the record that it found may
-// be one that this transaction wrote and did not store.
+// changes fail. Even a change that wrote nothing fails: it may have found a record that this
+// transaction wrote and that is not stored after all.
 func (s *Store) commit(changes []*change) {
 	ctx := context.Background() // SQLite needs no deadline: it waits only for locks, for 5 s
 	results := make([]result, len(changes))

@@ -309,9 +309,9 @@ func another(t *testing.T, script string) []byte {
 	return b
 }
 
-// TestSharedCommit checks that all writes that wait while a transaction runs are done in the next
-// transaction, in the order in which they came. If that transaction fails, all of them fail, including a write that
-// changed nothing.
+// TestSharedCommit checks that the writes that wait while a transaction runs share the next
+// transaction, in the order in which they came. If that transaction fails, all of these writes
+// fail, including a write that changed nothing.
 func TestSharedCommit(t *testing.T) {
 	t.Parallel()
 	s := open(t, newPath(t))
