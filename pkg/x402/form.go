@@ -59,7 +59,7 @@ func NewForm(build func(token string) any) (Form, error) {
 		return Form{}, errors.New("form of a challenge: it must have the retry token once")
 	}
 	whole := len(head) - len(head)%3
-	missing := (3 - (len(head)+tokenLength)%3) % 3 // how many bytes of tail the last base64 group of the token needs to be complete
+	missing := (3 - (len(head)+tokenLength)%3) % 3 // how many bytes of tail complete the last base64 group of the token
 	shared := min(missing, len(tail))
 	encode := base64.StdEncoding.EncodeToString
 	return Form{

@@ -13,11 +13,11 @@
 //
 //	decode, recover the signer       payment.go, signature.go
 //	compare with the offer           offer.go
-//	admit, or answer 402             serve.go: by terms, signer and record
+//	admit, or answer 402             serve.go: terms, signer and record decide
 //	claim the authorization          serve.go: ledger.Ledger.Claim
 //	open the purchase                purchase.go: another payment may own it
-//	settle, once, and conclude       settle.go: from reply, earlier doubt and chain
-//	run the job, store the answer    lookup.go: without an answer, one is owed
+//	settle, once, and conclude       settle.go: reply, earlier doubt and chain decide
+//	run the job, store the answer    lookup.go: if there is no answer, it is owed
 //
 // Steps that need no network come first. Therefore a header that is malformed, or that names
 // another scheme, network or token, costs neither a write nor a call. A Settler (settler.go)
@@ -66,9 +66,9 @@ const (
 type Gate struct {
 	Ledger  *ledger.Ledger
 	Settler Settler // sends the payments to facilitators
-	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt. A
-	// payment that was sent earlier then counts as paid if a facilitator says that its nonce
-	// is used.
+	// Evidence reads the chain. If Evidence is nil, a payment in doubt may remain in doubt.
+	// Without Evidence, a payment that was sent earlier counts as paid if a facilitator says
+	// that its nonce is used.
 	Evidence Evidence
 	Slots    Slots    // limits how many requests settle and look up at once
 	Receipts Receipts // signs receipts and offers
@@ -129,8 +129,8 @@ type Request struct {
 	// Signature is not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is about payments without a purchase key. It is how long after the answer to this
-	// request a later payment for the same request gets the same answer. The end of this time
+	// Window is a time after the answer to this request. Within this time, another payment for
+	// the same request gets the same answer, unless it has a purchase key. The end of this time
 	// is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
@@ -141,9 +141,9 @@ type Request struct {
 	// Arrived is when the request came. Deadline is when Serve must have returned.
 	Arrived, Deadline time.Time
 	// Prepare validates the parameters and returns the job. Its result must be the same for
-	// every repeat of the request; Job.Check decides whether something is left to sell.
-	// Prepare is called after the payment was admitted. If it returns an error, the request is
-	// answered with that error, and nothing is charged.
+	// every repeat of the request. So it must not depend on what is still for sale; Job.Check
+	// decides that. Prepare is called after the payment was admitted. If it returns an error,
+	// the request is answered with that error, and nothing is charged.
 	Prepare func() (Job, error)
 	// Error renders the body of an error answer. It must not fail.
 	Error func(f *fault.Error, s PaymentStatus) []byte

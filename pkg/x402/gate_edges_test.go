@@ -39,8 +39,8 @@ func TestStoreFailsBeforeTheClaim(t *testing.T) {
 }
 
 // TestCorruptRecords plays payments whose records are corrupt. A payment that was sent before
-// must not be sent again. A payment that was never sent, and of which only the amount on
-// record is corrupt, must be sent. But the chain must not be asked about it.
+// must not be sent again. If a payment was never sent, and only the amount on its record is
+// corrupt, the payment must be sent, and the chain must not be asked about it.
 func TestCorruptRecords(t *testing.T) {
 	redeemed := func(r *ledger.Payment) {
 		r.State, r.Receipt, r.SettledAt, r.AnsweredAt = ledger.Redeemed, &ledger.Receipt{Transaction: tx}, time.Now(), time.Now()
@@ -253,7 +253,7 @@ func TestContractWallets(t *testing.T) {
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
-		for range 2 { // first without chain evidence, then with chain evidence, which is not asked
+		for range 2 { // the second time there is a node, which must not be asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
 			b.expect("never seen", out, expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {

@@ -42,7 +42,7 @@ type harness struct {
 	check    func() error    // x402.Job.Check; nil means that the job has no Check
 	client   context.Context // context of the requests; nil means one that does not end
 
-	// These set fields of the Gate. two is its Settler; chain returns what its Evidence finds.
+	// These set fields of the Gate. The pair in two is its Settler; chain plays its Evidence.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
@@ -54,7 +54,7 @@ type harness struct {
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// sent and settles have the arguments of all calls of Settle, and shown those of Verify.
+	// sent and settles have the arguments of all Settle calls; shown has the payloads of Verify calls.
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
@@ -336,8 +336,8 @@ func (b *harness) stored(header string) ledger.Payment {
 	return *r
 }
 
-// countedSlots counts the slots taken and released. Acquire waits for the delay, and returns
-// full or, if full is nil, a slot. Release calls the function release, and returns broken.
+// countedSlots counts the slots taken and released. Acquire waits for delay, and then returns
+// the error full or, if that is nil, a slot. Release calls release and returns the error broken.
 type countedSlots struct {
 	delay           time.Duration
 	full, broken    error

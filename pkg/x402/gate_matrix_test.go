@@ -123,9 +123,8 @@ func arises(state, name string, w wayToRefuse) bool {
 	}
 	if strings.HasPrefix(name, "past the window") {
 		// No payment is in flight past its window, because its attempt has been abandoned by
-		// then. A payment that a facilitator refused is now refused because its window is
-		// over. The parameters of the request are then not looked at, so the answer is never a
-		// 400.
+		// then. A payment that a facilitator refused is turned away after its window, before
+		// anybody looks at the parameters of the request. So the answer is never a 400.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true
@@ -203,8 +202,8 @@ func TestMoneyWithoutARequest(t *testing.T) {
 }
 
 // TestNonceOfAnotherAuthorization checks that a nonce counts as used if it is on record for
-// another authorization, for any signer and any terms. The answer shows nothing from the other
-// record.
+// another authorization. Neither the kind of signer nor the terms matter. The answer shows
+// nothing from the record.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
 		within(t, nil, func(t *testing.T, b *harness) {
@@ -232,9 +231,10 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 
 // TestClaimedWhileVerified plays two requests with the same payment of a contract wallet.
 // While the facilitator verifies the first request, the second request claims the payment and
-// is answered. The first request must then continue with the record. If it comes from the
-// payer, the answer is the outcome of the payment, which is sent again if it was refused. If
-// it has another signature, the answer says that the payment is used.
+// is answered. The first request must then continue with the record. If the first request
+// comes from the payer, it is answered with the outcome of the payment; a refused payment is
+// sent again first. If the first request has another signature, the answer says that the
+// payment is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

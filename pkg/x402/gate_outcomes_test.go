@@ -70,7 +70,7 @@ func TestUnrecorded(t *testing.T) {
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals { // as an attempt does if its clock is ahead, or after this process was frozen
+				if c.steals { // another attempt takes the lease if its clock is ahead, or if this process was frozen
 					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})
@@ -127,9 +127,8 @@ const (
 )
 
 // TestMeter checks what the meter counts for every kind of request. A request that fails an
-// earlier check does not reach the meter. The meter is installed for the last request of a
-// case. So it notes "late" (see fakeMeter) only if the case has sent an earlier request, which has
-// used the ledger.
+// earlier check does not reach the meter. The meter hears only the last request of a case. It
+// notes "late" (see fakeMeter) if an earlier request of the case has used the ledger.
 func TestMeter(t *testing.T) {
 	as := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }

@@ -20,11 +20,10 @@ import (
 // reply. This test checks how the replies are classified, when the chain is asked, and which
 // question the chain gets.
 //
-// A facilitator checks the window before the nonce, so its reply at the end of the window is
-// about the window. A PAYMENT-RESPONSE that reports a failure tells the payer to sign again.
-// But a third party may have submitted the payment before the window ended. Therefore a
-// refusal after the end of the window has such a PAYMENT-RESPONSE only if the chain proves
-// that nothing was paid.
+// A facilitator checks the window before the nonce. So it says that the window is over even if
+// a third party submitted the payment in time. A PAYMENT-RESPONSE that reports a failure tells
+// the payer to sign again. Therefore a refusal after the end of the window has such a
+// PAYMENT-RESPONSE only if the chain proves that nothing was paid.
 func TestSettlements(t *testing.T) {
 	t.Parallel()
 	away := errors.New("the node is away")
