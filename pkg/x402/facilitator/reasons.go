@@ -53,8 +53,8 @@ type reason struct {
 // this service checked the payment against the same terms before it sent the payment. So
 // either this service sent something other than what the payer signed, or the facilitator
 // reads the terms differently. The last row has known reasons that prove nothing. They mean
-// doubt with any status. In this they differ from a reason that is not in the table: if the
-// status turns a request away, such a reason means the same as the status.
+// doubt with any status. A reason that is not in the table usually means doubt as well. But if
+// the status turns the request away, such a reason means the same as the status.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{

@@ -225,8 +225,8 @@ func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *
 	return f
 }
 
-// settle calls Settle with a time limit of patience. Settle must return long before that: only
-// a failing test waits so long.
+// settle calls Settle with patience as the time limit. Settle must return long before that:
+// only a failing test waits so long.
 func settle(t *testing.T, f *Client) x402.Settlement {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
