@@ -66,7 +66,7 @@ func (s *settlement) send(ctx context.Context, m *Member, budget time.Duration) 
 }
 
 // note adds a reply of m to the result's list of replies, which is logged. It leaves out the
-// reply NotResent, which means that the payment was deliberately not sent to m.
+// class NotResent: the payment was deliberately not sent again, so m was not asked.
 func (s *settlement) note(m *Member, reply x402.Settlement, took time.Duration) {
 	if reply.Class == x402.NotResent {
 		return
