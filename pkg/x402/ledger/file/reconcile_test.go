@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// TestReconcileSweeps checks that a run of reconcile deletes the expired records of refused
-// payments from a file, and keeps the records in doubt.
+// TestReconcileSweeps checks that a run of reconcile on a ledger file deletes the expired
+// records of refused payments, and keeps the records in doubt.
 func TestReconcileSweeps(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
