@@ -129,9 +129,9 @@ type Request struct {
 	// Signature is not read.
 	Payload untrusted.Object
 	Offer   *Offer
-	// Window is a time after the answer to this request. Within this time, another payment for
-	// the same request gets the same answer, unless it has a purchase key. The end of this time
-	// is stored with the answer.
+	// Window is a time span after the answer to this request. Within this span, another
+	// payment for the same request gets the same answer, unless that payment has a purchase
+	// key. The end of the span is stored with the answer.
 	Window time.Duration
 	Client string // identifies the sender to Slots
 	Meter  Meter  // counts the cost of the request; nil means that nothing is counted

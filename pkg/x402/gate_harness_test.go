@@ -42,7 +42,7 @@ type harness struct {
 	check    func() error    // x402.Job.Check; nil means that the job has no Check
 	client   context.Context // context of the requests; nil means one that does not end
 
-	// These set fields of the Gate. The pair in two is its Settler; chain plays its Evidence.
+	// These set fields of the Gate: two becomes its Settler, and chain plays its Evidence.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
