@@ -254,9 +254,8 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
-		// If the context has already ended here, it is certain that nothing was sent. If the
-		// request went on to the transport, and the transport failed because the context
-		// ended, this might not be provable.
+		// If the context has already ended, it is certain that nothing was sent. Without this
+		// check, the transport would fail, and this might not be provable.
 		err = ctx.Err()
 	}
 	if err != nil {

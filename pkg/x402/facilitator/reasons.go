@@ -53,8 +53,8 @@ type reason struct {
 // this service checked the payment against the same terms before it sent the payment. So
 // either this service sent something other than what the payer signed, or the facilitator
 // reads the terms differently. The last row has known reasons that prove nothing. They mean
-// doubt with any status. A reason that is not in the table usually means doubt as well. But if
-// the status turns the request away, such a reason means the same as the status.
+// doubt even with a status that turns the request away. With such a status, a reason that is
+// not in the table means the same as the status.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
@@ -164,8 +164,8 @@ func aboutPayer(word string) bool {
 // The table says what the word means. In three cases the status changes this meaning:
 //
 //   - 401, 403 and 429 are about the operator's credentials and quota. If a refusal about the
-//     payer comes with one of them, the request was turned away. It is not a reason to tell
-//     the payer that the payment is bad.
+//     payer comes with one of them, the request was turned away, and the payer must not be
+//     told that the payment is bad.
 //   - If a used nonce comes with 401, 403 or 429, it leaves doubt, because something has
 //     happened to the authorization.
 //   - If a word that is not in the table comes with 401, 403, 404, 405 or 429, it comes from
