@@ -111,8 +111,8 @@ func TestFallback(t *testing.T) {
 }
 
 // pairRow holds the replies of two facilitators and the answer of the chain, and then the
-// expected outcome. If chain is nil, there is no node. The string asked has one letter for each
-// call, in order: p for the primary, f for the fallback, and c for the chain.
+// expected outcome. If chain is nil, there is no node. asked is a string with one letter for
+// each call, in order: p for the primary, f for the fallback, and c for the chain.
 type pairRow struct {
 	primary, fallback x402.Settlement
 	chain             func() x402.Finding

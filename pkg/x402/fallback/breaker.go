@@ -17,7 +17,8 @@ const (
 )
 
 // breaker keeps payments away from a facilitator that is down, because otherwise every payment
-// would wait for that facilitator. Each process has its own breakers.
+// would wait for that facilitator. While it does this, the breaker is open. Each process has its
+// own breakers.
 type breaker struct {
 	mu       sync.Mutex
 	failures int       // the number of failures in a row, as leave counts them

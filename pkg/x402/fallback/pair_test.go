@@ -12,8 +12,8 @@ import (
 // How a Pair settles a payment is tested in package x402, which has the test harness of the
 // Gate.
 
-// verifier is a facilitator that adds its name to the string asked each time it is asked to
-// verify. A verifier that is down decides nothing. Any other verifier calls every payment valid.
+// verifier is a facilitator that adds its name to *asked at each call of Verify. A verifier that
+// is down decides nothing. Any other verifier calls every payment valid.
 type verifier struct {
 	x402.Facilitator
 	name  string
