@@ -40,7 +40,7 @@ type API struct {
 	Scan       func(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// APIOf returns the operations of a client that a Table uses.
+// APIOf returns the operations that a Table needs from a client.
 func APIOf(c *dynamodb.Client) API { return API{c.GetItem, c.PutItem, c.UpdateItem, c.Query, c.Scan} }
 
 // Table is a DynamoDB table with the records of package ledger and the counts and leases of
@@ -290,8 +290,8 @@ func decode(key string, it item) (ledger.Record, error) {
 // as JSON, and a third of that if it is compressed with a preset dictionary. So a claim and a
 // settlement cost one write unit each instead of two.
 
-// packing is the first byte of a packed record: DEFLATE (RFC 1951) with the
-// preset dictionary below.
+// packing is the first byte of a packed record. It means that the rest is compressed with
+// DEFLATE (RFC 1951) and the preset dictionary below.
 const packing = 1
 
 // dictionary has text that most records contain. It must never change, because the records in
@@ -313,7 +313,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// pack returns the packed form of the JSON form of a record.
+// pack compresses the JSON form of a record; see packing.
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool contains only this type
 	defer t.compressors.Put(w)
