@@ -19,9 +19,10 @@
 // is in doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean
 // that our payment went through. Refusing a payer who has paid is the worst error that this
 // service could make. Second, evidence does not need the lease. Suppose that an attempt was
-// frozen, lost its lease, and then learns of a receipt. This attempt still writes settled. It
-// does not answer the payer; the payer's next retry gets the answer. Third, the lease covers
-// both settlement and lookup, so a retry never runs at the same time as the attempt before it.
+// frozen, lost its lease, and then learns of a receipt. This attempt still records the payment
+// as settled. It does not answer the payer; the payer's next retry gets the answer. Third, the
+// lease covers both settlement and lookup, so a retry never runs at the same time as the
+// attempt before it.
 //
 // The diagram shows the main events of one payment; the function edges has all of them. The
 // diagram leaves out that a payment can be refunded, or superseded by another payment for the

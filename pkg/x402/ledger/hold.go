@@ -124,8 +124,8 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote updates the Hold after a write of the record next that returned the error err. It
-// returns err, or ErrLost if err is ErrConflict.
+// wrote updates the Hold after an attempt to write the record next. err is the error of that
+// write. wrote returns ErrLost if err is ErrConflict, and otherwise err.
 func (h *Hold) wrote(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):

@@ -41,9 +41,9 @@ const mostChecked = 1 << 16
 const tables = `SELECT coalesce(group_concat(sql, ';'), '') FROM sqlite_schema
 	WHERE tbl_name = 'records' AND (type, name) IN (VALUES ('table', 'records'), ('index', 'lists'))`
 
-// asStored returns the text that the query tables finds in an undamaged file. prepare compares
-// the two texts, because SQLite's integrity check does not check the statements. If the
-// condition of the index were damaged, a list would lack records.
+// asStored returns the text that an undamaged file gives for the query in tables. prepare
+// compares the text of a file with it, because SQLite's integrity check does not check the
+// statements. If the condition of the index were damaged, a list would lack records.
 func asStored() string {
 	return strings.NewReplacer("\nCREATE", "CREATE", "IF NOT EXISTS ", "").Replace(strings.TrimSuffix(schema, ";"))
 }

@@ -131,9 +131,9 @@ func TestOnePiece(t *testing.T) {
 }
 
 // TestHalved checks that Open refuses a copy that has only the main file of an open ledger.
-// The error names both possible causes and an acceptance word. The word is the same for all
-// copies of a ledger that has stayed open. Once Open has accepted a copy, the copy gets
-// another word.
+// The error names the two possible causes of a missing -wal, and an acceptance word. The word
+// is the same for all copies of a ledger that has stayed open. Once Open has accepted a copy,
+// the copy gets another word.
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))

@@ -113,7 +113,7 @@ const (
 	fetch   = "SELECT " + columns + " FROM records WHERE key = ?"
 )
 
-// scan decodes a row with the columns that the constant columns names. It fails with
+// scan decodes a row with the values of key, doc, body and sum. It fails with
 // ledger.ErrCorrupt if the row is not a valid record.
 func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte

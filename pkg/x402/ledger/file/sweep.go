@@ -36,8 +36,8 @@ func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err erro
 }
 
 // sweepBatch looks at some of the rows whose ids are greater than afterID, and deletes the
-// expired ones. lastID is the id of the last row that sweepBatch looked at, or 0 if the table
-// has no rows after that.
+// expired ones. lastID is the id of the last row that sweepBatch looked at, or 0 if no rows
+// follow that row.
 func (s *Store) sweepBatch(ctx context.Context, afterID, now int64) (deleted int, lastID int64, err error) {
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
