@@ -58,7 +58,7 @@ type harness struct {
 	sent, shown []x402.Payload
 	settles     []x402.Requirements
 	questions   []x402.Question // the questions to the chain
-	asked       string          // who was called, one letter per call: "p" is the facilitator or primary, "f" the fallback, "c" the chain
+	asked       string          // who was called, one letter per call: "p" the primary or only facilitator, "f" the fallback, "c" the chain
 	timeLeft    []time.Duration // how much time each of these calls had
 
 	// These say what the work does in its nth run, and count how often it ran.

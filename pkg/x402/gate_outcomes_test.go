@@ -34,9 +34,9 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 
 // TestUnrecorded plays requests whose writes fail, or whose lease another attempt takes. A
 // failed write must be reported to the operator. If the money moved, the payer must get the
-// outcome of the lookup nevertheless. If the facilitator or the chain says that no money moved
-// and this is not on record, the payer must not be told that nothing was charged. The record
-// of the attempt that took the lease must not be overwritten.
+// outcome of the lookup nevertheless. If the facilitator or the chain says that no money
+// moved, but this could not be recorded, the payer must not be told that nothing was charged.
+// The record of the attempt that took the lease must not be overwritten.
 func TestUnrecorded(t *testing.T) {
 	owed := lookup.Fault(lookup.DNSTimeout, nil)
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}

@@ -101,8 +101,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 
 // TestOwed checks that an answer is owed until a lookup gives one. After errors, including our
 // own bugs, the lookup can be repeated at growing intervals, and the payer is charged once.
-// Without a limit on lookups, there is no last one. With a limit, every reply after the last
-// lookup says that a refund is due, and does not ask the payer to try again.
+// Without a limit on lookups, the payer can always try again. With a limit, every reply after
+// the last lookup says that a refund is due, and does not ask the payer to try again.
 func TestOwed(t *testing.T) {
 	spaced := []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour, time.Hour}
 	for most, waits := range map[int][]time.Duration{0: spaced, 3: {time.Second, 10 * time.Second, 0, 0}} {
@@ -281,8 +281,8 @@ func TestLargeAnswers(t *testing.T) {
 
 // TestRefusedIsSpaced checks how soon a refused payment is sent again: 1 second after the
 // first refusal, 10 seconds after the second, and 60 seconds after each later one. Between
-// these times its payer gets the recorded reason. A payment that was not sent for a reason on
-// our side may be sent again at once.
+// these times its payer gets the recorded reason. If a payment was not sent because of an error
+// on our side, it may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
@@ -347,9 +347,9 @@ func TestNoTimeToLookUp(t *testing.T) {
 // mostTries is the number of lookups that the seller allows in TestNoTimeToLookUp.
 const mostTries = 5
 
-// lookUpTooLate sends a payment whose first lookups fail; failures is their number. The next
-// lookup has no time left, because the settlement or the slot takes the duration late. A write
-// therefore takes the lookup off the count. writeFault is the fault of this write.
+// lookUpTooLate sends a payment whose first lookups fail; failures is their number. Then the
+// settlement or the slot takes so long (late) that the next lookup has no time left. A write
+// therefore takes that lookup off the count. writeFault is the fault of this write.
 func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault ledgertest.Fault) {
 	t.Helper()
 	armed := failures == 0
