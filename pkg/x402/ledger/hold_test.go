@@ -90,8 +90,8 @@ func TestKept(t *testing.T) {
 
 // TestEvidenceBeatsTheLease plays a receipt that arrives late. First, an attempt loses its
 // lease, and the next attempt takes the lease. Then the first attempt learns of its receipt.
-// The receipt must be recorded, whatever the next attempt has written. The next attempt must
-// continue as long as its lease is valid: its lookup counts, and no other lookup runs at the
+// The receipt must be recorded, whatever the next attempt has written. While its lease is
+// valid, the next attempt must be able to run its lookup, and no other lookup may run at the
 // same time. Once its lease has ended, the next attempt must not continue from the receipt,
 // because a third attempt may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
@@ -166,7 +166,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.pass(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise the lookups of the second and the third attempt would run at the same time
+	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise two lookups would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer must change nothing.
 	before, late := d.state(t), receipt()
@@ -243,7 +243,7 @@ func TestLookups(t *testing.T) {
 		},
 		"of owed parts": {
 			{0, 0, 0, gives(owes, true)}, {0, answered, 0, nil},
-			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // a repeat while the lookup runs
+			{10 * time.Second, held, 1, nil}, {0, answered, 1, keeps}, // while the lookup runs, a repeat gets the stored answer
 			{10*time.Second - 1, answered, 1, nil}, {1, held, 2, gives(whole, false)}, {time.Hour, answered, 2, nil},
 		},
 		"of parts that stay owed": {
@@ -268,12 +268,11 @@ type lookUpStep struct {
 	after   time.Duration
 	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
 	lookups int
-	then    func(*ledger.Hold) error // called with the hold of the last attempt that got the lease
+	then    func(*ledger.Hold) error // called after the claim, with the hold that the step returns
 }
 
-// lookUpStep runs one step. h is the hold of the last attempt that got the lease before the
-// step. The result is the hold of the last attempt that got the lease before the end of the
-// step.
+// lookUpStep runs one step. h is the hold of the last attempt that got the lease. The result
+// is the hold that the step's claim got or, if the claim got none, h.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
 	d.pass(s.after)

@@ -96,14 +96,17 @@ const (
 )
 
 // Proof returns how well p proves that it comes from the payer. p is a later submission of the
-// authorization in r. If the first claim had a retry token, the result is FromPayer for the
-// same token, which no settlement publishes, and otherwise Copied. If the first claim had no
-// token, p must have been signed with the payer's key or have the same signature as the first
-// claim; otherwise the result is Copied. For such a p, the result is FromPayer as long as the
-// payment has certainly not been sent. Once it may have been sent, the result is SettlesOnly,
-// and once it is known to be paid, Copied. A payment that names no purchase is special,
-// because the payer cannot replace it with another signature. For such a payment the result is
-// FromPayer, and not SettlesOnly, until it is known to be paid.
+// authorization in r.
+//
+// If the first claim had a retry token, the result is FromPayer for the same token, which no
+// settlement publishes. For any other token, and for none, the result is Copied.
+//
+// If the first claim had no token, p must have been signed with the payer's key or have the
+// same signature as the first claim; otherwise the result is Copied. For such a p, the result
+// is FromPayer as long as the payment has certainly not been sent, SettlesOnly once it may
+// have been sent, and Copied once it is known to be paid. There is one exception: if the
+// payment names no purchase, the payer cannot replace it with another signature. The result is
+// then FromPayer until the payment is known to be paid.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {
@@ -140,12 +143,13 @@ const (
 
 	OtherRequest  // the authorization was claimed for another request or endpoint
 	OtherPurchase // the first claim and this one do not name the same purchase
-	// OtherAuthorization: the record under this key is not about this authorization. Either
-	// the payer signed another one with the same nonce, or money came without a request.
+	// OtherAuthorization: the record under this key is not about this authorization. It is
+	// about another authorization with the same nonce, or about money that came without a
+	// request.
 	OtherAuthorization
 	// Over: there is nothing left to try, and the request is answered from the record. For
-	// example, evidence proved that the authorization moves no money for this record, the
-	// facilitator has just refused it, or the amount was sent back.
+	// example, evidence proved that the payment moves no money, a facilitator has just refused
+	// the payment, or the amount was sent back.
 	Over
 	Replaced // another payment was used for the purchase
 	// UnknownSender: nothing proves that the sender of the repeated authorization is its payer.
@@ -325,9 +329,8 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 
 // claimed returns the outcome of a claim. next is the record that the claim tried to write,
 // and err is the error of that write. lookupAt is the time of the lookup before this claim. If
-// err is ErrConflict, another attempt was faster. claimed does not read that attempt's record
-// to find the end of its lease. It takes the end of the lease in next, which is about the same
-// time.
+// err is ErrConflict, another attempt was faster. The lease of that attempt ends at about the
+// same time as the lease in next, so claimed does not read that attempt's record.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
@@ -343,9 +346,10 @@ func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, er
 }
 
 // Resume takes the lease of a recorded payment. If it does not, the result says why, as with
-// Claim. Resume does not check who sent the request; its caller must do so. If a request
-// brings a new payment for a purchase that already has an owner, the caller resumes the owner
-// instead. asks has the meaning of Submission.Asks. lease is the time at which the lease ends.
+// Claim. Resume does not check who sent the request; its caller must do so. A request may
+// bring a new payment for a purchase that another payment already owns. The caller then
+// resumes that other payment. asks has the meaning of Submission.Asks. lease is the time at
+// which the lease ends.
 func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease time.Time) (Claim, error) {
 	now := l.now()
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}

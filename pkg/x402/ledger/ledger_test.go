@@ -152,8 +152,8 @@ func TestWritesThatFail(t *testing.T) {
 		h := d.hold(t)
 		d.fails(ledgertest.Replace, fault, 2)
 		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // the second of the two faults; the error is not ErrLost
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // Redeem first repeats the write of Settled
+		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // Redeem repeats the write of Settled, which fails a second time
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // both the repeated write and that of Redeem succeed
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)

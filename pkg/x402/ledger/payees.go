@@ -13,7 +13,7 @@ import (
 // Sold lists the accounts to which buyers pay, or have paid, in one token. It covers all
 // sellers that use this ledger. An account stays in the list as long as transfers to it have
 // to be checked. So if a seller changes the payee, transfers to the former payee are still
-// found, and no other setting has to be changed.
+// found.
 type Sold struct {
 	Row
 
@@ -23,8 +23,8 @@ type Sold struct {
 // Payee is an account that receives payments, or received them earlier.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is later than the last payment to this account, by at most NotedFor. Until then, a
-	// payment to this account needs no write if it is not cheaper than Cheapest.
+	// Until is NotedFor after this entry was last written, and so later than the last payment
+	// to this account. Before Until, a payment of Cheapest or more needs no write.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`
@@ -121,7 +121,7 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 	}
 	var all []Payee
 	var err error
-	const tries = 3 // a conflict means that somebody else has recorded a payee or a price
+	const tries = 3 // each conflict means that somebody else has just recorded a payee or a price
 	for range tries {
 		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return noted(all, payee, amount, now) })
 		if !errors.Is(err, ErrConflict) {

@@ -87,8 +87,8 @@ type Payment struct {
 	Transaction string   `json:"transaction,omitempty"`
 	Receipt     *Receipt `json:"receipt,omitempty"` // proof of payment, once settled
 	Reason      string   `json:"reason,omitempty"`  // why the payment was refused, is in doubt or was closed as answered
-	// Disproved says that the authorization has moved no money for this record and never will.
-	// Evidence has shown this; a facilitator's reply alone is not enough.
+	// Disproved says that this payment has moved no money and never will. Evidence has shown
+	// this; a facilitator's reply alone is not enough.
 	Disproved bool `json:"disproved,omitempty"`
 	// NoNode says that the seller had no node when the payment was first claimed, so a refusal
 	// could not be confirmed on the chain.
@@ -111,7 +111,7 @@ type Payment struct {
 	// refunded. It is empty if a lookup can answer the payment.
 	DueBack DueBack `json:"due_back,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // number of lookups since settlement that count; see setValidity
+	Lookups   int       `json:"lookups,omitempty"`    // number of lookups that count; setValidity may set it back to 1
 	Silent    int       `json:"silent,omitempty"`     // number of lookups that ended because the target was silent
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not ended, began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed; nil after an answer
@@ -125,9 +125,9 @@ type Payment struct {
 	// AnsweredAt is when the answer was stored or, if it is too large to be stored, first
 	// given.
 	AnsweredAt time.Time `json:"answered_at,omitzero"`
-	// AnswerValidUntil is when the answer stops being valid for its purchase, if the payer has
-	// not named the purchase with a key. If another payment of the same payer for that
-	// purchase arrives before then, it gets the same answer.
+	// AnswerValidUntil is when the answer stops being valid for its purchase. If another
+	// payment of the same payer for that purchase arrives before then, it gets the same
+	// answer. If the payer has named the purchase with a key, KeptFor decides instead.
 	AnswerValidUntil time.Time `json:"stands_until,omitzero"`
 }
 
@@ -214,8 +214,9 @@ const (
 	// DueElsewhere: another payment was charged for the same purchase. Early releases stored
 	// no reason. A debt from such a release may therefore get this reason (see upgrade).
 	DueElsewhere DueBack = "answered_otherwise"
-	// DueLate: either the transfer was found after its payer had been told that the payment
-	// was finally refused, or the transfer is too old to be meant for the request.
+	// DueLate: the transfer was found after its payer had been told that the payment was
+	// finally refused. Or the transfer is older than the request, and so was made for
+	// something else.
 	DueLate DueBack = "late"
 )
 

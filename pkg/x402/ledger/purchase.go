@@ -22,8 +22,8 @@ func KeyID(digest string) string { return byKey + digest }
 // request.
 func RequestID(digest string) string { return byRequest + digest }
 
-// Named reports whether the payer has named a purchase; purchase is the key of its record. The
-// first claim of a payment decides which purchase the payment is for.
+// Named reports whether the payer has named a purchase with a key. The argument is the key of
+// the purchase's record.
 func Named(purchase string) bool { return strings.Contains(purchase, "|"+byKey) }
 
 // PurchaseKey returns the key of a payer's purchase; id is a KeyID or a RequestID. All four
@@ -85,10 +85,11 @@ func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, 
 	return l.swap(ctx, *p, h)
 }
 
-// close ends the part of an owner that loses its purchase to the payment with the given key. A
-// refused owner is marked as superseded, so that it can no longer be sent. If a lookup for the owner
-// may be running, close only increases the version of the record, so that the writes of the
-// running attempt fail. Any other owner stays as it is.
+// close is called before a purchase gets a new owner, the payment with the given key. It
+// changes the record of the old owner. A refused owner is marked as superseded, so that it can
+// no longer be sent. If a lookup for the owner may be running, close only increases the
+// version of the record, so that the writes of the running attempt fail. Any other record
+// stays as it is.
 func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:

@@ -26,8 +26,8 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	return d.claims(t, d.offer(name), ledger.Held).Hold
 }
 
-// opens opens the purchase for the payment of h, and checks that the owner is the payment of
-// the hold owner.
+// opens calls OpenPurchase with h, and checks that the purchase then belongs to the payment of
+// the second hold.
 func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
@@ -102,7 +102,7 @@ func TestTakeOver(t *testing.T) {
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
 	d.pass(20 * day)
-	d.opens(t, third, third)   // the purchase is written again, and so is kept longer than the owner's record
+	d.opens(t, third, third)   // this keeps the purchase for another 70 days, but not the owner's record
 	d.pass(15*day + time.Hour) // now the owner's record has expired, and the purchase has not
 	p = d.opens(t, second, third)
 	if r := d.owner(t, p); r != nil {
@@ -152,9 +152,10 @@ func TestTakeOverOfPaid(t *testing.T) {
 	}
 }
 
-// TestSending checks what Sending says about an undecided payment. The payment's record must
-// decide first, and the clock next. The purchase must be read only if the payment's
-// authorization expired more than ClockSlack ago; it then decides the rest.
+// TestSending checks what Sending says about an undecided payment. If the payment's record
+// shows that it may have been sent, the result must be MayBeSent. Otherwise the result must be
+// TooEarly until ClockSlack after the authorization has expired. Only then may Sending read
+// the purchase, and the purchase must decide.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
@@ -205,7 +206,7 @@ func TestSending(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
 		}
 	}
-	// Sending must read the clock first, and then the purchase. Here a frozen attempt opens
+	// Sending must read the clock first, and then the purchase. Here another attempt opens
 	// the purchase while Sending reads the clock. If Sending read the purchase first, it would
 	// not find the purchase.
 	d := newTestLedger(t)

@@ -72,8 +72,7 @@ func Standings(yield func(Standing) bool) {
 	}
 }
 
-// View holds the circumstances in which a record is classified: when, where and for which
-// request.
+// View holds the circumstances in which a record is classified.
 type View struct {
 	Now time.Time
 	// Arrived is the arrival time of the request for which the record is classified; zero
@@ -299,7 +298,7 @@ func (s Standing) Meaning() Meaning {
 
 	case StandingInFlight:
 		return Meaning{InFlight, OwnerBusy, CaseUnderWay, MovedUnknown}
-	case StandingPerhapsUnsent: // Ledger.Sending tells the operator more
+	case StandingPerhapsUnsent: // Ledger.Sending tells the operator whether the payment was sent
 		return Meaning{Held, OwnerDoubt, CaseUnderWay, MovedUnknown}
 	case StandingInDoubt:
 		return Meaning{Held, OwnerDoubt, CaseInDoubt, MovedUnknown}

@@ -54,8 +54,9 @@ type Index interface {
 // These are the names of the lists of an Index.
 const (
 	// ListOpen has the payments that are in doubt, and the paid payments whose lookup was
-	// running at the last write. A payment that its first attempt answers is never in another
-	// list, so a store updates its index only twice for such a payment, and not four times.
+	// running at the last write. If the first attempt on a payment answers it, the payment is
+	// never in another list. So a store updates its index twice for the payment, and not four
+	// times.
 	ListOpen = "open"
 	// ListOwed has all other payments that are paid but not answered.
 	ListOwed = "owed"
@@ -79,8 +80,8 @@ func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces sorts places, and returns the first ones that follow the given place, but at
-// most limit of them. It modifies the given slice.
+// FirstPlaces sorts places, and returns the first of those that follow the given place. It
+// returns no more than the given number, and modifies the given slice.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)

@@ -134,9 +134,9 @@ const keep = 35 * 24 * time.Hour
 
 // purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
 // not expire before its owner is decided, even if the chain cannot be read for weeks. A
-// purchase is kept twice as long as a decided payment. If a payment's record is younger than
-// purchaseKept, its purchase cannot have expired. So if that purchase is missing, this is
-// evidence about the payment (see Sending).
+// purchase is kept twice as long as a decided payment. As long as a payment's record is
+// younger than purchaseKept, its purchase cannot have expired. So if the purchase is missing,
+// the payment has never opened it (see Sending).
 const purchaseKept = 2 * keep
 
 // expiry returns when a record that was just written may be deleted. The zero time means
@@ -193,7 +193,7 @@ func takeLease(r *Payment, c Change) {
 }
 
 // ask adds a facilitator to the list of the facilitators that may have received the payment.
-// The attempt writes this list before it sends the payment there.
+// The attempt writes this list before it sends the payment to that facilitator.
 func ask(r *Payment, c Change) {
 	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
 		r.Asked = append(slices.Clip(r.Asked), c.asks)
@@ -225,8 +225,8 @@ func keepReceipt(r *Payment, c Change) {
 	}
 }
 
-// end records that an attempt to settle ended without proof of payment. Fields that end does
-// not set keep their values, which are still correct.
+// end records that an attempt to settle ended without proof of payment. All fields that are
+// not set here stay correct.
 func end(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
@@ -306,7 +306,7 @@ func keepAnswer(r *Payment, c Change) {
 // A whole answer is valid for c.validFor. An answer with owed parts is valid for a day from
 // the first answer, so that the payer can get those parts without another charge. An answer
 // that is not stored can be looked up again for a day from the first time that it was given.
-// Lookups then starts again at 1, which counts the lookup that gave the answer.
+// The field Lookups then starts again at 1, for the lookup that gave the answer.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now
@@ -322,7 +322,7 @@ func setValidity(r *Payment, c Change) {
 }
 
 // release gives the lease back after a lookup that gave no better answer, or without a lookup.
-// A lookup that is unused does not count.
+// If c.unused is true, no lookup is counted.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
 	if c.unused {

@@ -19,28 +19,32 @@ func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold
 	return c.Hold, err
 }
 
-// Sending says whether an undecided payment that no attempt holds was sent, as far as the
-// ledger can tell without evidence from the chain.
+// Sending says whether an undecided payment was sent, as far as the ledger can tell without
+// evidence from the chain. It is asked only if no attempt holds the payment's lease.
 type Sending int
 
 const (
 	MayBeSent Sending = iota + 1 // only evidence can decide whether the payment was sent
 	TooEarly                     // an attempt died, and it is too early to tell whether it sent the payment
 	// NoPurchase: an attempt died, the payment's authorization has expired, and the purchase
-	// has no record. Only evidence can decide until the payment's record is 35 days old.
+	// has no record. Until the payment's record is 35 days old, only evidence can decide.
 	NoPurchase
 	NeverSent // the payment was not sent, and can no longer be sent
 )
 
 // Sending returns whether a payment was sent, as far as the ledger can tell. If the record
 // says that the payment may have been sent, or if the payment is for no purchase, the result
-// is MayBeSent. Otherwise, an attempt sends the payment only after the purchase names it as
-// the owner. A frozen attempt may open the purchase and send the payment at any later time.
-// But once the payment's authorization has expired, a facilitator or the chain refuses the
-// payment. So Sending first checks that the authorization expired more than ClockSlack ago,
-// and only then reads the purchase. A purchase expires after a time (purchaseKept). If the
-// payment's record is at least that old, an earlier version of the purchase may have named the
-// payment, so the result is MayBeSent.
+// is MayBeSent. Otherwise the purchase decides: an attempt sends the payment only after the
+// purchase names the payment as the owner.
+//
+// A frozen attempt may open the purchase and send the payment at any later time. But once the
+// payment's authorization has expired, a facilitator or the chain refuses the payment. So
+// Sending first checks that the authorization expired more than ClockSlack ago, and only then
+// reads the purchase.
+//
+// A purchase is kept for purchaseKept. If the payment's record is at least that old, an
+// earlier purchase, which has expired, may have named the payment as its owner. The result is
+// then MayBeSent.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	if r.State != Settling || r.Sent || r.Doubt || r.Purchase == "" {
 		return MayBeSent, nil

@@ -156,7 +156,7 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
-		op     ledgertest.Op // the kind of call of RecordTransfer just before which somebody else writes
+		op     ledgertest.Op // somebody else writes just before RecordTransfer makes a call of this kind
 		times  int
 		want   string
 	}{

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Planter is a store that Exercise can test: it also has an index and rows. In addition, a
-// test can plant data in it that the store itself would never write.
+// Planter is a store that Exercise can test. A test can plant data in it that the store itself
+// would never write.
 type Planter interface {
 	ledger.Store
 	ledger.Index
@@ -124,9 +124,9 @@ func compressesTo(t *testing.T, size int) []byte {
 	return nil
 }
 
-// everyKind checks that the store returns a record of each kind as it was written, except
-// payments. Both Fetch and a Put of another record under the same key must return the record.
-// Pages must have these records, and no list must have them.
+// everyKind writes one record of each kind except payments. Fetch must return each record as
+// it was written, and so must a Put of another record under the same key. The records must be
+// in the pages of the store, and in no list.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
@@ -214,8 +214,8 @@ func endedContext(t *testing.T, s Planter) {
 }
 
 // corrupt checks records that cannot be read. Every Fetch of such a record, and every Put
-// under its key, must fail with ErrCorrupt. The record must be in no list, a page must name
-// its key, and it must not hide other records.
+// under its key, must fail with ErrCorrupt. No list must contain such a record, but a page
+// must name its key. All other records must still be listed.
 func corrupt(t *testing.T, s Planter) {
 	sound := First("exercise|corrupt")
 	other := First("exercise|another key")
@@ -336,7 +336,7 @@ func race(t *testing.T, s Planter) {
 func addOften(ctx context.Context, s Planter, key string, times int) error {
 	for tries := 0; times > 0; tries++ {
 		r, err := s.Fetch(ctx, key)
-		if err != nil || tries == 1000 { // each conflict is another writer's success, and there are far fewer than 1,000 of these
+		if err != nil || tries == 1000 { // each conflict means that another writer succeeded, and race makes far fewer than 1,000 writes
 			return errors.Join(errors.New("there is no end of conflicts"), err)
 		}
 		before, _ := r.(ledger.Payment)

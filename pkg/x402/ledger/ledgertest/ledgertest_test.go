@@ -56,7 +56,7 @@ func TestFaultyComplains(t *testing.T) {
 	for name, c := range map[string]struct {
 		want   string // part of the only error that Faulty must report; "" means that it must report none
 		decide Decide
-		writes []ledger.Payment // written in this order to a store that already has r; one without a version is only read
+		writes []ledger.Payment // written in this order to a store that already has r; if one has no version, its key is read instead
 	}{
 		"legal use":                          {"", nil, []ledger.Payment{r, r, second, second, Next(second)}},
 		"what was read":                      {"", nil, []ledger.Payment{{Row: ledger.Row{Key: "k"}}, second}},

@@ -34,8 +34,8 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 	agreeOf(t, model, s, "", limit)
 }
 
-// agreeOf compares the records of a store whose keys have a prefix with those of the model. It
-// reads them page by page.
+// agreeOf compares the pages of a store with those of the model. It compares only the records
+// whose keys begin with the given prefix.
 func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
@@ -82,9 +82,9 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys returns keys that a store must treat as plain bytes. It must also treat prefixes of
-// these keys as plain bytes. No two of the keys are equal, although other programs would treat
-// some of them as equal, or as patterns.
+// oddKeys returns keys that a store must treat as plain bytes, as it must treat their prefixes.
+// All of these keys are different. But a database could take some of them for equal, such as
+// two keys that differ only in case, and some of them for patterns.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
@@ -143,8 +143,8 @@ func (w *walker) compareLists(n, limit int) {
 	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
-// next returns the record to write in a step. It is a new record, of any version, or one that
-// the walk has already written.
+// next returns the record to write in a step: a new record of any version, or a record that
+// the walk has already sent.
 func (w *walker) next(step int) ledger.Payment {
 	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
 	held, _ := w.model.Fetch(w.Context(), r.Key)
