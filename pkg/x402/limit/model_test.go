@@ -13,11 +13,12 @@ import (
 //
 // A request passes if the window has room for its units beside the units that are counted
 // already. A request without a payment is one unit. A request with a payment counts with its
-// weight until it is decided, and with its final units afterwards. A refused client learns
-// when the same request may pass. That is soon only if the undecided requests can give back so
-// many units that the window has room for the request. If a request turns out to be at fault
-// only in a later window, it counts in full in the later window, and the earlier window gets
-// nothing back.
+// weight until it is decided, and with its final units afterwards. If a request turns out to
+// be at fault only in a later window, it counts in full in the later window, and the earlier
+// window gets nothing back.
+//
+// A refused client learns how long it has to wait. It has to wait until the window ends,
+// unless the undecided requests may give back enough units for its request.
 //
 // If the clock is set back across the change of a minute, no units are forgotten. If the clock
 // was wrong by hours, no client stays excluded.
@@ -51,11 +52,10 @@ type rateModel struct {
 	began     map[*limit.Request]time.Time // for each undecided request, when its window began
 }
 
-// check compares the decision on a request with the model, and counts the request if it
-// passes. asks is the number of units for which the window must have room, so that the request
-// passes. weighs is the number of units for which the window must have room after the
-// undecided requests have given units back, so that a refused request may pass soon. counts
-// has the units by which the count grows if the request passes.
+// check compares the decision on a request with the model. The request must pass if the window
+// has room for the number of units in asks. The model then adds counts to its own count. A
+// refused client must be told to come back soon if the window has room for the number of units
+// in weighs once the undecided requests have given their units back.
 func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)

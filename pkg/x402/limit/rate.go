@@ -37,9 +37,9 @@ const (
 	// recheck is how long a client that is over its limit is refused without asking the store
 	// again, if its undecided requests may give back enough units.
 	recheck = time.Second
-	// debts is how many later windows can take over the units with which requests at fault put
-	// a client above its limit. If a client uses its whole limit for undecided requests, and
-	// all of them turn out to be at fault, they weigh four times the limit.
+	// debts is how many later windows can take over a client's debt: the units above its limit
+	// that requests at fault have caused. If a client uses its whole limit for undecided
+	// requests, and all of them turn out to be at fault, they weigh four times the limit.
 	debts = 4
 )
 

@@ -114,7 +114,7 @@ func TestRateRefused(t *testing.T) {
 		t.Error("another client is refused")
 	}
 	clock.advance(wait - 1)
-	says(allow(t, r, client), "r=0;t=1") // the number of seconds t is never 0
+	says(allow(t, r, client), "r=0;t=1") // a client must never be told to wait 0 s
 }
 
 // TestRateCeiling checks the limit over several environments. However the requests are spread
@@ -180,7 +180,7 @@ func TestRateStoreDown(t *testing.T) {
 		first error // the error of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // decided by the environment's own count
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // at 48, the environment's own count is 100
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
 		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report comes after a tenth of the limit

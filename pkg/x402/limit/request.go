@@ -58,10 +58,10 @@ func (q *Request) allow(ctx context.Context) {
 const unit = 16 << 10
 
 // Served counts the units that an admitted request weighs because of its answer, beyond the
-// first unit. A request without a payment costs its sender nothing, nor does a request whose
-// answer the ledger has replayed. Such a request weighs one unit per 16 KiB of the answer,
-// rounded up. The first answer to a payment is one unit, however long it is. Served also
-// counts a request with an invalid payment, because the Gate has not counted it.
+// first unit. An answer weighs one unit per 16 KiB, rounded up, if it cost its sender nothing:
+// either the request had no payment, or the ledger has replayed the answer. The first answer
+// to a payment weighs one unit, however long it is. For a request with an invalid payment,
+// Served counts one unit, because the Gate has not counted that request.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.opened {
 		q.allow(ctx)

@@ -40,8 +40,8 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// added returns the numbers of units that the store was asked to add since the last call of
-// added, one for each call of the store.
+// added returns how many units each call of the store was to add. It covers the calls since
+// added was last called.
 func added(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -68,8 +68,8 @@ func TestMemory(t *testing.T) {
 	limittest.Exercise(t, func(*testing.T) limit.Store { return &limit.Memory{} })
 }
 
-// TestMemoryForgets checks that a Memory keeps only the eight windows that were counted in
-// most recently.
+// TestMemoryForgets checks that a Memory keeps only eight windows: those of the most recent
+// calls of Count.
 func TestMemoryForgets(t *testing.T) {
 	var m limit.Memory
 	const w = limit.Window
@@ -296,10 +296,9 @@ func TestWeighAsksAgain(t *testing.T) {
 	}
 }
 
-// TestWeighStoreDown checks payments while the store is down. Each payment calls the store,
-// even after a failed call: no other request has to wait for such a call, and while the store
-// is down, the ledger is down as well. The report of an outcome takes no longer than any other
-// report, and continues when the client hangs up.
+// TestWeighStoreDown checks payments while the store is down. Each payment must call the
+// store, even after a failed call, and must be refused. The report of an outcome must take no
+// longer than any other report, and must continue when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
 	s := &store{Before: down}
 	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {

@@ -94,9 +94,9 @@ func (b *harness) took(what, want string) {
 
 // TestSlots makes random requests and releases. A client gets a slot if fewer slots than the
 // cap are taken, and if it holds no slot or less than a quarter of the cap. A slot that is not
-// released is free at the end of the second in which it expires, and not earlier: leases end
-// at whole seconds because a store pays for each digit. If a client releases a slot that has
-// expired, no other client loses a slot.
+// released is free at the end of the second in which it expires, and not earlier, because
+// leases end at whole seconds. If a client releases a slot that has expired, no other client
+// loses a slot.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -105,7 +105,7 @@ func TestSlots(t *testing.T) {
 		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
 		var held []taken // including slots that have expired
 		for range 100 {
-			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes it
+			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes the cap
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
 			all, mine := busy(held, client, now)
 			want := fault.Code("")
