@@ -50,10 +50,10 @@ type Offer struct {
 	form      Form                       // PAYMENT-REQUIRED with the default reason
 	unsigned  *Offer                     // this offer without its signature; nil if this offer is unsigned
 	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change, or nil. Payments for the former offer are
-	// accepted before the time in until. until is zero if there is no former offer.
+	// former is the offer before the last change, or nil. Payments that fit it are still
+	// accepted for some time.
 	former *Offer
-	until  time.Time
+	until  time.Time // when payments for the former offer stop being accepted; zero if there is none
 }
 
 // NewOffer returns an offer. required must have exactly one way to pay. It must have no retry

@@ -51,9 +51,10 @@ func TestCopyInDoubt(t *testing.T) {
 	}
 }
 
-// TestCopyOfAnother plays a purchase whose owner was answered, and a copy of a second payment,
-// which is in doubt, for the same purchase. The second payment must not become the owner, and
-// the sender of the copy must not get the owner's answer.
+// TestCopyOfAnother plays two payments for one purchase: the owner, which was answered, and a
+// second payment, which is in doubt. Then somebody sends a copy of the second payment. The
+// second payment must not become the owner, and the sender of the copy must not get the
+// owner's answer.
 func TestCopyOfAnother(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow

@@ -201,8 +201,8 @@ func (a *attempt) pause(ctx context.Context, d time.Duration, deadline time.Time
 // endUnsent records that this attempt sent nothing, and returns the answer. The same signature
 // may then be sent again. If the payment is in doubt, earlier attempts may have moved its
 // money. If the lease was lost, another attempt may have settled the payment meanwhile. In
-// both cases an answer that says that nothing was charged is changed to one that says that
-// this is not known. Otherwise the payer would sign another payment.
+// both cases, if the answer says "not charged", endUnsent changes it to "not known". Otherwise
+// the payer would sign another payment.
 func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
 	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
 	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
@@ -227,9 +227,9 @@ func inProgress(owner *ledger.Payment) *Outcome {
 	return out
 }
 
-// supersede closes this payment, because the owner of its purchase has paid. The authorization
-// of this payment is not sent any more, and expires unused. But if this payment is in doubt,
-// it remains in doubt (ledger.Hold.Supersede).
+// supersede closes this payment, because the payment that owns the purchase is paid. The
+// authorization of this payment is not sent any more, and expires unused. But if this payment
+// is in doubt, it remains in doubt (ledger.Hold.Supersede).
 func (h *holder) supersede(ctx context.Context, owner string) {
 	err := h.hold.Supersede(withoutDeadline(ctx), owner)
 	h.wrote(ctx, "superseded payment not ended", err)
@@ -275,7 +275,7 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 //
 // There are two special cases. If r was refused a moment ago, it is too early to send r again.
 // resolve then waits until r may be sent and returns nil, because most clients do not ask
-// again. It does not wait beyond the time in until. If r was claimed at another endpoint, r is
+// again. It does not wait beyond the given time. If r was claimed at another endpoint, r is
 // neither sent nor answered here. resolve then only asks the chain, and returns nil when the
 // chain shows that r was made or never will be.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
