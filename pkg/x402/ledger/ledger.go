@@ -330,7 +330,7 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 // claimed returns the outcome of a claim. next is the record that the claim tried to write,
 // and err is the error of that write. lookupAt is the time of the lookup before this claim. If
 // err is ErrConflict, another attempt was faster. The lease of that attempt ends at about the
-// same time as the lease in next, so claimed does not read that attempt's record.
+// same time as the lease in next, so claimed uses next and does not read the stored record.
 func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):

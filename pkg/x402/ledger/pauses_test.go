@@ -8,7 +8,7 @@ import (
 )
 
 // runsInADay returns the times at which the lookups for an owed answer begin if none of them
-// succeeds and the client asks every ten seconds for a day. It counts a lookup as taking no
+// succeeds and the client asks every ten seconds for a day. It assumes that a lookup takes no
 // time.
 func runsInADay() []time.Duration {
 	const every = 10 * time.Second

@@ -263,8 +263,8 @@ const maxAnswer = 8 << 20
 // writer for each paid request would be most of the memory that the request allocates.
 var compressors = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// leastCompressed is the length of the shortest body that is compressed, in bytes. In a
-// shorter body gzip saves too little for its header and its time.
+// leastCompressed is the length of the shortest body that is compressed, in bytes. For a
+// shorter body, gzip would save too little.
 const leastCompressed = 256
 
 // MostKept returns the size of the largest answer that is kept, in bytes of the compressed

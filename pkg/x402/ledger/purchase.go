@@ -72,10 +72,10 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 
 // ReplaceOwner gives a purchase to the payment of h. The Ownership of the old owner must be
 // OwnerDead or OwnerOver. owner is the record of the old owner, or nil if the old owner has
-// none. ReplaceOwner first closes that record, so that no attempt on the old owner can begin
-// or end any more. Then it writes the purchase. ErrConflict means that the old owner's record
-// or the purchase has changed since it was read. A closed record stays closed even if the
-// purchase could not be written.
+// none. ReplaceOwner first closes that record, so that an attempt that has read the record can
+// no longer change it. Then it writes the purchase. ErrConflict means that the old owner's
+// record or the purchase has changed since it was read. A closed record stays closed even if
+// the purchase could not be written.
 func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
 		if err := l.close(ctx, *owner, h.record.Key); err != nil {

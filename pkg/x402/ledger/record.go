@@ -57,8 +57,8 @@ func (r Row) Listed() (list string, at time.Time) { return "", r.UpdatedAt }
 // the payment that is used for this purchase. Before an attempt sends a payment, it opens the
 // purchase, and sends the payment only if the payment is the owner. So a payer may sign
 // several payments for one purchase, but only the owner can be sent. Another payment can
-// become the owner only if Ownership is OwnerDead or OwnerOver. What became of the owner is
-// not in this record, but in the owner's.
+// become the owner only if Ownership is OwnerDead or OwnerOver. The owner's record says what
+// became of the owner; the record of the purchase does not.
 type Purchase struct {
 	Row
 
@@ -273,8 +273,8 @@ func Unmarshal(key string, doc, body []byte) (Record, error) {
 }
 
 func unmarshal(doc, body []byte) (Record, error) {
-	// Decode the record as a payment first: most records are payments, and the method kind of
-	// the result returns the kind of any record.
+	// Decode the record as a payment first: most records are payments, and p.kind returns the
+	// kind of any record.
 	var p storedPayment
 	if err := json.Unmarshal(doc, &p); err != nil {
 		return nil, err

@@ -5,7 +5,7 @@ import "time"
 // Standing is the situation of a payment at one time. Code that classifies a record always
 // calls Stand, and then looks up the standing in the table Meaning. So the same rules decide
 // what becomes of a repeated payment, what becomes of another payment for the same purchase,
-// what the operator's lists say, and what the documents say.
+// what the operator's lists say, and what the documentation says.
 type Standing int
 
 // The standings of a payment.
@@ -21,8 +21,8 @@ const (
 	// No money has moved, as far as is known.
 
 	StandingUnsent // the payment was never sent
-	// StandingJustRefused: a facilitator has just refused the payment. The payment is not sent
-	// there again yet, because a call costs the seller something and the sender nothing.
+	// StandingJustRefused: a facilitator has just refused the payment. It is too early to send
+	// the payment again, because a call costs the seller something and the sender nothing.
 	StandingJustRefused
 	StandingRefused // a facilitator refused the payment or did not process it, and it can still move money
 	// StandingRefusalOver: a facilitator refused the payment, and its authorization expired
@@ -116,7 +116,7 @@ func Stand(r *Payment, v View) Standing {
 	case Refunded:
 		return StandingRefunded
 	}
-	return StandingMissing // there is no other state: Unmarshal refuses it
+	return StandingMissing // cannot happen: Unmarshal refuses any other state
 }
 
 func standRefused(r Payment, v View) Standing {

@@ -15,11 +15,11 @@ import (
 // seconds even if ctx has no deadline, because the outcome of a payment is written with a
 // context that has none. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Put writes a record if the version before it is stored. It writes a record of version 1
-	// if there is no record under its key. Put returns the record that is stored afterwards.
-	// If that record has the WriteID of r, the write has succeeded, even if a client library
-	// had to send it twice. Otherwise nothing was written: another version is stored, or there
-	// is no record (nil).
+	// Put writes r if the stored record has the version just before that of r. If r has
+	// version 1, Put writes r if no record is stored under its key. Put returns the record
+	// that is stored afterwards. If that record has the WriteID of r, the write has succeeded,
+	// even if a client library had to send it twice. Otherwise nothing was written: another
+	// version is stored, or there is no record (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record, and sees every write that has succeeded. It returns nil and no

@@ -20,7 +20,7 @@ func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold
 }
 
 // Sending says whether an undecided payment was sent, as far as the ledger can tell without
-// evidence from the chain. It is asked only if no attempt holds the payment's lease.
+// evidence from the chain. No attempt holds the lease of such a payment.
 type Sending int
 
 const (
@@ -116,8 +116,8 @@ func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, wri
 	return nil, false, ErrConflict
 }
 
-// prove records that a payment is paid, in place of the version r that was read. If an attempt
-// still holds the lease, the attempt keeps it.
+// prove records that a payment is paid. It replaces r, the version of the record that was
+// read. If an attempt still holds the lease, the attempt keeps it.
 func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt}
 	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {
