@@ -34,8 +34,8 @@ const (
 	// An environment may let a tenth of the limit pass before it reports to the Store: the
 	// limit divided by reportDivisor.
 	reportDivisor = 10
-	// recheck is how long a client that is over its limit is refused without asking the store
-	// again, if its undecided requests may give back enough units.
+	// recheck is for a client that is over its limit, but whose undecided requests may give
+	// back enough units. The client is refused for this long before the store is asked again.
 	recheck = time.Second
 	// debts is how many later windows can take over a client's debt: the units above its limit
 	// that requests at fault have caused. If a client uses its whole limit for undecided
@@ -57,10 +57,10 @@ const Unbounded = math.MaxInt
 //
 // Each environment counts separately. It reports to the Store when it has let a tenth of the
 // limit pass since its last report, and the same call returns the total. So a client gets at
-// most the limit, plus a tenth of the limit for each environment, plus the weight of its last
-// answers. If there is only one environment, the limit is exact. A request with a payment is
-// counted exactly and at once, because it costs writes and calls to other services before it
-// is known whether the payment is good.
+// most the limit, plus a tenth of the limit for each environment, plus what its last answers
+// weigh (Request.Served). If there is only one environment, the limit is exact. A request with
+// a payment is counted exactly and at once, because it costs writes and calls to other
+// services before it is known whether the payment is good.
 //
 // A client over the limit is refused, without asking the store again, until the window ends.
 // If it is over the limit only because of units that may be given back, the store is asked

@@ -150,8 +150,8 @@ func TestRateCeiling(t *testing.T) {
 }
 
 // TestRateMemoryIsBounded checks that an environment keeps the counts of at most 10,000
-// clients, however many send requests. Among those it keeps are the clients that are over
-// their limit.
+// clients, however many send requests. It must keep the counts of a client that is over its
+// limit.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
 	r := newRate(20, &s, at(0))
@@ -180,7 +180,7 @@ func TestRateStoreDown(t *testing.T) {
 		first error // the error of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // at 48, the environment's own count is 100
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // after 48, the environment's own count is 100
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
 		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report comes after a tenth of the limit

@@ -35,8 +35,8 @@ func newHarness(t *testing.T, most int) *harness {
 	return b.over(most, b.store)
 }
 
-// over returns a harness for another environment with the same clock. The cap of its Slots is
-// most, and the store is s.
+// over returns a harness for another environment. It has the given cap and the given store,
+// and the same clock.
 func (b *harness) over(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
@@ -229,7 +229,8 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 	}
 }
 
-// sharesSlots lets three clients ask for more than their share, and others for one slot each.
+// sharesSlots lets three clients ask for more than their share, and twelve others for one slot
+// each.
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
