@@ -18,16 +18,16 @@ import (
 type lookup struct {
 	*holder
 	paid *SettleResponse
-	// began reports whether enough time was left, so that the job was run.
+	// began reports whether the job was run. It is not run if too little time is left.
 	began bool
 	lost  bool // another attempt has taken the lease of the payment
 }
 
 // lookUp runs the job of a payment whose money has moved, if enough time is left for the job's
 // whole budget. Up to half a second of the budget may be missing, because some time passes
-// between the end of the settlement and this call. If the settlement is already on record,
-// settled is nil. Otherwise lookUp writes the receipt in settled to the ledger while the job
-// runs.
+// between the end of the settlement and this call. The argument settled is a receipt that is
+// not on record yet, or nil if the receipt is on record. lookUp writes a new receipt to the
+// ledger while the job runs.
 func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	const moment = time.Second / 2
 	proof := cmp.Or(settled, h.record().Receipt)
@@ -217,8 +217,8 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 }
 
 // signBudget is the maximum time for signing a receipt, including the time to read the key if
-// the key is in a secret. It is a part of afterwork. The rest of afterwork is for storing the
-// answer.
+// the key is in a secret. The constant afterwork includes this time, and the time for storing
+// the answer.
 const signBudget = time.Second
 
 // signed returns the signed receipt of the answer that this attempt gives. If there is no key,

@@ -40,7 +40,7 @@ func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 		return h.endUnsent(ctx, inProgress(nil))
 	case err != nil:
 		return h.endUnsent(ctx, ledgerFault(err, nil))
-	case !p.OwnedBy(h.hold): // another payment owns the purchase and answers for it, so this payment is not sent again
+	case !p.OwnedBy(h.hold): // another payment owns the purchase, so this payment is not sent again
 		return h.endUnsent(ctx, unproven(h.record()))
 	}
 	return h.fulfil(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere means that the payment that owns the purchase was made for another request: the
-// payer has used one key for two requests.
+// ownerElsewhere means that the owner of the purchase was made for another request: the payer
+// has used one key for two requests.
 const ownerElsewhere ledger.Ownership = -1
 
 // view returns what this attempt needs to classify a record: the time, the arrival and the
@@ -317,10 +317,10 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 	}
 }
 
-// explain adds to an answer from the purchase's owner what else the payer can do. It does so
-// in two cases. In the first, the owner was refused for its signature, and blocks the purchase
-// until its authorization expires. In the second, it is not known whether the owner's payment
-// has moved money.
+// explain tells the payer what else can be done after an answer from the purchase's owner. It
+// changes the answer's text in two cases. In the first, the owner was refused for its
+// signature, and blocks the purchase until its authorization expires. In the second, it is not
+// known whether the owner's payment has moved money.
 func (h *holder) explain(out *Outcome, owner ledger.Payment) *Outcome {
 	f := out.Fault
 	if f == nil {

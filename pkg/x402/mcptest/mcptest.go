@@ -1,5 +1,4 @@
-// Package mcptest is a client for tests that pays for tool calls over the Model Context
-// Protocol.
+// Package mcptest is a test client that pays for tool calls over the Model Context Protocol.
 package mcptest
 
 import (
