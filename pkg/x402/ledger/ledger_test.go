@@ -94,7 +94,8 @@ func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
 	return old, d.hold(t)
 }
 
-// wants fails the test unless err is the wanted error. If want is nil, there must be no error.
+// wants fails the test unless err is the wanted error. A nil want means that there must be no
+// error.
 func wants(t *testing.T, want, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {

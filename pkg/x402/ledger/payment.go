@@ -63,8 +63,8 @@ type Payment struct {
 	// must bring that token to prove that it comes from the payer. If the first claim brought
 	// no token, Token is empty.
 	Token string `json:"token,omitempty"`
-	// Purchase is the key of the Purchase that the payment is for. It is empty if each payment
-	// is a separate purchase.
+	// Purchase is the key of the Purchase that the payment is for. It is empty if no other
+	// payment can be for the same purchase.
 	Purchase string `json:"purchase,omitempty"`
 	// Owner is the key of the payment that is used for the purchase instead of this one.
 	Owner string `json:"owner,omitempty"`

@@ -44,8 +44,8 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	return r
 }
 
-// takesOver gives a purchase to the payment of h, and checks that the error is want. If want
-// is nil, h must then own the purchase.
+// takesOver gives a purchase to the payment of h, and checks the error. If no error is wanted,
+// h must own the purchase afterwards.
 func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.ReplaceOwner(t.Context(), p, owner, h)

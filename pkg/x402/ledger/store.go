@@ -55,8 +55,8 @@ type Index interface {
 const (
 	// ListOpen has the payments that are in doubt, and the paid payments whose lookup was
 	// running at the last write. If the first attempt on a payment answers it, the payment is
-	// never in another list. So a store updates its index twice for the payment, and not four
-	// times.
+	// never in another list. So a store updates its index only twice for the payment: when it
+	// enters this list, and when it leaves this list.
 	ListOpen = "open"
 	// ListOwed has all other payments that are paid but not answered.
 	ListOwed = "owed"
@@ -75,13 +75,13 @@ type Place struct {
 	Key string
 }
 
-// Compare orders places, as cmp.Compare does.
+// Compare compares two places by time, and then by key. Its result is -1, 0 or 1.
 func (p Place) Compare(q Place) int {
 	return cmp.Or(p.At.Compare(q.At), cmp.Compare(p.Key, q.Key))
 }
 
-// FirstPlaces sorts places, and returns the first of those that follow the given place. It
-// returns no more than the given number, and modifies the given slice.
+// FirstPlaces sorts places, leaves out all up to and including the given place, and returns at
+// most limit of the rest. It modifies the given slice.
 func FirstPlaces(all []Place, after Place, limit int) []Place {
 	all = slices.DeleteFunc(all, func(p Place) bool { return p.Compare(after) <= 0 })
 	slices.SortFunc(all, Place.Compare)

@@ -82,9 +82,9 @@ func rows(t *testing.T, v ledger.Rows, prefix string, limit int) (all map[string
 	return nil, nil
 }
 
-// oddKeys returns keys that a store must treat as plain bytes, as it must treat their prefixes.
-// All of these keys are different. But a database could take some of them for equal, such as
-// two keys that differ only in case, and some of them for patterns.
+// oddKeys returns keys that a store must treat as plain bytes. It must treat their prefixes in
+// the same way. All of these keys are different. But a database could take some of them for
+// equal, such as two keys that differ only in case, and some of them for patterns.
 func oddKeys() []string {
 	return []string{
 		"exercise|", "exercise| ", "exercise|\x00", "exercise|\x00\x00", "exercise|\n", `exercise|"`, `exercise|\`, "exercise|%00", "exercise|é",
