@@ -63,9 +63,9 @@ const Unbounded = math.MaxInt
 // services before it is known whether the payment is good.
 //
 // A client over the limit is refused, without asking the store again, until the window ends.
-// If it is over the limit only because of units that may be given back, the store is asked
-// again after a second. Refused requests are not counted, except the request whose report
-// shows that the client is over its limit.
+// If it may come below the limit because its undecided requests give units back, the store is
+// asked again after a second. Refused requests are not counted, except the request whose
+// report shows that the client is over its limit.
 //
 // If requests at fault put a client above its limit in a window, the excess is carried into
 // the next windows. So over time a client cannot send more requests at fault than the limit
@@ -169,8 +169,8 @@ func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) 
 	return answer(r.tally(client, now), now)
 }
 
-// allow counts a request that carries no payment or no valid one, and decides whether it may
-// continue. It waits for at most one call of the store. If several requests of one client
+// allow counts a request with no payment or an invalid one, and decides whether the request
+// may continue. It waits for at most one call of the store. If several requests of one client
 // arrive at once, it also waits for the calls of the earlier requests. The error says why the
 // store could not be asked; the decision then depends on the counts of this environment.
 func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {

@@ -180,7 +180,7 @@ func TestRateStoreDown(t *testing.T) {
 		first error // the error of the first request
 	}{
 		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // after 48, the environment's own count is 100
+		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // after 48 requests, the environment's own count is 100
 		{after: 59*time.Second - 1, n: 1},
 		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
 		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report comes after a tenth of the limit

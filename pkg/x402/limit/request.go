@@ -116,7 +116,7 @@ func (q *Request) Open(ctx context.Context) error {
 		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, maxUnits)
 		now = r.now()
 		r.mu.Lock()
-		if err != nil { // the client's total is unknown
+		if err != nil { // refuse the request, because the client's total is unknown
 			q.Decision = r.decision(t, now, false, r.undecided)
 			return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
 		}

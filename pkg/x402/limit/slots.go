@@ -82,9 +82,9 @@ type slot struct {
 }
 
 // Acquire implements x402.Slots. It takes a slot for a client; client is a SiteKey. The work
-// must end by the given time: then, or less than a second later, the slot is free again, even
-// if this process dies. The error is a *fault.Error. Its code is overloaded if every slot is
-// taken or, with another message, if the client already holds its share. Its code is
+// must end by the given time. The slot is free again at that time or less than a second later,
+// even if this process dies. The error is a *fault.Error. Its code is overloaded if every slot
+// is taken or, with another message, if the client already holds its share. Its code is
 // ledger_unavailable if the store fails; the store may then keep an unused lease until that
 // lease expires.
 //

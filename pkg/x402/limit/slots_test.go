@@ -47,7 +47,7 @@ func (b *harness) over(most int, s limit.Store) *harness {
 // do not depend on a client's share.
 func next() string { return fmt.Sprint("client ", rand.Uint64()) }
 
-// try acquires a slot. If want is not empty, the slot must be refused with that code.
+// try acquires a slot. If a code is given, the slot must be refused with that code.
 func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
@@ -82,7 +82,7 @@ func (b *harness) give(slots ...slot) {
 	}
 }
 
-// took checks which calls the store has got since the last call of took.
+// took checks which calls the store has got since took was last called.
 func (b *harness) took(what, want string) {
 	b.Helper()
 	var verbs []string
