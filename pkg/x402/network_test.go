@@ -7,7 +7,7 @@ import (
 )
 
 // TestNetworks checks each known network. Payments there must be signed for the EIP-712 domain
-// of the USDC contract: the expected domain separators were read from the two contracts.
+// of the USDC contract. The expected domain separators were read from the contracts.
 func TestNetworks(t *testing.T) {
 	separators := map[string]string{
 		Base:        "02fa7265e7c5d81118673727957699e4d68f74cd74b7db77da710fe8a2c7834f",

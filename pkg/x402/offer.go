@@ -27,7 +27,7 @@ var ErrOfferSize = errors.New("too long for its header")
 // ledger must be kept until that end, so there must be a limit.
 const MaxWindow = 24 * time.Hour
 
-// leastWindow is the time that must at least be left of an authorization's window when the
+// leastWindow is the least time that must be left of an authorization's window when the
 // authorization is claimed for the first time or sent again. Facilitators refuse a payment
 // with less time.
 const leastWindow = 6 * time.Second
