@@ -184,9 +184,9 @@ func (c sale) check(t *testing.T) {
 	}
 }
 
-// TestOtherPurchases checks that requests with another path or another host are other
-// purchases, even if the handler sees the same path. The offer names the path that clients
-// use.
+// TestOtherPurchases checks that a request with another path or another host is another
+// purchase, even if the handler sees the same path. The offer names the path in the client's
+// request, with the prefix that the handler does not see.
 func TestOtherPurchases(t *testing.T) {
 	t.Parallel()
 	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
@@ -306,8 +306,8 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// TestPerMinute checks that a client can send the configured number of requests a minute, and
-// any number if the setting is negative.
+// TestPerMinute checks that a client can send the configured number of requests a minute and
+// no more. If the setting is negative, the number is not limited.
 func TestPerMinute(t *testing.T) {
 	t.Parallel()
 	for perMinute, want := range map[int]int{1: http.StatusTooManyRequests, 2: http.StatusPaymentRequired, -1: http.StatusPaymentRequired} {

@@ -20,7 +20,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// maxRequest is the longest name of a purchase, in bytes. The name has the URL and a
+// maxRequest is the longest name of a purchase, in bytes. The name contains the URL and a
 // description of the body.
 const maxRequest = 4 << 10
 
@@ -110,8 +110,8 @@ func (x *sale) resourceName(s soldRequest) (string, error) {
 	return name, nil
 }
 
-// soldRequest is a request with a payment. body is the body that is part of the purchase, or
-// nil.
+// soldRequest is a request with a payment. The field body is nil if the body is not part of
+// the purchase.
 type soldRequest struct {
 	r    *http.Request
 	body []byte
@@ -156,8 +156,8 @@ func (x *sale) refusal(ctx context.Context, s soldRequest, check http.HandlerFun
 	return refused.Newf(w.Answer(), "%s", untrusted.Text(w.Body.String()))
 }
 
-// answerOwed returns the fault for an answer that is owed. status is the status that the
-// client gets.
+// answerOwed returns the fault for an answer that is owed. The client gets it with the given
+// status.
 func answerOwed(status int) fault.Info {
 	return fault.Info{
 		Code:    AnswerOwed,
@@ -205,9 +205,9 @@ func (x *sale) callHandler(w *storefront.Recorder, r *http.Request) (err error) 
 // answer.
 var errOutOfTime = errors.New("the time of the handler is over")
 
-// reply returns the answer that a handler has written, or a fault if the handler wrote none. A
-// handler that writes nothing after its time is over has given up; anything that it wrote
-// before may be half of an answer.
+// reply returns the answer that a handler has written, or a fault if there is no answer. If
+// the handler's time is over and it has written nothing since then, the handler has given up:
+// what it wrote before may be half of an answer.
 func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error) {
 	switch {
 	case panicked != nil:
@@ -276,8 +276,8 @@ func failure(w *storefront.Recorder) *fault.Error {
 	return f.Paused(min(time.Duration(seconds)*time.Second, longestPause))
 }
 
-// isOwed reports whether the answer is still owed after a handler has written a status,
-// because another run of the handler may succeed.
+// isOwed reports whether the answer is still owed after a handler has written this status.
+// Another run of the handler may then succeed.
 func (x *sale) isOwed(status int) bool {
 	switch status {
 	case http.StatusPaymentRequired,

@@ -28,13 +28,14 @@ type Tool struct {
 }
 
 // MCP returns a handler that sells endpoints as tools of the Model Context Protocol. The
-// handler takes POST requests at one path. name and version describe the server to clients.
+// handler takes POST requests at one path. The arguments name and version describe the server
+// to clients.
 //
-// On its way to the endpoint, a call passes through router, the handler of the whole program.
-// So the endpoint gets a request with everything that middleware and routers add, and a call
-// is the same purchase as the request over HTTP. That request has the headers of the message
-// that contained the call, except the headers that describe the message itself. Over MCP,
-// Config.Window is doubled.
+// Each call becomes an HTTP request, which passes through router, the handler of the whole
+// program. So the endpoint gets everything that middleware and routers add, and the call is
+// the same purchase as that request. The request has the headers of the message that contained
+// the call, except the headers that describe the message itself. Over MCP, Config.Window is
+// doubled.
 //
 // Images, audio and other binary data are returned as the MCP content types for them. MCP
 // panics if a tool is invalid.

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// TestNormalized checks that requests with a common name are one purchase, but only at the
-// same origin. If the function that is given to Normalized refuses a request, nothing is
-// charged.
+// TestNormalized checks that requests to which Normalized gives the same name are one
+// purchase, but only at the same origin. If the function that is given to Normalized refuses a
+// request, nothing is charged.
 func TestNormalized(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -114,7 +114,7 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 }
 
 // TestKeptAnswers checks that, when the program starts, the log says how large an answer the
-// ledger can keep. An answer that is larger is given, and the handler runs again when the
+// ledger can keep. A larger answer is given but not kept, so the handler runs again when the
 // payment is repeated. An answer that the ledger can keep is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()

@@ -42,9 +42,9 @@ func TestOrigins(t *testing.T) {
 	}
 }
 
-// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with a key and
-// without: two shops of one program can both have an order 1, and a purchase at one shop does
-// not count at the other.
+// TestPurchasesOfTwoOrigins checks that each origin has separate purchases, with an
+// Idempotency-Key and without one. Two shops of one program can both have an order 1, and a
+// purchase at one shop does not count at the other.
 func TestPurchasesOfTwoOrigins(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {

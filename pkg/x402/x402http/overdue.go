@@ -12,8 +12,8 @@ import (
 
 const (
 	// overdueAfter is how long a payment may be in doubt before an error is logged. The error
-	// says that nobody calls Reconcile. The error is logged at most once in a time of
-	// overdueAfter.
+	// says that Reconcile must be called. It is logged at most once in each period of this
+	// length.
 	overdueAfter = 15 * time.Minute
 	// mostOverdue is how many records a check reads at most.
 	mostOverdue = 50

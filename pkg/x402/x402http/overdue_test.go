@@ -27,7 +27,7 @@ func TestOverdue(t *testing.T) {
 	const shop = "https://shop.example/"
 	type world struct {
 		*market
-		seller, other *x402http.Seller // two processes with one ledger; only seller serves requests
+		seller, other *x402http.Seller // two processes with one ledger; only the first serves requests
 	}
 	node := func(c *x402http.Config) { c.Evidence, c.NoNode, c.PerMinute = blind{}, false, -1 }
 	doubt := func(w world) {
@@ -111,9 +111,9 @@ func (b behind) List(ctx context.Context, list string, _ time.Time, after ledger
 }
 
 // crashes stores the record of a payment whose process has died. If settled is true, the
-// process died after it had settled the payment. Otherwise the process died while it sent the
-// payment or, if purchase is not empty, before it opened that purchase, and so before it sent
-// the payment.
+// payment was already settled. If purchase is not empty, the process had not yet opened that
+// purchase, so it had not sent the payment. Otherwise the process died while it sent the
+// payment.
 func (m *market) crashes(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()

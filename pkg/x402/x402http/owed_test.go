@@ -24,9 +24,9 @@ func (m *market) sells(h http.Handler, options ...x402http.Option) {
 }
 
 // TestBrokenHandler checks a client that signs again every ten seconds while a handler is
-// broken for an hour. The client is charged once, with a key and without one. The pauses
-// between the runs of the handler grow. The handler runs more than five times, and its first
-// success is the answer.
+// broken for an hour. The client is charged once, with an Idempotency-Key and without one. The
+// pauses between the runs of the handler grow. The handler runs more than five times, and its
+// first success is the answer.
 func TestBrokenHandler(t *testing.T) {
 	t.Parallel()
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
@@ -187,8 +187,8 @@ func TestRefundBegun(t *testing.T) {
 }
 
 // TestStoredPaymentRequired checks a ledger in which the answer to a payment has the status
-// 402, as an early release stored it. A repeat of the payment gets this answer, and no offer,
-// because the client would pay again.
+// 402, as an early release stored it. A repeat of the payment gets this answer without an
+// offer: after an offer, the client would pay again.
 func TestStoredPaymentRequired(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -57,9 +57,8 @@ func anySeller(t *testing.T) *Seller {
 	return seller
 }
 
-// TestCheapest checks that a seller knows the lowest of its prices. The seller needs that
-// price because money that arrives without a request must be refunded only if it is at least
-// as much.
+// TestCheapest checks that a seller knows the lowest of its prices. Money that arrives without
+// a request must be refunded only if it is at least that price.
 func TestCheapest(t *testing.T) {
 	seller := anySeller(t)
 	for _, price := range []string{"1", "0.5", "0.7"} {

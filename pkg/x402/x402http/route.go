@@ -57,15 +57,15 @@ func (x *sale) ready(r *http.Request) error {
 }
 
 // routes are the handlers of a seller, by endpoint. A handler that has neither a name nor a
-// pattern is stored by the method, the URL and the price of a request instead. The zero value
-// is empty.
+// pattern has as its key the method, the URL and the price of a request. The zero value is
+// empty.
 type routes struct {
 	mu    sync.Mutex
 	sales map[string]*sale
 }
 
-// mostRoutes limits the memory of routes. If routes has that many endpoints, the handlers of
-// further endpoints are not compared.
+// mostRoutes limits the memory of routes. Further endpoints are not recorded, so take does not
+// notice if two handlers sell at one of them.
 const mostRoutes = 4096
 
 // take records that an endpoint belongs to a handler. It returns an error if the endpoint

@@ -215,8 +215,8 @@ func TestOtherPattern(t *testing.T) {
 	}
 }
 
-// TestWithoutAName checks that the log says, once for each handler without a pattern and a
-// name, why the handler needs a name.
+// TestWithoutAName checks that, for a handler with neither a pattern nor a name, the log says
+// once why the handler needs a name.
 func TestWithoutAName(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

@@ -34,7 +34,7 @@ func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // TestCallHasNoRoute checks the request that is made for a tool call. Its context hides the
-// route of the MCP message from a router, but no other value.
+// route of the MCP message from a router, and keeps all other values.
 func TestCallHasNoRoute(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {

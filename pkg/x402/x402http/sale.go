@@ -40,9 +40,9 @@ type sale struct {
 // Sell panics if the program has a bug, such as a price that is not a number or an offer that
 // is too long. Call Sell before the first request is served.
 //
-// The endpoint takes GET and HEAD or, with Post, POST. The URL with its query sorted
-// identifies a purchase and, for a POST, so does the body with its media type and content
-// encoding. No other header counts.
+// The endpoint takes GET and HEAD or, with Post, POST. Requests with the same URL are the same
+// purchase; the order of the query's parameters does not matter. For a POST, the body, its
+// media type and its content encoding must also be the same. No other header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
 	amount, err := atomicUnits(price, s.config.Decimals)
 	if err != nil {

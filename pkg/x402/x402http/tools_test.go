@@ -30,7 +30,7 @@ func (m *market) pay(tool string, args map[string]any) (mcptest.ToolResult, stri
 	return m.call(tool, args, signature), signature
 }
 
-// city returns the parameters of most tools in these tests: only city.
+// city returns the one parameter of most tools in these tests.
 func city() []x402http.Param {
 	return []x402http.Param{{Name: "city", Description: "The name of a city.", Required: true}}
 }
@@ -137,8 +137,9 @@ func (m *market) buysTwice(overMCP bool) {
 	m.moved("10000")
 }
 
-// toolShop opens a shop with one working tool, /weather, and two tools that lead nowhere. The
-// function middleware wraps the shop's router so that all requests pass through it.
+// toolShop opens a shop with one working tool, /weather, and two tools whose Path does not
+// lead to their Endpoint. The function middleware wraps the shop's router so that all requests
+// pass through it.
 func (m *market) toolShop(h http.Handler, middleware func(http.Handler) http.Handler, options ...x402http.Option) {
 	m.Helper()
 	s, mux := m.seller(), http.NewServeMux()

@@ -229,8 +229,9 @@ func openSlow(t *testing.T, http2 bool) *slowShop {
 	return s
 }
 
-// TestAnswerBeforeTheEnd checks, over HTTP/1.1, a handler that exceeds its time. While the handler
-// still runs, the client is told that the answer is owed. The connection is not used again.
+// TestAnswerBeforeTheEnd checks, over HTTP/1.1, a handler that exceeds its time. While the
+// handler still runs, the client is told that the answer is owed. The connection is not used
+// again.
 func TestAnswerBeforeTheEnd(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, false)

@@ -198,7 +198,7 @@ func (f *Facilitator) moveLater(p *x402.Payment) {
 	f.pending++
 	time.AfterFunc(f.slow(MoveLater), func() {
 		defer f.end()
-		_, _, _ = f.execute(p) // nobody waits for it
+		_, _, _ = f.execute(p) // the call was already answered, so nobody uses the result
 	})
 }
 

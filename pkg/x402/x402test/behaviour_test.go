@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// newFacilitator returns a facilitator whose calls of /settle all go in the same way.
+// newFacilitator returns a facilitator that behaves the same way in every call of /settle.
 func newFacilitator(t *testing.T, how x402test.Behaviour) *x402test.Facilitator {
 	t.Helper()
 	terms := x402.USDC()
@@ -34,9 +34,8 @@ func newFacilitator(t *testing.T, how x402test.Behaviour) *x402test.Facilitator 
 	return f
 }
 
-// payment signs a payment of 5,000 atomic units to the account payee, the account that the
-// facilitators of newFacilitator expect. If change is not nil, it alters the payment before it
-// is signed.
+// payment signs a payment of 5,000 atomic units to the account that a facilitator of
+// newFacilitator expects. If change is not nil, it alters the payment before it is signed.
 func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Requirements) {
 	t.Helper()
 	wallet, err := x402test.NewWallet(rand.Reader)

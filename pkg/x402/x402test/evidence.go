@@ -29,7 +29,7 @@ type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// A transfer pays for a payment only if it was made at most this long before the payment's
+// A transfer counts as a payment only if it was made at most this long before the payment's
 // first claim (x402.Question.Since). sentSlack applies if the seller may have sent the payment
 // (Question.Sent), and slack applies otherwise.
 const (

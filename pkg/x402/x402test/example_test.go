@@ -126,8 +126,8 @@ func (printing) Logf(string, ...any) {}
 // Errorf implements x402test.TB.
 func (printing) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
-// Judge tries a shop on a day without troubles, and on a day when a reply gets lost. Without
-// Config.Rows it tries every kind of day, which takes minutes.
+// Judge tests a shop twice: without a failure, and with a reply that gets lost. Without
+// Config.Rows it plays every kind of failure, which takes minutes.
 func ExampleJudge() {
 	books := new(ledgertest.Memory)
 	newShop := func(facilitator string) http.Handler {

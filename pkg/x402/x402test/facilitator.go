@@ -111,8 +111,8 @@ func (f *Facilitator) load() error {
 }
 
 // write appends a text to the journal: the line of a transfer, or a missing line break. If it
-// cannot write the whole text, it removes the part that was written. If that part stayed, the
-// next line would follow it without a line break, and would be lost as well.
+// cannot write the whole text, it removes the part that was written. Otherwise the next line
+// would be joined to that part, and both would be unreadable.
 func (f *Facilitator) write(text string) error {
 	end, err := f.journal.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -233,12 +233,12 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 	return t, nil
 }
 
-// keyOf returns the key of an authorization has in the journal.
+// keyOf returns the key of an authorization in the journal.
 func (f *Facilitator) keyOf(payer x402.Address, nonce [32]byte) string {
 	return f.token() + payer.String() + "|0x" + hex.EncodeToString(nonce[:])
 }
 
-// token returns the prefix that the keys of all transfers in the seller's token have.
+// token returns the prefix of the keys of all transfers in the seller's token.
 func (f *Facilitator) token() string {
 	return strings.ToLower(f.config.Terms.Network + "|" + f.config.Terms.Asset + "|")
 }

@@ -19,9 +19,9 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process opens a facilitator on the journal, as a new process would, and calls do with it. do
-// also gets the function settles, which settles the authorization with a nonce and reports
-// whether that authorization executes.
+// process opens a facilitator on the journal, as a new process would, and passes it to the
+// function do. The second argument of do is a function that settles the authorization with a
+// nonce, and reports whether that authorization executes.
 func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})

@@ -21,14 +21,14 @@ type TB interface {
 }
 
 // Judge plays failures of paid requests against a seller. It fails the test if the seller does
-// something that the protocol forbids, or breaks a promise that the seller makes. build
-// returns the seller's handler. Its argument is the URL of the facilitator that settles the
-// handler's payments; this URL followed by /node is the URL of a node of the chain. build is
-// called for each kind of failure, and again after each kill. All these handlers must use the
-// same ledger.
+// something that the protocol forbids, or breaks a promise that the seller makes. The function
+// build returns the seller's handler. Its argument is the URL of the facilitator that settles
+// the handler's payments; this URL followed by /node is the URL of a node of the chain. Judge
+// calls build for each kind of failure, and again each time it has killed the seller. All
+// these handlers must use the same ledger.
 //
-// change sets what the payers buy and what the seller promises. Without change, the payers buy
-// with a GET of /, and the seller promises nothing beyond the protocol:
+// The functions in change set what the payers buy and what the seller promises. Without them,
+// the payers buy with a GET of /, and the seller promises nothing beyond the protocol:
 //
 //	x402test.Judge(t, newShop, func(c *judge.Config) {
 //		c.Goods.Path = "/weather?city=Oslo"

@@ -53,8 +53,9 @@ func newShop(t *testing.T) func(facilitator string) http.Handler {
 	}
 }
 
-// TestJudge checks that x402http charges and answers every sale once, on every kind of day.
-// After a kill the answer takes half a minute, because a lease must expire first.
+// TestJudge checks that x402http charges and answers every purchase once, in every row of
+// package judge. After a kill the answer takes half a minute, because a lease must expire
+// first.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	report := x402test.Judge(t, newShop(t), func(c *judge.Config) {

@@ -29,8 +29,8 @@ type Wallet struct {
 	random io.Reader
 }
 
-// NewWallet returns a wallet with a new random key. random is also the source of the nonces in
-// its payments.
+// NewWallet returns a wallet with a new key. The key and the nonces of its payments are drawn
+// from random.
 func NewWallet(random io.Reader) (*Wallet, error) {
 	key, err := secp256k1.GeneratePrivateKeyFromRand(random)
 	if err != nil {

@@ -41,7 +41,7 @@ type bank struct {
 
 	mu    sync.Mutex
 	stage *stage          // the state of the row that is being played
-	lives map[string]bool // by name: whether a seller in this process is still alive; see newLife
+	lives map[string]bool // whether each life of a seller still lasts, by the name that newLife has given it
 }
 
 func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }

@@ -162,13 +162,13 @@ func (r reply) pause() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, leastPause), mostPause)
 }
 
-// statement is the seller's statement about one payment, as far as a reply contains one.
+// statement is what the seller says about a payment in a reply.
 type statement struct {
 	text    string
 	charged *bool // whether the seller said that it charged; nil if the seller did not say
 }
 
-// statement returns the statement that the seller makes in a reply.
+// statement returns what the seller says about the payment in a reply.
 func (r reply) statement() statement {
 	said := statement{text: strconv.Itoa(r.status)}
 	body := r.body

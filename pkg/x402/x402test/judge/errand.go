@@ -12,7 +12,7 @@ import (
 const mostTries = 5
 
 // errand asks for the answer of a purchase, again and again until it has the answer or gives
-// up. If a payer sends two requests at once, each request is repeated by another errand.
+// up. A payer that sends two requests at once has two errands, one for each request.
 type errand struct {
 	p        *purchase
 	payment  *payment // the last signed payment; nil means that a new one must be signed

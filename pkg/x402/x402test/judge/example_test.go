@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test/judge"
 )
 
-// Run tries a shop on a day without troubles, on a day when replies get lost, and on a day when
-// a stranger repeats a payer's request. The payers in this example repeat their signature.
-// Without Rows and Ways, Run tries every kind of day in every way, which takes minutes.
+// Run tests a shop three times: without a failure, with replies that get lost, and with a
+// stranger who repeats a payer's request. The payers in this example repeat their signature.
+// Without Rows and Ways, Run plays every kind of failure in every way, which takes minutes.
 func ExampleRun() {
 	world, err := x402test.World(x402.Base)
 	if err != nil {

@@ -7,11 +7,11 @@ import (
 	"net/http"
 )
 
-// Handler returns a seller that runs in this process. build returns the seller's handler; the
-// Settings hold the URL of the facilitator that settles the handler's payments. build is called
-// again after each kill. Each handler must keep its records where the next handler finds them.
-// A handler cannot really be killed. Instead, its connections are closed, and its later
-// requests to the facilitator get no answer.
+// Handler returns a seller that runs in this process. The function build returns the seller's
+// handler; its argument has the URL of the facilitator that settles the handler's payments.
+// The function is called again after each kill. Each handler must keep its records where the
+// next handler finds them. A handler cannot really be killed. Instead, its connections are
+// closed, and its later requests to the facilitator get no answer.
 func Handler(build func(Settings) http.Handler) Seller { return inProcess{build} }
 
 type inProcess struct{ build func(Settings) http.Handler }

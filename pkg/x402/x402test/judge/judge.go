@@ -26,7 +26,7 @@ type Payer interface {
 // World holds the surroundings of a seller: play money, a node and payers. The function World
 // of package x402test makes one.
 type World struct {
-	// Network is where payments are made (CAIP-2).
+	// Network is the network of the payments, as a CAIP-2 identifier.
 	Network string
 	// Money settles payments, each authorization once.
 	Money x402.Facilitator
@@ -169,8 +169,8 @@ func (c *Config) ways() []Way {
 	return all
 }
 
-// outsider returns the external program that buys in a way, or nil if payers of this package
-// buy in it.
+// outsider returns the external program that has the given way, or nil if payers of this
+// package buy in that way.
 func (c *Config) outsider(w Way) *Outsider {
 	for i := range c.Outsiders {
 		if c.Outsiders[i].Way == w {

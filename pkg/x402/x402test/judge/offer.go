@@ -21,7 +21,7 @@ const decimals = 6
 type offer struct {
 	resource   json.RawMessage
 	extensions map[string]json.RawMessage
-	accepted   json.RawMessage // the entry of accepts that the payer chooses
+	accepted   json.RawMessage // the payer's choice from the list accepts of the offer
 	terms      x402.Requirements
 }
 
@@ -45,7 +45,7 @@ func readOffer(raw []byte, network string) (offer, error) {
 	for _, one := range required.Accepts {
 		var terms x402.Requirements
 		if err := json.Unmarshal(one, &terms); err != nil {
-			continue // another scheme may have other members
+			continue // an entry of another scheme may not fit into Requirements
 		}
 		others = append(others, printable(terms.Scheme+" on "+terms.Network))
 		if terms.Scheme == x402.Scheme && terms.Network == network && terms.Extra.Name != "" {

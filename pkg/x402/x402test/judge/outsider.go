@@ -13,8 +13,7 @@ import (
 // for half a minute.
 const outsiderTries = 60
 
-// send lets the external program of a purchase buy, and records whether the program has the
-// answer.
+// send runs the external program that buys, and records whether the program has the answer.
 func (p *purchase) send(ctx context.Context) {
 	order := Order{
 		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key, Tries: outsiderTries,

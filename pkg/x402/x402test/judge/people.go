@@ -63,7 +63,7 @@ func (p *purchase) pair(c *call) {
 	}
 }
 
-// release lets the call continue that pair holds back.
+// release lets the call that pair holds back continue.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
 // playAtOnce sends two requests at once. Each request is repeated until it has an answer.

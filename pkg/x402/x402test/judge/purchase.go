@@ -35,7 +35,7 @@ type purchase struct {
 	calls     map[step]int       // by step: how many calls about this purchase the facilitator has had
 	sends     int                // how many paid requests the line has seen
 	replies   int                // how many replies to paid requests the line has seen
-	answers   int                // how many answers the reply functions of rows have counted; see isFirstAnswer
+	answers   int                // how many answers isFirstAnswer has counted
 	onSend    func()             // runs when the line sees the next paid request
 	requests  int                // how many errands want the answer: one, or two at once
 	answered  int                // how many of these errands have the answer
@@ -169,8 +169,8 @@ func (p *purchase) hasMoved(nonce string) bool {
 	return moved
 }
 
-// sent counts a paid request that the line has seen, before the line passes it on to the
-// seller.
+// sent counts a paid request that the line has seen, and runs the function onSend if there is
+// one. The line passes the request on to the seller afterwards.
 func (p *purchase) sent() {
 	p.mu.Lock()
 	p.sends++

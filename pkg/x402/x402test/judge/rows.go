@@ -16,13 +16,13 @@ type row struct {
 	facilitator func(p *purchase, c *call, n int)
 	// reply returns how many bytes of the nth reply to a payment reach the payer; nil means all.
 	reply func(p *purchase, n int, r reply) int
-	// play does what the payer does; nil means that the payer asks until it has the answer.
+	// play makes the payer's requests; nil means that the payer asks until it has the answer.
 	play func(ctx context.Context, p *purchase)
 
 	nothing       bool // no money moves, so a purchase without an answer is correct
 	plain         bool // nothing fails, so the protocol itself promises an answer
 	tries         int  // how many failed requests make a payer give up; 0 means mostTries
-	needsUpstream bool // the upstream fails, so the seller must depend on it
+	needsUpstream bool // the upstream (see bank) fails, so the seller must depend on it
 	needsPrice    bool // the price changes, so the seller must be able to start with another price
 	needsOther    bool // a payer asks for something else, so the seller must sell something else
 }
@@ -88,8 +88,9 @@ func lineRows() []row {
 // none returns -1: no byte of a reply reaches the payer, because the connection breaks.
 func none(reply) int { return -1 }
 
-// firstReply returns a function for row.reply. It shortens the first reply to a payment to the
-// number of bytes that the function arriving returns, and adds the given text to the report.
+// firstReply returns a function for row.reply that changes only the first reply to a payment.
+// The function arriving decides how many bytes of that reply reach the payer. The text what
+// tells this in the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -327,7 +328,7 @@ func sellerRows() []row {
 	}
 }
 
-// recover makes the service that handlers depend on work again.
+// recover ends the failure of the service that the seller depends on.
 func (s *stage) recover() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

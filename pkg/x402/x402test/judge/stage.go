@@ -24,11 +24,9 @@ type stage struct {
 	upstream  int                  // how many requests the seller has sent to the upstream
 	calm      bool                 // whether the upstream has stopped failing
 
-	// In some rows an event, such as a kill, happens to all payers at once; see meet. arrived
-	// has the purchases whose payers have called meet, and ended has the purchases whose
-	// payers have finished.
-	arrived map[*purchase]bool
-	ended   map[*purchase]bool
+	// In some rows an event, such as a kill, happens to all payers at once; see meet.
+	arrived map[*purchase]bool // the purchases whose payers have called meet
+	ended   map[*purchase]bool // the purchases whose payers have finished
 	once    sync.Once
 	met     chan struct{} // closed when the event has happened
 	event   func()

@@ -12,7 +12,7 @@ type Verdict string
 const (
 	Held        Verdict = "held"         // the purchase was charged once and answered, or neither happened and that is correct in this row
 	Broken      Verdict = "broken"       // the seller broke the protocol or one of its promises
-	NotPromised Verdict = "not promised" // something went wrong that no promise rules out
+	NotPromised Verdict = "not promised" // something went wrong, but the seller has made no promise against it
 )
 
 // Case is the result of one purchase.

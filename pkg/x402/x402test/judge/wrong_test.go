@@ -38,7 +38,7 @@ const (
 type wrongSeller struct {
 	judge.Settings
 	fault fault
-	seen  *sync.Map // the payments that were seen, even by an earlier process
+	seen  *sync.Map // the payments that this process or an earlier one has seen
 }
 
 func (s wrongSeller) terms() x402.Requirements {
@@ -183,7 +183,7 @@ func brokenRows(r *judge.Report) map[string]bool {
 }
 
 // TestWrongSellers checks that a wrong seller fails the rows about its mistake and about its
-// lost answers, and no others. It also checks that some wrong seller fails each row.
+// lost answers, and no others. It also checks that each row has a wrong seller that fails it.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
 	// forgetful has the rows that a seller fails if its only mistake is to keep no answers.
