@@ -77,7 +77,7 @@ func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	return s
 }
 
-// get sends a request with the signature, unless that is empty. It follows no redirect.
+// get sends a request, with a payment if the signature is not empty. It follows no redirect.
 func (s *stall) get(signature string) x402test.Reply {
 	s.Helper()
 	return must(s.client.Get(s.Context(), s.url, signature))

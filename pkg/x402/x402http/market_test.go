@@ -22,9 +22,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// market has a ledger, play money, a payer, and sellers under any host names. A market lives
-// in a synctest bubble: nothing is sent over a network, and time passes only while every
-// goroutine waits.
+// market is a shop with a ledger, play money and a payer. A market lives in a synctest bubble:
+// nothing is sent over a network, and time passes only while every goroutine waits.
 type market struct {
 	*testing.T
 	store  ledgertest.Memory

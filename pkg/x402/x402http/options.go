@@ -84,9 +84,9 @@ func Describe(description, mimeType string) Option {
 // a multipart form only the parts count, and not the boundary between them, which clients
 // choose at random.
 //
-// The body is read once the payment is known to be valid, and is kept in memory. The body must
-// arrive within 10 s, and may have at most maxBody bytes. A longer body is refused before the
-// payment is sent. The handler reads the body as usual. maxBody must be at most 32 MB.
+// The body is read after the payment is known to be valid, and is kept in memory. The body
+// must arrive within 10 s, and may have at most maxBody bytes. A longer body is refused before
+// the payment is sent. The handler reads the body as usual. maxBody must be at most 32 MB.
 func Post(maxBody int64) Option {
 	if maxBody < 1 || maxBody > storefront.MaxAnswer {
 		panic(fmt.Sprintf("x402http: the most bytes of Post are %d, and must be from 1 to %d", maxBody, storefront.MaxAnswer))

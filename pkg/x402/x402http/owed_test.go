@@ -62,9 +62,9 @@ func TestBrokenHandler(t *testing.T) {
 	}
 }
 
-// TestHandlersOwnPause checks a handler that sets a Retry-After: its next run begins at that
-// time. A client therefore gets the answer of a slow job when the job is done, however often
-// the client has asked.
+// TestHandlersOwnPause checks a handler that sets a Retry-After: its next run begins after
+// that pause, even if the client asks sooner. So the client gets the answer of a slow job when
+// the job is done.
 func TestHandlersOwnPause(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,8 +14,8 @@ import (
 // errSameName is the error for two handlers that cannot be told apart.
 var errSameName = errors.New("two handlers that are sold cannot be told apart: give each its own name with x402http.Named, or add the hosts that they are for to Config.OtherOrigins")
 
-// endpoint returns the name of the endpoint at which a request is sold: its method, origin and
-// route. A payment is answered only at the endpoint at which it was claimed.
+// endpoint returns the name of the endpoint that a request is for: its method, origin and
+// route. A payment is answered only at the endpoint with which the ledger has recorded it.
 func (x *sale) endpoint(r *http.Request) string {
 	if x.special.Endpoint != "" {
 		return x.special.Endpoint

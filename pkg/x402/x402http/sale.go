@@ -31,7 +31,7 @@ type sale struct {
 	name     string
 	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
 	special  storefront.Overrides
-	unnamed  sync.Once // writes the log line about a handler with neither a name nor a pattern only once
+	unnamed  sync.Once // for the log line about a handler with neither a name nor a pattern, which is written once
 	resource x402.Resource
 }
 
@@ -40,9 +40,9 @@ type sale struct {
 // Sell panics if the program has a bug, such as a price that is not a number or an offer that
 // is too long. Call Sell before the first request is served.
 //
-// The endpoint takes GET and HEAD or, with Post, POST. Requests with the same URL are the same
-// purchase; the order of the query's parameters does not matter. For a POST, the body, its
-// media type and its content encoding must also be the same. No other header counts.
+// The endpoint takes GET and HEAD or, with Post, POST. The URL identifies a purchase; the order
+// of the query's parameters does not matter. For a POST, the body, its media type and its
+// content encoding identify the purchase together with the URL. No other header counts.
 func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint {
 	amount, err := atomicUnits(price, s.config.Decimals)
 	if err != nil {

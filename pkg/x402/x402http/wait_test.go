@@ -88,8 +88,8 @@ func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestWhenTheTimeIsOver checks in which cases a handler whose time is over counts as having
-// answered. That depends on what it writes after its time.
+// TestWhenTheTimeIsOver checks whether a handler whose time is over counts as having answered.
+// That depends on what it writes after the end of its time.
 func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -126,9 +126,9 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 	}
 }
 
-// TestHandlerOutlivesItsLease checks a handler that returns after its lease has ended. Its
-// late answer does not replace the answer of another run. If the payer has sent no request
-// meanwhile, the late answer is stored.
+// TestHandlerOutlivesItsLease checks a handler that returns after its lease in the ledger has
+// ended. Its late answer does not replace the answer of another run. If the payer has sent no
+// request meanwhile, the late answer is stored.
 func TestHandlerOutlivesItsLease(t *testing.T) {
 	t.Parallel()
 	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
@@ -163,8 +163,8 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 	}
 }
 
-// TestSlowHandlersCount checks that handlers count against Concurrent as long as they run. At
-// the limit, new requests are refused before money moves.
+// TestSlowHandlersCount checks that a handler counts against Config.Concurrent while it runs.
+// At the limit, new requests are refused before money moves.
 func TestSlowHandlersCount(t *testing.T) {
 	t.Parallel()
 	trade(t, func(m *market) {
@@ -311,5 +311,5 @@ func TestConnectionEnds(t *testing.T) {
 	if r.StatusCode != http.StatusGatewayTimeout || !r.Close || int64(len(body)) != r.ContentLength {
 		t.Errorf("%d %v %s", r.StatusCode, r.Header, body)
 	}
-	t.Cleanup(shop.Close) // called once the handler has ended
+	t.Cleanup(shop.Close) // runs after the deferred close(end), which ends the handler
 }

@@ -271,7 +271,8 @@ func paymentOf(payload x402.Payload) (*x402.Payment, error) {
 	return x402.DecodePayment(header)
 }
 
-// check returns what is wrong with a payment, as a reason that the reference facilitators give.
+// check returns an error if a payment is invalid. The error is the reason that the reference
+// facilitators give.
 func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 	payTo, err := x402.ParseAddress(q.PayTo)
 	if err != nil || p.To != payTo {

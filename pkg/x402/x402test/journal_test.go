@@ -37,9 +37,9 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 }
 
 // TestJournal checks that every authorization executes at most once, even after a restart, and
-// even if a crash has cut the last line at any place. Complete lines and later lines are kept.
-// An unreadable line causes an error that names the file, and the file is not changed. Skipping
-// the line would let a payment execute again.
+// even if a crash has cut the last line at any place. Complete lines are kept, and so are
+// lines that are written after the crash. An unreadable line causes an error that names the
+// file, and the file is not changed. Skipping the line would let a payment execute again.
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")

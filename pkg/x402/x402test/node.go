@@ -24,8 +24,8 @@ const (
 )
 
 // Node is a node of the chain on which play money moves. Node is an http.Handler that answers
-// the JSON-RPC calls of package chain from the transfers of a play-money facilitator. The
-// operator's tools and the game day use a Node where there is no real chain.
+// the JSON-RPC calls of package chain from the transfers of a play-money facilitator. A
+// Node replaces a real node, because play money has no real chain.
 //
 // The chain has a block for every two seconds since 1970, and a transfer is in the block of
 // its time. No block is ever undone.

@@ -32,8 +32,8 @@ type World struct {
 	Money x402.Facilitator
 	// Node answers JSON-RPC about all transfers; nil means that there is no node.
 	Node http.Handler
-	// NewPayer returns the payer with a private key of 32 bytes in hexadecimal. random is the
-	// source of the payer's nonces.
+	// NewPayer returns the payer with the given private key, 32 bytes in hexadecimal. The
+	// payer takes its nonces from the given source of random bytes.
 	NewPayer func(key string, random io.Reader) (Payer, error)
 }
 

@@ -21,7 +21,7 @@ const decimals = 6
 type offer struct {
 	resource   json.RawMessage
 	extensions map[string]json.RawMessage
-	accepted   json.RawMessage // the payer's choice from the list accepts of the offer
+	accepted   json.RawMessage // the entry that the payer has chosen from the offer
 	terms      x402.Requirements
 }
 

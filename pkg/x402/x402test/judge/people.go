@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// peopleRows returns the rows about requests that come at once, strangers, and payments that
-// are reused.
+// peopleRows returns the rows about simultaneous requests, strangers, and payments that are
+// reused.
 func peopleRows() []row {
 	repeating := []Way{Same, Tool}
 	lost := firstReply("the reply is lost", none)
@@ -63,10 +63,11 @@ func (p *purchase) pair(c *call) {
 	}
 }
 
-// release lets the call that pair holds back continue.
+// release ends the wait in pair, so that the first call continues.
 func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
 
-// playAtOnce sends two requests at once. Each request is repeated until it has an answer.
+// playAtOnce sends two requests at the same time. Each request is repeated until it has an
+// answer.
 func playAtOnce(ctx context.Context, p *purchase) {
 	first, second := p.errand(), p.errand()
 	if !p.stage.untilUp(ctx) || !first.sign(ctx) {

@@ -46,8 +46,8 @@ type purchase struct {
 	falseWord string             // the seller's first false statement about the money
 	steps     []string
 
-	// If two requests are sent at once, the first call to the facilitator is held back until
-	// there is a second call; see pair.
+	// If two requests are sent at the same time, the first call to the facilitator is held
+	// back until there is a second call; see pair.
 	holding chan struct{} // closed as soon as the first call is held back
 	pairs   sync.Once
 	paired  chan struct{} // closed to let the first call continue

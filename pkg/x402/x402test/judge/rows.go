@@ -89,8 +89,8 @@ func lineRows() []row {
 func none(reply) int { return -1 }
 
 // firstReply returns a function for row.reply that changes only the first reply to a payment.
-// The function arriving decides how many bytes of that reply reach the payer. The text what
-// tells this in the report.
+// The function arriving decides how many bytes of that reply reach the payer. The given text
+// describes the loss in the report.
 func firstReply(what string, arriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {

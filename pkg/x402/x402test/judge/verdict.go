@@ -94,8 +94,8 @@ func (c *Case) broken(by, why string) {
 	c.Why = why
 }
 
-// wrong sets the verdict for a failure that only a promise forbids. In a row in which nothing
-// fails, even the protocol forbids it.
+// wrong sets the verdict for a failure such as a second charge. In a row in which nothing
+// fails, the protocol forbids it; in the other rows, only a promise does.
 func (c *Case) wrong(p *purchase, promise Promise, why string) {
 	switch {
 	case p.stage.row.plain:
