@@ -95,7 +95,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_SECRET_ARN",
-			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the credentials as its members `key_id` and `key_secret`, or `token`. It can also have `rpc_urls` and `receipt_key`; for a facilitator without credentials, it has only one or both of these two. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
+			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the credentials as its members `key_id` and `key_secret`, or `token`. It can also have `rpc_urls` and `receipt_key`; if the facilitator needs no credentials, the secret has only these members, or one of them. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
 			Readers: readByPaid,
 			parse:   into(&v.primary.secret, parseSecretName),
 		},
@@ -107,7 +107,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_FALLBACK_KEY_ID",
-			Meaning: "credentials of the second facilitator, in the same forms as the first one's; never the same values",
+			Meaning: "credentials of the second facilitator, in the same forms as the first one's, but with other values",
 			Readers: readByPaid,
 			parse:   text(&v.fallback.keyID),
 		},
@@ -148,7 +148,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "RPC_URL",
 			Otherwise: "`rpc_urls` of the secret, or else the network's public node; `none` if the facilitator is on this machine",
-			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time for an answer; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt. Also, the facilitator's statement that the nonce is used then counts as payment, so a refused payer who cancels the nonce gets one free answer (counted by the metric `UsedNonceCountedAsPaid`)",
+			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time for an answer; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt. Also, if the facilitator says that the nonce is used, the payment counts as made: a payer who was refused can cancel the nonce and get one free answer (counted by the metric `UsedNonceCountedAsPaid`)",
 			Secret:    true,
 			Readers:   readByPaid,
 			parse:     into(&v.nodes, parseNodes),
@@ -309,7 +309,7 @@ func otherSettings(v *values) []Setting {
 		},
 		{
 			Name:    "LEDGER_ACCEPT",
-			Meaning: "for the local runner and the operator's commands: accepts, once, a `LEDGER_FILE` of which a part is missing. The value is the word that the message gives when it refuses the file",
+			Meaning: "for the local runner and the operator's commands: accepts, once, a `LEDGER_FILE` that was refused because a part of it is missing. The value is the word that the error message names",
 			Readers: ReadByLocal,
 			parse:   into(&v.ledgerAccept, parseAccept),
 		},
