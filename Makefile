@@ -40,13 +40,13 @@ endef
 
 .PHONY: help
 help: ## List the commands
-##   OF=pay            the settings of this command; OF=all: of every command
+##   OF=pay            list only this command, with its settings; OF=all lists all commands with their settings
 	@awk 'BEGIN {FS = ":.*## "; of = ENVIRON["OF"]} \
 		/^##@ / && (of == "" || of == "all") {printf "%s%s\n", sep, substr($$0, 5); sep = "\n"} \
 		/^[a-z-]+:.*## / {shown = of == "" || of == "all" || of == $$1; found = found || shown; if (shown) printf "  %-14s %s\n", $$1, $$2} \
 		/^##   / && shown && of != "" {printf "  %-14s   %s\n", "", substr($$0, 6)} \
 		END {if (!found) {print "There is no command " of ": make help lists them." > "/dev/stderr"; exit 1} \
-			if (of == "") print "\nmake help OF=pay shows the settings of a command, and make help OF=all those of every command."}' $(MAKEFILE_LIST)
+			if (of == "") print "\nmake help OF=pay shows the settings of a command, and make help OF=all shows the settings of every command."}' $(MAKEFILE_LIST)
 
 .PHONY: run
 run: ## Start the whole service on http://127.0.0.1:8402
@@ -100,7 +100,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   TOOL=name         tool to call there
 ##   ARGS='{...}'      arguments of the call
 ##   NETWORK=...       network of the payments; eip155:84532 is Base Sepolia (default: eip155:8453)
-##   CLIENTS=1         also buy with the unmodified clients of infra/clients, which make node-packages installs
+##   CLIENTS=1         also buy with the unmodified clients of infra/clients (make node-packages installs them)
 ##   PYTHON=...        Python in which the Python clients are installed (default: python3)
 	@$(needs_go)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
@@ -325,7 +325,7 @@ try-page: ## Show who is notified of a stack's alarms, and send them a test page
 .PHONY: restore
 restore: ## Restore the ledger's table (LEDGER_TABLE) into a new table
 ##   TO=...            name of the new table (default: the table's name with -copy or -drill appended)
-##   AT=...            time whose state is restored, such as 2026-11-20T08:00:00Z (default: the latest possible)
+##   AT=...            point in time to restore, such as 2026-11-20T08:00:00Z (default: the latest possible)
 ##   DRILL=1           delete the new table after checking it
 	@CALLED_BY=make go run ./infra/local/operate restore $${TO:+-to "$$TO"} $${AT:+-at "$$AT"} $(if $(DRILL),-drill)
 
@@ -355,7 +355,7 @@ payer: ## Show what one wallet has paid and received, and what it is owed
 	@CALLED_BY=make go run ./infra/local/operate payer $(if $(JSON),-json) "$$WALLET"
 
 .PHONY: refund
-refund: ## Begin a refund and show what to transfer, or close it
+refund: ## Begin a refund and show what to transfer, or close the debt
 ##   KEY='...'         the payment, as make owed prints it
 ##   TRANSACTION=0x... close the debt with this transaction
 ##   FORCE=1           with TRANSACTION: close the debt even if the chain cannot be asked;
@@ -372,7 +372,7 @@ answered: ## Close a debt whose answer was given before the ledger was restored
 	@CALLED_BY=make go run ./infra/local/operate answered $(if $(FORCE),-force) "$$KEY" "$$TRANSACTION"
 
 .PHONY: books
-books: ## Compare a day's transfers on the chain with the ledger; fail if they differ
+books: ## Compare a day's transfers on the chain with the ledger, and fail if they differ
 ##   DAY=2026-11-20    the day, in UTC
 ##   JSON=1            print JSON
 	@test -n "$$DAY" || { echo "usage: make books DAY=2026-11-20 [JSON=1]" >&2; exit 2; }

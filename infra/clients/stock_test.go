@@ -133,8 +133,8 @@ func (p *playbill) addService() {
 }
 
 const (
-	atShop = "any of these, with the shop in [`infra/shop`](../shop), run with a node"
-	noNode = "any of these that needs no node, with the shop, run without one (`NODE=none`)"
+	atShop = "any of the above, with the shop in [`infra/shop`](../shop) and a node"
+	noNode = "any of the above that needs no node, with the shop and no node (`NODE=none`)"
 	byPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
 )
 
