@@ -289,7 +289,7 @@ func Ping() Operation {
 		Amount:  "1000",
 		Result:  "SmokeTestResult",
 		Use:     "to try a wallet and a client",
-		Summary: "Checks the payment gate only; not a product.",
+		Summary: "Only checks that a client can pay; not a product.",
 		Description: "Payment smoke test: settles one payment and answers ok. It looks nothing up and takes no input. " +
 			"Not a product, and not for production work.",
 		Tags:     []string{"payment", "test"},
