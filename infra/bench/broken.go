@@ -48,9 +48,8 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 	return json.NewEncoder(os.Stdout).Encode(answers)
 }
 
-// connectTimeout is curl's limit, in seconds, for resolving the name and connecting together.
-// With this limit, curl turns from a dead address to the next one after five seconds. Without
-// the limit, it does so after minutes.
+// connectTimeout is the time, in seconds, within which curl must resolve the name and connect.
+// Without this limit, curl waits minutes for a dead address before it tries the next one.
 const connectTimeout = "8"
 
 // tools returns the programs that users run for a lookup, by the slug of the operation. The

@@ -34,9 +34,9 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with many payments. The list left has the records of one payment,
-// which the given payer has made. For each payment in the file, fill copies these records, and
-// puts another payer into their keys.
+// fill creates a ledger file with many payments. The last argument has the records of one
+// payment by the given payer. For each payment in the file, fill copies these records, and puts
+// another payer into their keys.
 func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))

@@ -27,7 +27,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// target is a kind of request that play sends to a server, and what a correct answer is.
+// target describes the requests that play sends to a server, and a correct answer to them.
 type target struct {
 	name   string
 	server *server
@@ -41,7 +41,7 @@ type target struct {
 	part   string
 }
 
-// round is what play has measured while it sent many requests.
+// round has the results of one call of play.
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration

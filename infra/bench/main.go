@@ -8,10 +8,11 @@
 //	bench shop      sell a handler with the library
 //	bench bare      repeat one answer with net/http
 //
-// The table compares lookups with their round trips and with well-known tools, on a network
-// that works and on broken ones (infra/simnet). The table also compares challenges and paid
-// calls with the x402 project's middleware for Express, calls over the Model Context Protocol
-// with calls over HTTP, and a ledger of a million payments with a ledger of ten.
+// For lookups, the table compares their duration with that of the necessary round trips and
+// with that of well-known tools, on a network that works and on broken ones (infra/simnet).
+// The table also compares challenges and paid calls with the x402 project's middleware for
+// Express, calls over the Model Context Protocol with calls over HTTP, and a ledger of a
+// million payments with a ledger of ten.
 package main
 
 import (
@@ -119,8 +120,9 @@ func (s *site) output(dir, name string, arguments ...string) string {
 	return string(out)
 }
 
-// measureAll measures all parts of the table and prints it. If the argument only names a part,
-// measureAll measures just that part. Otherwise it also writes the table to table.md.
+// measureAll measures the parts of the table and prints the table. If its argument is the name
+// of a part, it measures just that part. If the argument is empty, it measures all parts, and
+// also writes the table to table.md.
 func (s *site) measureAll(only string) {
 	facilitator := newFacilitator()
 	defer facilitator.Close()

@@ -40,8 +40,8 @@ type copied struct {
 
 // repeat runs a bare server: a net/http server that gives the same answer to every request,
 // and writes one log line for each request, as the service does. No challenge or paid call can
-// cost less than that. The argument is the path of a file with the answer, as a copied in
-// JSON.
+// cost less than that. The argument is the path of a file that contains the answer: a value of
+// the type copied, in JSON.
 func (s *site) repeat(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
@@ -131,8 +131,8 @@ func (b buyer) signed(s *server) string {
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 
-// alone calls do n times on several goroutines, and returns the mean processor time of one
-// call.
+// alone calls a function many times on several goroutines, and returns the mean processor time
+// of one call. The function gets the number of the call.
 func alone(n, goroutines int, do func(i int)) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage

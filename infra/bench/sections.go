@@ -147,8 +147,8 @@ func (s *site) growth() {
 }
 
 // figures runs tests or benchmarks of a package. It returns a function that looks up the
-// numbers which these have reported under a name. That function fails unless there are exactly
-// count numbers.
+// numbers that were reported under a name. The caller of that function says how many numbers
+// there must be.
 func (s *site) figures(pkg string, arguments ...string) func(count int, name string) []float64 {
 	all := parseFigures(s.output(".", "go", append([]string{"test", "-vet=off", pkg}, arguments...)...))
 	return func(count int, name string) []float64 {
@@ -160,7 +160,7 @@ func (s *site) figures(pkg string, arguments ...string) func(count int, name str
 }
 
 // benchmarks runs the benchmarks of a package that match a pattern. It returns a function that
-// looks up what the benchmark of a name has reported in a unit, such as ns/op.
+// looks up the figure of one benchmark in one unit, such as ns/op.
 func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 	all := s.figures(pkg, "-run", "^$", "-bench", pattern, "-benchmem")
 	return func(name, unit string) float64 { return all(1, name+" "+unit)[0] }
@@ -169,8 +169,8 @@ func (s *site) benchmarks(pkg, pattern string) func(name, unit string) float64 {
 // parseFigures returns the numbers in the output of go test, by name. It reads the lines of
 // benchmarks, such as "BenchmarkX-2  100  12345 ns/op  3 calls", and those of attributes, such
 // as "=== ATTR  TestX name 1 2 3". The name of a benchmark's number has the unit in it, as in
-// "X ns/op". The name of an attribute's numbers is that of the attribute or, if a subtest has
-// set the attribute, that of the subtest.
+// "X ns/op". The numbers of an attribute have the attribute's name. If a subtest has set the
+// attribute, they have the subtest's name instead.
 func parseFigures(out string) map[string][]float64 {
 	all := map[string][]float64{}
 	add := func(name, figure string) { all[name] = append(all[name], must(strconv.ParseFloat(figure, 64))) }
@@ -287,7 +287,8 @@ func (s *site) cost() {
 	}
 }
 
-// row is one line of the table. On a busy machine, Met may be false for some rows.
+// row is one line of the table. Met says whether the target is met; it is nil if there is no
+// target.
 type row struct {
 	What   string `json:"what"`
 	Ours   string `json:"ours"`

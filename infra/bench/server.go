@@ -19,8 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// The network and the payee for which the service and the middleware ask. Nothing is paid on
-// any chain.
+// The service and the middleware ask for payments on this network to this payee. Nothing is
+// paid on any chain.
 const (
 	network = "eip155:8453"
 	payTo   = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8" // a public test account
@@ -30,8 +30,8 @@ type server struct{ *programs.Process }
 
 func (s *server) host() string { return strings.TrimPrefix(s.URL, "http://") }
 
-// start starts a server program, and waits until the program prints the text in ready,
-// followed by its origin.
+// start starts a server program. It waits until the program prints the given text, followed by
+// the origin of the server.
 func start(ready string, cmd *exec.Cmd) *server {
 	cmd.Stderr = os.Stderr
 	p := must(programs.StartWith(cmd, programs.Options{Mark: ready, Most: 64 << 10}))

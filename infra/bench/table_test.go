@@ -95,8 +95,8 @@ func TestAsDig(t *testing.T) {
 	}
 }
 
-// TestTimeOfFailed checks the duration of a lookup whose tool fails and so reports no
-// duration: the time until the failure.
+// TestTimeOfFailed checks that a failed lookup counts with the time until it failed. The tool
+// itself reports no duration in this case.
 func TestTimeOfFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		failing := peer{"it", func(context.Context, string) (time.Duration, error) {
