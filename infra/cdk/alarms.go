@@ -25,8 +25,8 @@ const minSamples = 20
 // settlement is far longer: at least 13 s.
 const slowSettlement = 8000 // ms
 
-// certificateDays is a number of days. The alarm certificate goes off if the certificate of
-// the public origin is valid for fewer days than that.
+// certificateDays is the bound of the alarm "certificate". This alarm goes off if the
+// certificate of the public origin is valid for fewer days than that.
 const certificateDays = 21
 
 // alarms creates all alarms of the deployment except those of template.yaml, which roll a
@@ -43,8 +43,8 @@ func (e *envelope) alarms(page, ticket *string) {
 }
 
 // faultsAlarm returns an alarm on a dependency of sales, such as the facilitator. The alarm
-// goes off if two of three periods are bad. A period is bad if more than a few calls for
-// payers failed in it, or if reconcile's probe of the dependency failed in it.
+// goes off if two of three periods are bad. A period is bad if more than a few requests
+// of payers failed because of the dependency, or if reconcile's probe of the dependency failed.
 func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	return alarm{
 		name:       name,

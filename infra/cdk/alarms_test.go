@@ -129,8 +129,9 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// TestGatewayErrors checks that the filter counts a line of the gateway's log if the status is
-// 5xx and no function gave the answer. The metric must be in the stack's namespace.
+// TestGatewayErrors checks that the metric GatewayErrors counts a line of the gateway's log if
+// the status is 5xx and no function gave the answer. The metric must be in the stack's
+// namespace.
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
 	d := synthesized(t)

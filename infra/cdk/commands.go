@@ -46,8 +46,8 @@ func (e *envelope) aliasRecord() string {
 		zone, e.domain)
 }
 
-// command adds an output that contains a command. The map words has a value for each
-// placeholder in the command, by the placeholder's name.
+// command adds an output that contains a command. The map has a value for each placeholder in
+// the command, by the placeholder's name.
 func (e *envelope) command(id, description, text string, words map[string]*string) {
 	var values *map[string]*string
 	if words != nil {

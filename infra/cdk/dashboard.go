@@ -87,8 +87,7 @@ func (e *envelope) dashboard() {
 		// Dashboard names are unique in an account, so the name includes the region: another
 		// region can have a stack of the same name.
 		"DashboardName": e.settings.stack + "-" + *e.Region(),
-		// The graphs show the last six hours. If reconcile stops, an alarm goes off long
-		// before six hours have passed.
+		// The graphs show the last six hours.
 		"DashboardBody": e.ToJsonString(object{"start": "-PT6H", "widgets": widgets}, nil),
 	})
 }

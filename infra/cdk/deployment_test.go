@@ -120,8 +120,8 @@ func (d deployment) texts(v any) (all []string) {
 	return all
 }
 
-// split returns the result of Fn::Split. A value that only AWS knows is split into as many
-// parts as an ARN has, so Fn::Select can select one of these parts.
+// split returns the result of Fn::Split. A value that only AWS knows is split into six parts,
+// because an ARN has six parts and Fn::Select selects one of them.
 func (d deployment) split(list []any) (all []any) {
 	of := fmt.Sprint(d.value(list[1]))
 	for part := range strings.SplitSeq(of, list[0].(string)) {
@@ -147,7 +147,7 @@ func (d deployment) ref(name string) string {
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
 // substituted returns the result of Fn::Sub. The argument of Fn::Sub is a text with
-// placeholders, or a list of such a text and the values of names that only the text uses.
+// placeholders, or a list: such a text, and a map with the values of some placeholders.
 func (d deployment) substituted(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {

@@ -130,8 +130,8 @@ func (e *envelope) subscribe(id string, topic *string, protocol, endpoint string
 }
 
 // chat forwards the messages of topics to a chat channel. Nobody in the channel can change
-// anything in the account: the role for commands has no permissions, and the guardrail denies
-// everything. The default guardrail would be AdministratorAccess.
+// anything in the account: commands from the channel run under a role without permissions, and
+// the guardrail denies everything. The default guardrail would be AdministratorAccess.
 func (e *envelope) chat(id, kind string, topics []any, channel object) {
 	role := e.add(id+"Role", "IAM::Role", object{"AssumeRolePolicyDocument": object{
 		"Version": "2012-10-17", "Statement": []any{object{

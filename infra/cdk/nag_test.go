@@ -49,8 +49,8 @@ func exceptions() []exception {
 		}}
 }
 
-// lint checks a transformed template against the AwsSolutions rules of cdk-nag. It writes the
-// report into the folder out.
+// lint checks a transformed template against the AwsSolutions rules of cdk-nag. The second
+// argument is the folder for the report.
 func lint(path, out string) {
 	app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
 	// This synthesizer adds nothing, because the CDK app's template already has what a

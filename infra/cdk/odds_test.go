@@ -24,8 +24,8 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in the new release and in the older one alike
-	breaks   float64                  // the share that the new versions break of the payments that would succeed in the older release
-	garbage  float64                  // requests a minute from a stranger that both releases refuse, each signed with a new key
+	breaks   float64                  // the share of the other payments that the new versions break
+	garbage  float64                  // requests a minute from a stranger, which both releases refuse; each has a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release
 	shares   func(minute int) float64 // the share of the payments that the new versions get; minutes count from the start of the canary
@@ -218,8 +218,8 @@ func TestReleaseIsCompared(t *testing.T) {
 	}
 }
 
-// TestCrashes checks that three crashes of new versions, each of another function, roll the
-// release back, and that two do not.
+// TestCrashes checks that three crashes of new versions, each in a different function, roll the
+// release back, and that two crashes do not.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	alarms := readAlarms(t)
@@ -238,10 +238,10 @@ func TestCrashes(t *testing.T) {
 	}
 }
 
-// TestGuards checks the alarms that roll a release back. A deployment must watch as many
-// alarms as there are alarms that notify nobody. Each of these must evaluate one period of
-// five minutes, which fits into a canary. The default of the parameter Release must be a
-// canary that lasts as long as the simulated one.
+// TestGuards checks the alarms that roll a release back. These are the alarms that notify
+// nobody, and a deployment must watch all of them. Each must evaluate one period of five
+// minutes, which fits into a canary. By default, the parameter Release must be a canary with
+// the length of the simulated one.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })
@@ -257,9 +257,8 @@ func TestGuards(t *testing.T) {
 	}
 }
 
-// TestNewest checks that the lines of the newest version of each function that sells are
-// counted in the metrics of the alarm release-faults, and that lines of other versions are
-// not.
+// TestNewest checks which log lines count in the metrics of the alarm release-faults. The lines
+// of each selling function's newest version must count. The lines of other versions must not.
 func TestNewest(t *testing.T) {
 	t.Parallel()
 	doc := must(json.Marshal(synthesized(t)))(t)

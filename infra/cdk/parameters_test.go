@@ -73,9 +73,8 @@ func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[
 	return deployEach(t, inputs)
 }
 
-// byCDK deploys with the CDK app once for each set of parameters. The app's context has no
-// hidden parameters, which are those with NoEcho. The deployment gets the values of hidden
-// parameters instead.
+// byCDK deploys with the CDK app once for each set of parameters. The app's context lacks the
+// values of hidden parameters (those with NoEcho). The deployment gets these values.
 func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
@@ -248,7 +247,7 @@ func took(t *testing.T, what string, before, after deployment, kind string) {
 // TestAParameterIsMissed checks that TestEveryParameterTakesEffect would detect two mistakes
 // in the template. First, the settings lack the payee: a change of the payee then publishes no
 // function. Second, the descriptions of the functions lack the settings: after a change of
-// ReceiptKey, Lambda then publishes no function that does not receive ReceiptKey.
+// ReceiptKey, Lambda then publishes only the functions that receive ReceiptKey.
 func TestAParameterIsMissed(t *testing.T) {
 	t.Parallel()
 	path := changed(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")

@@ -128,8 +128,8 @@ func (e *envelope) secrets() []any {
 	return all
 }
 
-// bootstrapRoles returns the roles from cdk bootstrap with which the CDK CLI deploys this
-// stack.
+// bootstrapRoles returns the ARNs of the roles with which the CDK CLI deploys this stack. The
+// command cdk bootstrap creates these roles.
 func bootstrapRoles() (all []any) {
 	qualifier := *awscdk.DefaultStackSynthesizer_DEFAULT_QUALIFIER()
 	for _, role := range []string{"deploy", "file-publishing", "lookup"} {

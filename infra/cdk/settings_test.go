@@ -27,9 +27,9 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled returns the settings of a context. The context has the given values. By default, it
-// has a payee, a facilitator and a parameter for the nodes, but no code, and nobody who is
-// notified.
+// settled returns the settings of a context with the given values. By default, the context
+// names a payee and a facilitator, takes the nodes from a parameter, deploys no code, and
+// notifies nobody.
 func settled(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
@@ -164,7 +164,7 @@ func TestSettingsFaults(t *testing.T) {
 	}
 }
 
-// TestRules checks the rule of the template on facilitators, which CloudFormation evaluates
+// TestRules checks the template's rule on facilitators. CloudFormation evaluates this rule
 // before it changes anything. The rule must refuse the same settings as the CDK app.
 func TestRules(t *testing.T) {
 	t.Parallel()

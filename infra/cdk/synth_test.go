@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-// must returns a value, and ends the test if there is an error.
+// must returns a function that returns the value, or ends the test if there is an error.
 func must[T any](v T, err error) func(t *testing.T) T {
 	return func(t *testing.T) T {
 		t.Helper()

@@ -21,9 +21,9 @@ type trouble struct {
 }
 
 // TestTimes checks that the runbook states the shortest and the longest time until an alarm
-// goes off. The times are those of CloudWatch's evaluation, with metrics that arrive at once
-// or two minutes late. How far CloudWatch looks back is not documented, so the test tries the
-// distance in the examples of the documentation, and twice that distance.
+// goes off. The test simulates how CloudWatch evaluates the alarm, with metrics that arrive at
+// once or two minutes late. AWS does not document how many additional data points CloudWatch
+// fetches. So the test tries the number in AWS's examples, and twice that number.
 func TestTimes(t *testing.T) {
 	t.Parallel()
 	alarms, text := readAlarms(t), string(must(os.ReadFile("../RUNBOOK.md"))(t))

@@ -19,12 +19,12 @@ import (
 // alias is the name of the alias through which callers reach every function.
 const alias = "live"
 
-// TestTransform compares template.yaml and the template of the CDK app, both after
-// CloudFormation's SAM transform, with testdata: how long functions run, with which settings
-// and roles, how they are released, who may call them for which path, and the stage with its
+// TestTransform compares two templates with testdata: template.yaml and the template of the
+// CDK app, both after CloudFormation's SAM transform. It compares the time limits, settings,
+// roles and releases of functions, who may call them for which path, and the stage with its
 // throttling. Of the functions for the catalog's operations it compares only one, because the
-// others are written and released in the same way. Other tests check all functions with
-// cdk-nag and cfn-lint.
+// others are written and released in the same way. Other tests check all functions with cdk-nag
+// and cfn-lint.
 func TestTransform(t *testing.T) {
 	t.Parallel()
 	for file, transform := range map[string]func(t *testing.T) document{
@@ -111,8 +111,8 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	}
 }
 
-// ofDNS removes from a value every list item that names functions, but not the function of
-// dns. It returns the value.
+// ofDNS removes list items from a value, and returns the value. An item stays if it names the
+// function of dns, or no function at all.
 func ofDNS(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
@@ -138,8 +138,8 @@ func ofDNS(t *testing.T, v any) any {
 // additional alarms depends on the catalog.
 var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
 
-// releasedAlike checks that every function that sells is released like dns, and removes the
-// numbered alarms from the deployment groups.
+// releasedAlike checks that all selling functions are released like the function of dns. It
+// also removes the numbered alarms from the deployment groups.
 func releasedAlike(t *testing.T, d document) {
 	t.Helper()
 	const group = "DeploymentGroup"
