@@ -27,15 +27,14 @@ type exchange struct {
 	x402test.Reply
 }
 
-// answered returns a response with a receipt to a GET of the operation dns.
+// answered returns a GET of the operation dns and its response, which has a receipt.
 func answered(status int, body string) exchange {
 	receipt := base64.StdEncoding.EncodeToString([]byte(`{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`))
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {receipt}}
 	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
-// failed returns an error response of the operation dns. The values charged and retryable are
-// written as JSON.
+// failed is like answered, but the response is an error. The last two arguments are JSON.
 func failed(status int, code, charged, retryable string) exchange {
 	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)

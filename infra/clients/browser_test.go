@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestBrowser makes visits to the paywall and the documentation in Chromium, with a wallet
-// that really signs. The pages come from a service. A gateway between the browser and the
-// service can lose, delay or replace answers.
+// TestBrowser visits the paywall and the documentation of a service in Chromium, with a wallet
+// that really signs. A gateway between the browser and the service can lose, delay or replace
+// answers.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	t.Run("visits", func(t *testing.T) {
@@ -60,7 +60,7 @@ type scene struct {
 }
 
 // browserZone has the resolver's records. The resolver refuses names below refused.example.com
-// until the scene is healed. Other names do not exist.
+// until the scene's field healed is true. Other names do not exist.
 const browserZone = `
 $ORIGIN example.com.
 $TTL 300
@@ -168,8 +168,8 @@ func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	}
 }
 
-// pictures is the folder of the module for pictures. With -update-screenshots, the tests write
-// a picture of every state of the pages to it.
+// pictures is a folder in the root of the module. With -update-screenshots, the tests write a
+// picture of every state of the pages to it.
 const pictures = "build/screenshots"
 
 // driver is the Node process that drives one Chromium.

@@ -43,9 +43,9 @@ func walletVisits(*testing.T) []visit {
 	}
 }
 
-// checkEcho checks that a payment repeats the terms and the extensions of the offer. The retry
-// token in it must differ from the token of the next offer. The payment need not repeat the
-// resource, the listing for catalogues or the seller's signature.
+// checkEcho checks that a payment repeats the terms and the extensions of the offer. The
+// payment's retry token must differ from the token of the next offer. The payment need not
+// repeat the resource, the listing for catalogues or the seller's signature.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
 		Accepted   any
@@ -144,7 +144,7 @@ func faultVisits(*testing.T) []visit {
 	}
 	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
 		with(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
-	// The resolvers refuse the lookup until the page shows that the answer is owed.
+	// The resolvers refuse the name until the service has replied that it owes the answer.
 	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
 		with(again("Paid. We still owe you the answer", "owed"))
 	owed.answer = `"192.0.2.77"`

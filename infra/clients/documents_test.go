@@ -89,8 +89,8 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil is a fault to put into a document: other replaces every occurrence of old. The validator
-// must then make a complaint that contains the text complaint.
+// spoil is a fault to put into a document: one text is replaced by another everywhere. The
+// field complaint is a part of the complaint that a validator must then make.
 type spoil struct{ old, other, complaint string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
@@ -209,7 +209,7 @@ const validators = "testdata/validators/"
 // node runs a JavaScript program and returns its output. The program may exit with status 1, as
 // validators do when they have complaints.
 func node(t *testing.T, args ...string) []byte {
-	for _, name := range args { // the cache of go test then depends on these files
+	for _, name := range args { // after Stat, go test reuses a cached result only if these files are unchanged
 		_, _ = os.Stat(name)
 	}
 	cmd := testbed.Command(t, testbed.Node(t, "."), args...)
@@ -232,8 +232,8 @@ func file(t *testing.T, name string, doc []byte) string {
 	return path
 }
 
-// checkAgentcash checks that the library with which x402scan reads a service has no warnings,
-// and that it finds every operation with its price.
+// checkAgentcash runs the library with which x402scan reads a service. The library must give no
+// warnings, and must find every operation with its price.
 func checkAgentcash(t *testing.T, s service) {
 	type probe struct {
 		Mode          string

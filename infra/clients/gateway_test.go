@@ -105,8 +105,8 @@ var (
 	swallowed      = lostThen((*testbed.Relayed).Hold)
 )
 
-// inPieces returns a step that simulates a slow network. The step sends the beginning of the
-// page, which ends with the text place. It sends the rest after a request for /go-on.
+// inPieces returns a step that simulates a slow network. The step sends the page up to the end
+// of the given text. It sends the rest after a request for /go-on.
 func (g *gateway) inPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {

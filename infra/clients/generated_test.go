@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// generator makes a client from the description, and has a program of testdata that uses the
-// client. The commands run in a workshop.
+// generator describes how to make a client from the OpenAPI description, and a program in
+// testdata that uses the client. The commands run in a workshop.
 type generator struct {
 	tools    func(*testing.T) workshop
 	program  string // the name of the program's folder in testdata

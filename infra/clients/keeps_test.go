@@ -94,7 +94,7 @@ func gatewayError(status int) step {
 // request until they have the answer. One signs a new payment for each attempt, with one key.
 // The other sends a given signature. The service has stored the answer, but a gateway loses it
 // in several ways: by errors of the gateway, a closed connection, or half a body. The programs
-// also get the error payment_in_progress, which a service returns that was killed and has
+// also get the error payment_in_progress, which a service can return after it was killed and
 // started again.
 //
 // A program that ends without the answer prints how to get it later, unless no answer can come
@@ -177,9 +177,9 @@ func (c loss) check(t *testing.T, p program) {
 	}
 }
 
-// one checks that all requests have the same key and the same signature, and returns the first
-// signature. The program with the id "retries" signs a new payment for each attempt, so its
-// signatures must all differ.
+// one checks that all requests have the same key, and returns the signature of the first
+// request. The signatures must all be the same, except those of the program with the id
+// "retries". These must all differ, because the program signs a new payment for each attempt.
 func (p program) one(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
 	for _, r := range g.paid() {
@@ -219,8 +219,8 @@ func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes s
 	p.one(t, g)
 }
 
-// inGroup makes a command start in a new process group. The command must not inherit that
-// interrupts are ignored, so this process catches interrupts until the test ends.
+// inGroup makes a command start in a new process group. If this process ignored interrupts, the
+// command would also ignore them. So this process catches interrupts until the test ends.
 func inGroup(t *testing.T, cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	caught := make(chan os.Signal, 1)

@@ -74,9 +74,9 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 	}
 	return map[string]func(*testing.T, service) *exec.Cmd{
 		// These are clients with both generations of the TypeScript SDK, for the protocol with
-		// and without a handshake. They sign with the signer of the x402 project. The older
-		// SDK also validates the price against the output schema. All of them also parse the
-		// tool's bazaar entry with code of the x402 project.
+		// and without a handshake. They sign with the signer of the x402 project, and parse the
+		// tool's bazaar entry with code of that project. The older SDK validates structured
+		// content against the output schema, even in the result that asks for a payment.
 		"TypeScript 1.x": script("legacy.mjs", ""), "TypeScript 2.x": script("modern.mjs", "legacy"),
 		"TypeScript 2.x, negotiated": script("modern.mjs", "auto"), "TypeScript 2.x, 2026-07-28": script("modern.mjs", "modern"),
 		// The MCP session of the x402 project itself asks for the price, signs, pays and reads
@@ -187,8 +187,8 @@ const usualWindow = ""
 // TestSwallowedReply checks a purchase whose answer is lost on a connection that stays open.
 // An unmodified client waits until its timeout, signs another payment and calls again. With
 // the default window, both payments must be for the same purchase, which is paid once. The
-// same must hold for a client of tools, at the service and at the shop. charged.md has rows
-// for these tests.
+// same must hold for a client that calls a tool of the service or of the shop. charged.md has
+// rows for these tests.
 //
 // The test takes a minute, which is the timeout of the client with a key and of the SDK of the
 // Model Context Protocol.

@@ -19,7 +19,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// sharedError is the schema for the body of every error that a response does not declare.
+// sharedError refers to the schema of the error body. An error whose status is not declared
+// must have such a body.
 const sharedError = "#/components/schemas/ErrorBody"
 
 // OpenAPI is a compiled description in OpenAPI 3.1. It supports only the features of OpenAPI that
@@ -268,9 +269,9 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 }
 
 // checkCode compares an error with the list of the operation. Where the list has null for
-// charged or retryable, the body may have either value. A charged error may be not retryable
-// although the list says retryable: the service then owes the answer, but makes no further
-// lookup for it.
+// charged or retryable, the body may have either value. If the list says retryable, the body of
+// a charged error may still say not retryable: the service then owes the answer, but makes no
+// further lookup for it.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
@@ -317,8 +318,7 @@ func checkChildren(body []byte) error {
 			Error *struct{ Code fault.Code }
 		}
 		// A field with a child's name need not be a child. For example, the result of the
-		// operation headers has a field headers, an object of texts that has no member error
-		// of this type.
+		// operation headers has a field headers, which is an object of texts.
 		if raw, ok := fields[name]; !ok || json.Unmarshal(raw, &child) != nil || child.Error == nil {
 			continue
 		}

@@ -29,7 +29,7 @@ const (
 // judged is a case for the program: a request whose receipt the program checks.
 type judged struct {
 	path   string                     // the path and query; "" means the example call
-	host   string                     // if not empty, the host in the requested URL, while the service calls itself localhost
+	host   string                     // the host in the requested URL, if the configured host is localhost; "" means that both are 127.0.0.1
 	change step                       // what an attacker does with the answer; nil means nothing
 	said   func(s *receipt.Statement) // changes what the receipt states, if it is not nil; the receipt is then signed again
 	by     ed25519.PrivateKey         // the key that signs the changed receipt; nil means the service's key
@@ -38,9 +38,9 @@ type judged struct {
 
 const example = "/v1/tools/dns?domain=example.com&type=MX"
 
-// TestReceiptProgram runs the program with three kinds of receipts. Some are honest, but the
-// receipt spells the question in another way than the request. Some are proven to be false.
-// Some prove nothing. The program calls only the second kind false.
+// TestReceiptProgram runs the program with three kinds of receipts, and checks the verdict on
+// each. Honest receipts hold, even if they spell the question in another way than the request.
+// Receipts that are provably false do not hold. The others prove nothing.
 func TestReceiptProgram(t *testing.T) {
 	t.Parallel()
 	_, stranger, _ := ed25519.GenerateKey(rand.Reader) // never fails
@@ -127,8 +127,8 @@ func otherExchange(body []byte) []byte {
 	return bytes.Replace(body, []byte("mx1"), []byte("mx2"), 1)
 }
 
-// signed returns a copy of the receipt jws. In the copy, c.said has changed the statement, and
-// the signature is made with key.
+// signed returns a changed copy of a receipt, which is a JWS. c.said changes the statement of
+// the copy, and the given key signs the result.
 func (c judged) signed(t *testing.T, jws string, key ed25519.PrivateKey) string {
 	payload := testbed.Must(base64.RawURLEncoding.DecodeString(strings.Split(jws, ".")[1]))
 	said := decoded[receipt.Statement](t, payload)

@@ -18,16 +18,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// changeReceipt decodes the PAYMENT-RESPONSE header in h, lets change edit its content, and
-// puts the result back.
+// changeReceipt decodes the PAYMENT-RESPONSE header in h, passes its content to a function that
+// changes it, and puts the result back.
 func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	settled := testbed.Must(x402test.Reply{Header: h}.Receipt())
 	change(&settled)
 	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
-// resigned returns a function for changeReceipt. That function passes the signed receipt, a
-// JWS, to change, and puts the result in its place.
+// resigned returns a function for changeReceipt. That function replaces the signed receipt, a
+// JWS, by the result of the given function for this JWS.
 func resigned(change func(jws string) string) func(*x402.SettleResponse) {
 	return func(r *x402.SettleResponse) {
 		signed := &r.Extensions.OfferReceipt.Info.Receipt
@@ -102,8 +102,8 @@ func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) f
 // TestReceiptsByTheStockPackage checks our receipts with the unmodified @x402/extensions. The
 // package must find the receipt of a live answer, verify it with the key that the service
 // publishes, and match it to the offer. A receipt with a changed signature must fail. With the
-// service's key, the package must sign the same bytes as the service. After a change of the
-// key, old receipts must verify as long as the old key is published, and no longer.
+// service's key, the package must make the same signature as the service. After a change of the
+// key, old receipts must verify while the old key is published, and must fail afterwards.
 func TestReceiptsByTheStockPackage(t *testing.T) {
 	t.Parallel()
 	tools := nodeWorkshop(t)

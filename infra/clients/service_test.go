@@ -107,8 +107,8 @@ func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
-// onTestnet returns a world whose service runs on Base Sepolia. The setting NETWORK must be
-// enough for that.
+// onTestnet returns a world whose service runs on Base Sepolia. Only the setting NETWORK
+// selects this network.
 func onTestnet(t *testing.T) world {
 	w := newWorld(t, resolver(t))
 	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
@@ -284,8 +284,7 @@ func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
 	return w.shell(t, strings.Replace(command, placeholder, "PRIVATE_KEY="+w.payer, 1))
 }
 
-// save writes a program to a file, as a reader does who copies the program from the
-// documentation page.
+// save writes a program to a file, like a reader who copies it from the documentation page.
 func (w workshop) save(t *testing.T, name, program string) {
 	if name == "" || strings.ContainsAny(name, "/\\ ") {
 		t.Fatalf("%q is not the name of a file", name)

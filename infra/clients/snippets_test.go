@@ -61,11 +61,12 @@ const maxShort = 8
 const placeholder = "PRIVATE_KEY=0x…"
 
 // TestPayingPrograms runs every program of the page as the page shows it, except those that
-// TestCurl runs. In an empty folder, it runs the printed commands. The program must pay. A
-// second run with the printed key must make no second payment, and a longer program must make
-// none even if the result of its first payment was lost. If the payer has no money, a longer
-// program must fail with a message. A short program and the Go program must also pay at the
-// shop. On the page of a service for a test network, the program must pay on that network.
+// TestCurl runs. It installs and runs each program with the printed commands, in an empty
+// folder. Each program must pay, on the main network and on a test network. A second run with
+// the printed key must not pay again. The short programs and the Go program must also pay at
+// the shop. Two rules apply to all programs except the short ones. If the result of the first
+// payment is lost, a second run must not pay again. If the payer has no money, the program must
+// fail with a message.
 func TestPayingPrograms(t *testing.T) {
 	t.Parallel()
 	run := map[string]bool{"curl": true, "signed": true} // TestCurl runs these two
@@ -151,8 +152,8 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 	}
 }
 
-// paysOn runs the program as the page of the service s shows it. The program must pay and
-// print the name of the network.
+// paysOn runs the program as the page of the service s shows it. The program must pay. Unless
+// it is short, it must print the name of the network and the transaction.
 func (p program) paysOn(t *testing.T, w workshop, s service, network string) outcome {
 	o := p.run(t, w, s, s.url)
 	o.checkPaid(t, s)
@@ -202,8 +203,8 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at returns a command that runs the program that the page of the service s shows. In the
-// program, it replaces one address by another; both can be only the beginnings of addresses.
+// at returns a command that runs a changed copy of the program on the page of the service s. In
+// the copy, one address is replaced by another. Each may be just the beginning of an address.
 // All runs in one workshop have the same payer.
 func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
@@ -226,7 +227,7 @@ type outcome struct {
 // keyLine matches the line in which a program prints the key of its purchase.
 var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
 
-// under returns the workshop for another run of a program that gets the key of the first run.
+// under returns a copy of the workshop in which programs get the given idempotency key.
 func (w workshop) under(t *testing.T, key string) workshop {
 	if key == "" {
 		t.Fatal("the program has printed no key")

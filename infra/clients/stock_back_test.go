@@ -14,8 +14,8 @@ const (
 	// callsUntilItLeaves is the number of calls after which a client gives up for the time
 	// being.
 	callsUntilItLeaves = 3
-	// narrowWindow is a duplicate window in seconds. It has passed when a client comes back,
-	// because the pause before the third lookup alone is ten seconds.
+	// narrowWindow is a duplicate window in seconds. It ends before a client comes back: the
+	// service's pause before the third lookup alone is ten seconds.
 	narrowWindow = "1"
 	// patientClient is a client's timeout in seconds, for trials in which no answer is lost.
 	// With a shorter timeout, a client could give up on a busy machine, and would then buy
@@ -23,7 +23,7 @@ const (
 	patientClient = 120
 )
 
-// outage is a service, with its buyers, whose goods fail until the test repairs them.
+// outage is a service and its buyers. The service's goods fail until the test repairs them.
 type outage struct {
 	world   world
 	addr    string
@@ -92,8 +92,8 @@ func newOutage(t *testing.T, sold goods) *outage {
 }
 
 // playReturning starts the program of every client, and lets the buyers with that client buy.
-// Each buyer gets a copy of its order, after change has changed the copy. The results are
-// returned by the ID of the order.
+// The given function first changes a copy of each buyer's order. playReturning returns the
+// results by the ID of the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

@@ -17,8 +17,8 @@ import (
 // three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. In the modes in which the field recognises is set, the
-// facilitator answers a repeat with the result of the first settlement instead.
+// facilitator that asks only the chain. If the field recognises is set, the facilitator instead
+// answers with the result of the first settlement.
 type failureMode struct {
 	name       string
 	means      string
@@ -85,8 +85,8 @@ func failureModes() []failureMode {
 			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
-			// The facilitator declares that a repeat is safe, and that is true. A seller that
-			// is too careful to repeat would fail here, because the answer has to come.
+			// The facilitator truthfully declares that repeats are safe. A seller that does not
+			// dare to repeat the settlement would fail here: its client would get no answer.
 			name: "declared_safe", means: "settles, and declares that repeats are safe", plays: 1, settles: true, recognises: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true

@@ -53,8 +53,8 @@ const (
 )
 
 // TestStockClients runs loops around unmodified clients, which sign a new payment on every
-// call. Each loop must end with one settlement and one answer. The trials have every failure
-// of the facilitator, lost answers, a service that is killed in between, and either ledger. In
+// call. Each loop must end with one settlement and one answer. The trials cover every failure
+// mode of the facilitator, lost answers, a service that is killed, and both kinds of ledger. In
 // other trials the goods fail for a while, or the seller is the shop of infra/shop: with a
 // node, without one, and by POST. charged.md has a table of the results.
 //
@@ -139,8 +139,8 @@ const (
 )
 
 // addShop adds trials of the shop in every mode. Each of these trials has one client, and
-// every client has some trial. For the goods that are sold by POST, it adds one trial with all
-// clients for each format of the body. Each of those trials has a different mode.
+// together they cover all clients. For the goods that are sold by POST, addShop adds one trial
+// for each format of the body. Each of those trials has all clients and a different mode.
 func (p *playbill) addShop() {
 	moments := []killMoment{beforeVerdict, betweenCalls} // the shop uses no resolver
 	for i, mode := range failureModes() {
