@@ -88,7 +88,8 @@ func (e *envelope) forNow() []alarm {
 			breaching:  2,
 		}, {
 			// A payer can provoke an unclear reply of the facilitator, which leaves the
-			// payment in doubt. That payment counts in the alarm refused, and not in this one.
+			// payment in doubt. That payment counts in the alarm "refused", and not in this
+			// one.
 			name:  "uncertain",
 			means: "The facilitator takes payments and gives no verdict, of more than one payer, and more than it settles: it is not known whether they were made.",
 			of: []series{
@@ -153,7 +154,7 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("runs", service.ReadyMetric(service.ProbeResolvers), statCount),
 			e.serviceMetric("ready", service.ReadyMetric(service.ProbeResolvers), statSum)),
 		// If the probe of the resolvers failed in two or more runs of reconcile, the alarm
-		// resolvers reports that fault, and this alarm does not.
+		// "resolvers" reports that fault, and this alarm does not.
 		expression: fmt.Sprintf("IF(FILL(runs, 0) > (FILL(ready, 0) + 1), 0, FILL(owed, 0) + IF(FILL(n, 0) >= %d, IF(p95 > %v, %d, 0), 0))",
 			minSamples, slowLookup, tolerated+1),
 		bound:  tolerated,
@@ -220,7 +221,7 @@ func (e *envelope) forTomorrow() []alarm {
 		periods: 4,
 	}, {
 		// Without a chain node, reconcile cannot find out what became of payments in doubt.
-		// The alarm chain reports that fault, and this alarm does not.
+		// The alarm "chain" reports that fault, and this alarm does not.
 		name:  "reconcile-open",
 		means: "For an hour every run found payments in doubt that cannot be made any more, and the chain answers: some are not being settled by evidence.",
 		of: []series{
@@ -228,11 +229,10 @@ func (e *envelope) forTomorrow() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// When a run of reconcile fails, the series open has no value, and the alarm must keep
-		// its state. An IF whose condition is true returns 0 in place of a missing value,
-		// which would end the alarm. An IF whose condition is missing returns no value. So the
-		// outer condition uses the series open, and is missing whenever that series is
-		// missing.
+		// If a run of reconcile fails, the series "open" has no value. The alarm must then keep
+		// its state, so the expression must have no value either. An IF whose condition is
+		// true returns 0 in place of a missing value. An IF whose condition is missing returns
+		// no value. So the outer condition tests the series "open".
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,

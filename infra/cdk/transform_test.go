@@ -82,11 +82,11 @@ func TestNetworkAlone(t *testing.T) {
 
 // joinReleaseAlarms makes the compared alarms and metric filters independent of the catalog,
 // so that testdata stays the same when an operation is added. An alarm such as
-// ReleaseCrashesAlarm has one metric for each function. If it has no room for all functions,
-// numbered alarms of the same kind have the other metrics (see numbered). joinReleaseAlarms
-// moves their metrics into the first alarm of the kind. It keeps only the metrics of dns,
-// discovery and reconcile. From the metric filters and from ReleaseFaultsAlarm, it removes
-// what concerns functions other than dns (see ofDNS).
+// ReleaseCrashesAlarm has one metric for each function. The functions for which it has no room
+// are in further alarms with numbers (see numbered). joinReleaseAlarms moves the metrics of the
+// numbered alarms into the first alarm, and keeps only those of dns, discovery and reconcile.
+// From the metric filters and from ReleaseFaultsAlarm, it removes what concerns functions other
+// than dns (see ofDNS).
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
