@@ -82,9 +82,9 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig returns a lookup that queries resolvers as dig does: it waits five seconds for each
-// resolver, and tries all resolvers three times in turn. dig 9.18 itself is slower: it queries
-// the first resolver three times before it queries the next.
+// asDig returns a lookup with the retries of dig: it waits five seconds for each resolver, and
+// tries all resolvers three times in turn. dig 9.18 itself is slower, because it queries the
+// first resolver three times before it queries the next.
 func asDig(resolvers []string) look {
 	client := &dns.Client{Timeout: 5 * time.Second}
 	return timed(func(ctx context.Context, domain string) error {

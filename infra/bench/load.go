@@ -74,7 +74,7 @@ func (t target) play(ctx context.Context, clients, n int) round {
 const maxAnswer = 1 << 20
 
 // ask runs one client. Until no request is left, the client takes the request with the next
-// index, sends it, and stores in took how long the answer took.
+// index, sends it, and stores the time until the answer in the slice took.
 func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {

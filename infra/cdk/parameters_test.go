@@ -222,8 +222,8 @@ func TestEveryParameterTakesEffect(t *testing.T) {
 }
 
 // took checks that a change of a parameter has taken effect. If kind is empty, the change must
-// publish every function. Otherwise the change must be in all resources of that type, and must
-// publish no function.
+// publish every function. Otherwise kind is a type of resources: the change must affect all
+// resources of this type, and must publish no function.
 func took(t *testing.T, what string, before, after deployment, kind string) {
 	t.Helper()
 	same := unchanged(before, after)

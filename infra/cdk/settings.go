@@ -29,7 +29,7 @@ const (
 	ctxNodes       = "nodes"
 )
 
-// Values of the context key nodes: where the nodes for RPC_URL are configured. The key has no
+// Values of the context key "nodes": where the nodes for RPC_URL are configured. The key has no
 // default. The template's default is the network's public node, which limits the rate of
 // requests and guarantees nothing. "none" is not accepted either: without a node, a payer
 // whose payment was refused gets a free answer by cancelling the payment's nonce.
@@ -38,7 +38,7 @@ const (
 	nodesParameter = "parameter" // the parameter RpcUrl, given with cdk deploy --parameters RpcUrl=…
 )
 
-// Values of the context key assets.
+// Values of the context key "assets".
 const (
 	assetsBuild = "build" // build/<slug>, made by make build ARCH=arm64
 	assetsNone  = "none"  // the template's CodeUri stays unchanged

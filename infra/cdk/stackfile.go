@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Keys of the CDK context that concern a stack's file. The key stack names the file, and make
-// deploy adds the other keys.
+// Keys of the CDK context that concern a stack's file. The key "stack" names the file. The
+// command "make deploy" adds the other keys.
 const (
 	ctxFile    = "stack"        // the file's name, without folder and extension
 	ctxUnknown = "unknown"      // how to treat settings that this release does not know: see ignoreUnknown
@@ -21,7 +21,7 @@ const (
 	ctxFormer  = "formerCommit" // the commit of the code that was deployed before
 )
 
-// ignoreUnknown is the value of the context key unknown for a file that may be from a later
+// ignoreUnknown is the value of the context key "unknown" for a file that may be from a later
 // release. With this value, unknown settings are reported but are not an error.
 const ignoreUnknown = "ignore"
 

@@ -32,7 +32,7 @@ func stackAt(t *testing.T, changes ...string) (app string) {
 }
 
 // TestStackFile checks that the app makes the same template from the file of a stack as from
-// the same settings with -c, and writes the commits of the code into the outputs.
+// the same settings with -c. The app must also write the commits of the code into the outputs.
 func TestStackFile(t *testing.T) {
 	t.Parallel()
 	app := stackAt(t)

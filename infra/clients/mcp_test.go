@@ -223,7 +223,8 @@ func TestSwallowedReply(t *testing.T) {
 // toolClients returns the names of the mcpClients that have a timeout for a call.
 func toolClients() []string { return []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} }
 
-// givesUpOnce buys over HTTP with a loop that gives up a call and calls again.
+// givesUpOnce buys over HTTP with a loop that gives up a call and calls again. The loop must
+// get the answer, and the payer must pay once.
 func givesUpOnce(t *testing.T, c stockClient) {
 	t.Helper()
 	stands, timeout := window, givesUp
@@ -247,7 +248,8 @@ func givesUpOnce(t *testing.T, c stockClient) {
 	})
 }
 
-// toolGivesUpOnce buys with a client that calls a tool, gives up the call and calls again.
+// toolGivesUpOnce buys with a client that calls a tool, gives up the call and calls again. The
+// client must get the answer, and the payer must pay once.
 func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {
