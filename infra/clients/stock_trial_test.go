@@ -24,7 +24,7 @@ type killMoment string
 
 const (
 	// beforeVerdict means that the facilitator has moved the money, and the service does not
-	// know it yet. The facilitator's failures begin only with the next process of the service.
+	// know it yet. The facilitator does not fail before the service runs again.
 	beforeVerdict killMoment = "before the verdict"
 	// duringLookup means that the service has heard from the facilitator that the money has
 	// moved, and waits for the answer of the resolver.
@@ -53,7 +53,7 @@ type trial struct {
 	mu      sync.Mutex
 	buyers  map[string]*buyer // by payer, in lower case
 	revived bool              // whether the service was killed and runs again
-	failing bool              // whether the goods fail until every buyer has been owed the answer leastOwed times
+	failing bool              // whether the goods fail at first (see fails)
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -112,10 +112,10 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // the service may be killed after one refusal; its next process then asks the chain
+		least = 1 // after one refusal the service may be killed; it then asks the chain when it runs again
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
-		least = 0 // on a busy machine, the settlement may time out or the service may start late; the service then asks the chain
+		least = 0 // on a busy machine, the service may ask the chain, not the facilitator
 	}
 	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
 	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
@@ -192,12 +192,12 @@ func fail(w dns.ResponseWriter, q *dns.Msg) bool {
 	return true
 }
 
-// leastOwed is how often the service must owe each buyer the answer before the goods work
-// again.
+// leastOwed is how many replies must tell each buyer that the service owes the answer, before
+// the goods work again.
 const leastOwed = 2
 
-// fails makes the goods of the trial fail until every buyer has been owed the answer leastOwed
-// times.
+// fails makes the goods of the trial fail until every buyer has got leastOwed replies which say
+// that the service owes the answer.
 func (t *trial) fails(tb *testing.T) {
 	t.name += ", what is sold fails"
 	t.failing = true

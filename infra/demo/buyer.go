@@ -21,7 +21,7 @@ type buyer struct {
 	tell    func(tone, string)
 	url     string
 	client  *x402test.Client
-	offer   x402.PaymentRequired // the offer that the first try requests; every payment is signed for it
+	offer   x402.PaymentRequired // the offer for which every payment is signed; the first try requests it
 	answers int
 
 	mu     sync.Mutex
@@ -129,7 +129,7 @@ func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bo
 func says(r x402test.Reply) string {
 	var body struct {
 		Error struct{ Message string }
-		// The service sells an answer with Records.
+		// Only the answer of the service has Records.
 		Records []struct{ Exchange string }
 	}
 	switch err := json.Unmarshal(r.Body, &body); {

@@ -85,10 +85,9 @@ func columns(page string) (left, right []string) {
 	return slices.Compact(left), right
 }
 
-// timeless returns an event without its times. Some events have a time on every machine: a
-// pause of the client, and an event that had to wait for a lease. There, timeless leaves a
-// mark in place of the time. Other events have a time only on a busy machine. There, timeless
-// leaves nothing.
+// timeless returns an event without its times. If the event has a time on every machine (the
+// client pauses, or somebody waits for a lease), timeless puts a mark in place of the time. If
+// the event has a time only on a busy machine, timeless leaves no trace of it.
 func timeless(event string) string {
 	for _, change := range []struct{ times, to string }{
 		{`\(waits \d+s\)$`, "(waits)"},
@@ -201,7 +200,7 @@ func TestTimeline(t *testing.T) {
 }
 
 // TestThirtyLines checks that the seller without a ledger has at most 30 lines, as the head of
-// the timeline says. It counts from func main on, without empty lines and comments.
+// the timeline says. The test counts from func main on, without empty lines and comments.
 func TestThirtyLines(t *testing.T) {
 	source := string(testbed.Must(os.ReadFile("thirty/main.go")))
 	_, code, _ := strings.Cut(source, "\nfunc main() {")

@@ -34,8 +34,8 @@ type answers struct {
 	// offers are the payment terms of the operations (such as price and payee), by slug. Each
 	// comes from the function that sells the operation.
 	offers map[string]x402.Requirements
-	// tool has the payment terms of one operation if it is called as an MCP tool. They come
-	// from the function that serves the tools.
+	// tool has the payment terms that one operation states when it is called as an MCP tool.
+	// They come from the function that serves the tools.
 	tool x402.Requirements
 	// payees are the payees that the manifest names, one for each endpoint. The manifest comes
 	// from a function that sells nothing.

@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// Outputs of a stack that are compared with a deployment. The last two say which code runs and
-// which code ran before. Only "make deploy" writes these two. A deployment by hand removes them, so
-// they are never wrong.
+// The outputs of a stack that this program reads. The last two name the commit that runs and
+// the commit that ran before. Only "make deploy" writes these two outputs. A deployment by hand
+// removes them, so they never name a wrong commit.
 const (
 	outputOrigin = "ApiUrl"
 	outputLedger = "LedgerTable"

@@ -27,10 +27,9 @@ import (
 
 // account simulates an AWS account. An emulator provides S3, DynamoDB and one stack, to which
 // the SAM CLI's bucket belongs. The emulator does not support the serverless transform, so
-// account itself simulates every other stack. It implements CloudFormation's query API
-// according to the reference: when a change set is refused, and which state a stack has
-// afterwards. A simulated stack runs the built functions, with the environment from its
-// template and its parameters.
+// account itself simulates every other stack. Whether account refuses a change set, and which
+// state a stack then has, follows the reference of CloudFormation's query API. A simulated
+// stack runs the built functions, with the environment from its template and its parameters.
 type account struct {
 	t        *testing.T
 	endpoint string
@@ -294,7 +293,7 @@ func brief(n *yaml.Node) {
 // inReview is the status of a stack that has only a change set so far.
 const inReview = "REVIEW_IN_PROGRESS"
 
-// newStack returns a new stack. It has an origin, but no template yet.
+// newStack returns a new stack. It has a URL, but no template yet.
 func (a *account) newStack(name string) *stack {
 	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
 	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -14,9 +14,8 @@ import (
 
 // TestByCDK deploys a stack with the CDK app. Such a stack has only the hidden parameters,
 // because the app writes the other values into the template. Nevertheless the program must
-// compare the stack with its file, deploy it and roll it back, as it does with a stack of the
-// SAM CLI. The CDK app is the real one. The CDK's command line is simulated, because it would
-// upload assets to an account.
+// compare such a stack with its stack file, deploy it and roll it back. The CDK app is the real
+// one. The CDK's command line is simulated, because it would upload assets to an account.
 func TestByCDK(t *testing.T) {
 	t.Parallel()
 	testbed.Find(t, "Node for the CDK", "node")
@@ -51,10 +50,10 @@ func TestByCDK(t *testing.T) {
 		t.Errorf("what is as it was is among the differences, or something is not known:\n%s", notes)
 	}
 
-	// First the sales are stopped and the payee is replaced, by a release whose CDK app has
-	// one more setting. Then the stack is rolled back to the previous release. The payee and
-	// the stop must stay. The CDK app of the previous release does not know the new setting,
-	// which is left out.
+	// A second release stops the sales and replaces the payee. Its CDK app has one more
+	// setting. Then the stack is rolled back to the first release. The new payee must stay, and
+	// the sales must stay stopped. The first release's CDK app does not know the new setting,
+	// so the rollback leaves the setting out.
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`, `Selling = "yes"`, `Selling = "no"`)
 	o.change("infra/cdk/settings.go", "		reserve:     c.yes(ctxReserve, true),\n", "		reserve:     c.text(\"motto\", \"\") != \"\" || c.yes(ctxReserve, true),\n")
 	o.file("budgetUsd = 80", "budgetUsd = 80\nmotto = \"never twice\"")

@@ -60,8 +60,8 @@ func identity(stack string) string {
 	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
 }
 
-// given returns the values of a template's parameters: from the change set, from the stack
-// before it (UsePreviousValue), or the defaults.
+// given returns the values of a template's parameters. Each value comes from the request, from
+// the existing stack (if the request has UsePreviousValue), or from the parameter's default.
 func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
 	values := map[string]string{}
 	for name, p := range t.Parameters {

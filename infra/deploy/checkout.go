@@ -18,9 +18,9 @@ func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }
 
-// head returns the checked-out commit. The commit is recorded with the deployment, so a
-// rollback can find it. The code in the checkout must be the same as in the commit. Stack
-// files may differ, because a rollback uses today's files.
+// head returns the checked-out commit, which is recorded with the deployment, so that a
+// rollback can find it. If a file in the checkout differs from the commit, head returns an
+// error. Stack files may differ, because a rollback does not take them from the old commit.
 func (d desk) head(ctx context.Context) (string, error) {
 	changed, err := d.git(ctx, "status", "--porcelain", "--", ".", ":!"+stackfile.Folder)
 	if err != nil {

@@ -210,9 +210,8 @@ func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now runnin
 }
 
 // explained returns an error that lists how a deployment differs from its file. If err is not
-// nil, the deployment has left some questions unanswered. Then an empty value may be one that
-// the deployment did not report, so the list leaves out each difference whose present value is
-// empty.
+// nil, some requests have failed, so an empty value may be a value that was not reported. The
+// list then leaves out each difference whose current value is empty.
 func explained(origin string, err error, all []difference) error {
 	faults := []error{fmt.Errorf("%s is not what its file says", origin)}
 	if err != nil {

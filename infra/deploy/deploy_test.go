@@ -81,9 +81,8 @@ func TestRefused(t *testing.T) {
 	o := newOperator(t, playsBuild)
 	o.succeeds(deployIt)
 
-	// A new payee is refused until the file allows it. Then the new payee is deployed, but
-	// because of lag, the functions with the old payee still answer. So the verification, and
-	// with it the command, must fail.
+	// A new payee is refused until the file allows it. Then the new payee is deployed, but the
+	// functions with the old payee still answer (see lag). So the command must fail.
 	o.file(testbed.Account(1), testbed.Account(2))
 	refusal := o.fails(deployIt, "another payee would be paid: from "+testbed.Account(1)+" to "+testbed.Account(2), `allow = ["payee=`+testbed.Account(1)+`->`+testbed.Account(2)+`"]`)
 	o.allows(refusal)
@@ -122,8 +121,8 @@ func TestRefused(t *testing.T) {
 	o.allows(o.fails(deployIt, "the ledger knows what is in doubt, owed and answered", `->shop-copy"]`))
 	o.succeeds(deployIt, "ledger shop-copy")
 	o.marked("shop-copy", testbed.Account(2))
-	// A colleague may deploy from a checkout of yesterday. In the file there, the name of the
-	// table is empty, or its line is missing. Neither file may be deployed.
+	// A colleague may deploy from an old checkout, whose stack file does not name the new
+	// table: the value is empty, or the line is missing. Neither file may be deployed.
 	mine = o.read("infra/stacks/shop.toml")
 	o.file(`LedgerTableName = "shop-copy"`, `LedgerTableName = ""`)
 	o.fails(deployIt, "from shop-copy to a new table", `allow = ["ledger=shop-copy->a new table"]`)

@@ -12,11 +12,11 @@ import (
 // names returns the keys of a map, sorted.
 func names[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// valuesIn returns values of the template's parameters, by name. written is the text of
-// template.yaml, which refers to parameters. deployed is the same template after the CDK app
-// has put literals in place of references. Where written refers to a parameter, valuesIn takes
-// the literal in the same place of deployed. If that place has no literal, but for example a
-// reference to another parameter, valuesIn takes nothing from it.
+// valuesIn returns values of the template's parameters, by name. The argument written is the
+// text of template.yaml, which refers to parameters. The argument deployed is the same template
+// after the CDK app has put literals in place of references. For each reference in
+// template.yaml, valuesIn takes the literal from the same place of the deployed template. If
+// that place has no literal, valuesIn takes nothing.
 func valuesIn(written, deployed []byte) (map[string]string, error) {
 	var from yaml.Node
 	if err := yaml.Unmarshal(written, &from); err != nil {

@@ -1,5 +1,6 @@
-// Command deploy deploys a stack as its file describes it, and verifies the result. make
-// deploy, "make rollback" and "make smoke" run this command. ../RUNBOOK.md says when to use them.
+// Command deploy deploys a stack as its file describes it, and verifies the result. The targets
+// "make deploy", "make rollback" and "make smoke" run this command. ../RUNBOOK.md says when to
+// use them.
 //
 // The command is in a separate module because it needs the AWS clients. So a program that
 // imports the main module does not depend on these clients.

@@ -11,10 +11,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// mark writes a mark into the ledger's table, which says that the table belongs to this stack
-// and payee. If the stack later gets another table by any means, reconcile does not find the
-// mark in that table, and pages somebody. If the table has a mark for another payee already,
-// it is replaced only if this deployment changes the payee.
+// mark writes a mark into the ledger's table. The mark says that the table belongs to this
+// stack and payee. If the stack later gets another table, reconcile does not find the mark
+// there, and pages somebody. If the table already has a mark for another payee, that mark is
+// replaced only if this deployment changes the payee.
 func (d desk) mark(ctx context.Context, p plan, now running) error {
 	c, err := awsConfig(ctx, p.file)
 	if err != nil {

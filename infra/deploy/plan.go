@@ -177,8 +177,8 @@ func (p plan) termsThatChange() (all []change) {
 	return all
 }
 
-// refused returns an error if the deployment must not be made. The error says why, and what to
-// write into the stack's file to allow the deployment, if the file can.
+// refused returns an error if the deployment must not be made. The error says why. If the
+// stack's file can allow the deployment, the error also says what to write into the file.
 func (p plan) refused() error {
 	var faults []error
 	from, to := p.tables()

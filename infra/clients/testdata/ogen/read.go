@@ -1,7 +1,6 @@
-// Command read reads answers with the client that ogen generates from the service's
-// description, and with the types of that client. The second answer is a charged error with a
-// status that the description does not declare. For such an answer, the client returns an
-// error that has the whole response.
+// Command read reads two answers with the client that ogen generates from the service's
+// description. The second answer is a charged error with a status that the description does
+// not declare. For such an answer, the client returns an error that has the whole response.
 package main
 
 import (
