@@ -131,9 +131,9 @@ func older(root string) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// codeOf returns what the release in a checkout sells. It gets this from the command sells of
-// that release. It returns an error if the release is older than the command deploy, or if the
-// output of sells cannot be read.
+// codeOf runs the command "sells" of the release in a checkout, and returns what that release
+// sells. It returns an error if the release is older than the command deploy, or if the output
+// of "sells" cannot be read.
 func codeOf(ctx context.Context, root string) (code, error) {
 	if older(root) {
 		return code{}, errors.New("it is older than make deploy")

@@ -70,8 +70,9 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 }
 
 // sells returns the value of the parameter Selling that the deployment seems to have,
-// according to /ready. A deployment with the value "no" has no facilitator, on purpose. If the
-// facilitator is not ready for another reason, sells returns that reason.
+// according to /ready. A deployment with the value "no" has no facilitator, so /ready calls the
+// facilitator misconfigured. If the facilitator is not ready for another reason, sells returns
+// that reason.
 func (a answers) sells() string {
 	switch {
 	case a.settles.Status == "ok":

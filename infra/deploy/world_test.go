@@ -109,8 +109,8 @@ func (o *operator) read(name string) string {
 	return string(testbed.Must(os.ReadFile(filepath.Join(o.root, name))))
 }
 
-// change replaces texts in a file of the clone. In the list was, each old text is followed by
-// its new text.
+// change replaces texts in a file of the clone. The last arguments are pairs: an old text, and
+// the text that replaces it.
 func (o *operator) change(name string, was ...string) {
 	o.t.Helper()
 	text := o.read(name)

@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
 	"github.com/hostfacts/hostfacts/pkg/boot"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the built programs contain this package; the import makes the test cache depend on it
 )
 
 func TestMain(m *testing.M) {
@@ -26,7 +26,7 @@ func parameters() map[string]string {
 // slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions with the settings of the template. The function logs ends the
+// host runs the built functions with the settings of the template. A call to logs stops the
 // built functions, and returns what they have logged.
 func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()

@@ -45,7 +45,7 @@ type recorder struct {
 	granted map[string][]string // the permissions that the template grants, by slug, as deployed.Granted returns them
 
 	mu    sync.Mutex
-	asked map[string][]string // the permissions that requests have needed, by slug, in the form of granted
+	asked map[string][]string // the permissions that requests have needed, by slug, written as in the field granted
 }
 
 func newRecorder(t *testing.T) *recorder {
@@ -65,8 +65,8 @@ func (r *recorder) used(slug string) []string {
 }
 
 // environment returns variables that make the function with the given slug call the recorder
-// in place of AWS. The secret of the first facilitator is a JSON object with the token.
-// members is text that is put behind the token: further members of that object, or "".
+// in place of AWS. The secret of the first facilitator is a JSON object with the token. The
+// argument members is either empty or a text like `,"name":"value"`, which adds to that object.
 func (r *recorder) environment(t *testing.T, slug, members string) map[string]string {
 	t.Helper()
 	secrets := map[string]string{testSecret: `{"token":"` + testToken + `"` + members + `}`, fallbackSecret: `{"token":"` + fallbackToken + `"}`}
@@ -250,9 +250,9 @@ func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	}
 }
 
-// TestPermissionsUsedAreGranted has every function do all that the function can do. The
-// permissions that a function has used must be exactly those that the template grants to it.
-// TestReconcileFunction checks the same for the scheduled function.
+// TestPermissionsUsedAreGranted makes every function do everything that it can do. A function
+// must use exactly the permissions that the template grants to it. TestReconcileFunction checks
+// the same for the scheduled function.
 func TestPermissionsUsedAreGranted(t *testing.T) {
 	t.Parallel()
 	s := newShopper(t)

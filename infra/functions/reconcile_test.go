@@ -33,11 +33,11 @@ func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
 	return payload, err
 }
 
-// TestReconcileFunction sends the built function its event. There is a DynamoDB table and an
-// Ethereum node. A payment that is on the chain must become settled. A payment that was sent,
-// but is not on the chain, must stay in doubt. A payment that was never sent must become
-// refused. The owed answers must be counted. The function must use exactly the permissions
-// that the template grants.
+// TestReconcileFunction runs the built reconcile function with a DynamoDB table and an Ethereum
+// node. A payment that is on the chain must become settled. A payment that was sent, but is not
+// on the chain, must stay in doubt. A payment that was never sent must become refused. The owed
+// answers must be counted. The function must use exactly the permissions that the template
+// grants.
 func TestReconcileFunction(t *testing.T) {
 	t.Parallel()
 	watch := newRecorder(t)

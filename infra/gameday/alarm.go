@@ -206,8 +206,8 @@ func (a Alarm) check(p properties) error {
 	return nil
 }
 
-// readQuery reads a metric or an expression of an alarm. An expression may use only the
-// queries that are in the map known, which are the earlier ones.
+// readQuery reads a metric or an expression of an alarm. An expression may use only earlier
+// queries. The keys of the argument known are the ids of these queries.
 func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}

@@ -3,11 +3,11 @@
 // clients see, what is owed afterwards, and which alarms go off. "make gameday" runs it and prints
 // the report.
 //
-// The test binary starts itself again in a new network namespace. There every IPv4 address is on
-// the loopback interface, so each scenario has a separate world: public addresses with an HTTPS
-// origin and an RDAP registry, a resolver, a play-money facilitator and a node of its chain, a
-// DynamoDB table behind a proxy, and the functions behind the Lambda host. No packet can leave
-// the namespace.
+// The test binary starts itself again in a new network namespace. No packet can leave the
+// namespace, and every IPv4 address is on its loopback interface. So each scenario can have a
+// separate world: an HTTPS origin and an RDAP registry at public addresses, a resolver, a
+// play-money facilitator and a node of its chain, a DynamoDB table behind a proxy, and the
+// functions behind the Lambda host.
 //
 // A scenario begins without faults, then something fails, then it is repaired. Afterwards
 // every payer sends the same signature again until there is a final answer. At the end, the
@@ -20,7 +20,7 @@
 // compressed: a scenario is a sequence of rounds, and each round counts as one period of every
 // alarm, whether the period is 5 minutes or 15 minutes long. A line belongs to the round that
 // contains its timestamp. An alarm that evaluates four periods needs four rounds. Reconcile
-// runs in each of them.
+// runs in every round.
 //
 // The code outside of tests simulates the parts of Amazon CloudWatch that decide whether an
 // alarm of this deployment goes off: metrics from log lines, in the embedded metric format or by

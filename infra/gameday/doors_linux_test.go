@@ -57,7 +57,7 @@ func (d *door) shut() {
 	}
 }
 
-// serve starts an HTTP server behind a door. It uses TLS unless secure is nil.
+// serve starts an HTTP server behind a door. If secure is not nil, the server uses TLS.
 func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)

@@ -65,7 +65,7 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern parses a filter's pattern. rest is the text that it has not parsed yet.
+// pattern parses a filter's pattern. The field rest is the text that is not parsed yet.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {

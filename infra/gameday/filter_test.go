@@ -46,9 +46,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFilterOfVersions reads a filter for certain versions of functions. Its pattern has
-// alternatives, texts joined by the template, and comparisons of numbers, and its value comes from
-// the log line.
+// TestFilterOfVersions checks which lines a filter for certain versions of functions finds, and
+// which value it takes from a line. The pattern has alternatives, comparisons of numbers, and
+// texts that the template joins.
 func TestFilterOfVersions(t *testing.T) {
 	t.Parallel()
 	const doc = `{"Resources":{"New":{"Type":"AWS::Logs::MetricFilter","Properties":{

@@ -13,7 +13,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package, and go test's cache depends only on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs contain this package; the import makes the test cache depend on it
 )
 
 // network is the input of the program ip. Its commands assign every IPv4 address to this

@@ -141,9 +141,8 @@ func (a Alarm) judged(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && there == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest of them is old enough. To find its age,
-		// count the periods back from the newest, which is period 1: the oldest point must be
-		// in period a.Datapoints or an earlier one.
+		// All existing points breach, and the oldest of them is from the a.Datapoints-th newest
+		// period or an earlier period.
 		return Firing
 	}
 	return OK

@@ -84,8 +84,8 @@ func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
 const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
 
 // TestEveryMinute checks an alarm whose period is longer than a minute. The alarm must be
-// evaluated every minute, over the time before that minute. Without newer values, the last
-// value counts as long as it is in the evaluation range.
+// evaluated at the end of every minute. If no newer value arrives, the last value must count
+// until it leaves the evaluation range.
 func TestEveryMinute(t *testing.T) {
 	t.Parallel()
 	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)

@@ -20,8 +20,8 @@ func missing() number { return number{value: math.NaN()} }
 func (n number) isMissing() bool { return math.IsNaN(n.value) }
 
 // formula calculates expressions of metric math in one period. It supports numbers, the ids of
-// queries, operators, and some functions. They have the syntax and the precedence of Go
-// expressions, so Go's parser can read them.
+// queries, operators, and some functions. Such expressions have the syntax and the precedence of
+// Go expressions, so Go's parser can read them.
 type formula struct {
 	of    map[string]number // values by the id of their query
 	quota float64           // the value of SERVICE_QUOTA; 0 if there is none

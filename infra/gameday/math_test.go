@@ -57,7 +57,7 @@ func TestMath(t *testing.T) {
 	}
 }
 
-// TestDocumentedMath has the examples of AWS's page "Using math expressions". Each text lists
+// TestDocumentedMath checks the examples of AWS's page "Using math expressions". Each text lists
 // the values by period; - is a missing value.
 func TestDocumentedMath(t *testing.T) {
 	t.Parallel()
@@ -67,7 +67,7 @@ func TestDocumentedMath(t *testing.T) {
 		of               map[string]string
 		expression, want string
 	}{
-		{comparisons, "metric2 > metric1", "0 0 1 0"}, // metric1 < metric2
+		{comparisons, "metric2 > metric1", "0 0 1 0"}, // means metric1 < metric2, but < is not supported
 		{comparisons, "metric1 >= 30", "1 0 0 0"},
 		{comparisons, "metric1 > 15 && metric2 > 15", "1 0 0 0"},
 		{choices, "IF(metric1, metric2, metric3)", "30 0 20 - -"},

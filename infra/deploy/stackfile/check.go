@@ -33,7 +33,7 @@ const placeholder = "…"
 // do. The error lists every fault.
 func (f File) Check(t *sam.Template) error {
 	faults := f.parameters(t)
-	if len(faults) == 0 { // otherwise a rule could report a parameter's fault once more
+	if len(faults) == 0 { // otherwise a rule could report the same fault again
 		faults = f.together(t)
 	}
 	if len(faults) > 0 {

@@ -25,8 +25,8 @@ func template(t *testing.T) *sam.Template {
 	return tpl
 }
 
-// filled reads a copy of infra/stacks/example.toml, filled in as a person would fill it in. In
-// the list changes, each old text is followed by the new text that replaces it.
+// filled reads a copy of infra/stacks/example.toml, filled in as a person would fill it in. The
+// changes are pairs: a text in the file, and the text that replaces it.
 func filled(t *testing.T, changes ...string) (stackfile.File, error) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, stackfile.Folder, "example.toml"))
