@@ -7,7 +7,7 @@ import (
 	"fmt"
 )
 
-// Metric identifies a metric. Of lists the dimensions, each as name=value followed by a
+// Metric identifies a metric. The field Of has the dimensions, each as name=value followed by a
 // semicolon.
 type Metric struct{ Namespace, Name, Of string }
 
@@ -55,8 +55,8 @@ type metricSet struct {
 	Metrics    []struct{ Name string }
 }
 
-// samples returns the values of the metrics, which are members of the line. If Dimensions has
-// several empty lists, it returns the values once for each of them.
+// samples returns the values of the metrics, which are members of the line. It returns them
+// once for each empty list in Dimensions, and nothing for a list that names dimensions.
 func (s metricSet) samples(members map[string]any) ([]Sample, error) {
 	if s.Namespace == "" || len(s.Dimensions) == 0 || len(s.Metrics) == 0 {
 		return nil, errors.New("_aws: a set without namespace, dimensions or metrics")

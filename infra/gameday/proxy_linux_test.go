@@ -134,8 +134,9 @@ func newTable(t testing.TB, addr, target string, passed func(payer string)) *tab
 	return b
 }
 
-// throttling returns a failure that refuses the writes of a payment after its claim. It
-// alternates between the two errors that DynamoDB uses for throttling.
+// throttling returns a failure in which the table accepts the claim of a payment, but refuses
+// the later writes. The refusals alternate between the two errors that DynamoDB uses for
+// throttling.
 func throttling(*world) failure {
 	var n atomic.Int64
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {

@@ -29,8 +29,8 @@ type scenario struct {
 	// meanwhile is called during the fault, after the payers' first answers.
 	meanwhile func(w *world, payers []*payer)
 
-	// sees returns the first answer that the payers of an operation must see, and ends returns
-	// the last one. A nil function means that the answer must be a success.
+	// The function sees returns the first answer that the payers of an operation must see. The
+	// function ends returns the last one. If a function is nil, the answer must be a success.
 	sees, ends func(op string) sight
 	ready      int // status of /ready during the fault; 0 if it is not checked
 	absent     int // how many payers of each operation never come back
@@ -197,8 +197,8 @@ func (c scenario) free(w *world) {
 	}
 }
 
-// run runs reconcile until it succeeds if well is true, or until it fails if well is false. On
-// a busy machine this may take a second run.
+// run runs reconcile. If well is true, run repeats reconcile until it succeeds; otherwise until
+// it fails. On a busy machine this may take a second run.
 func (c scenario) run(w *world, well bool) {
 	var err error
 	for begun := time.Now(); time.Since(begun) < patience; {
@@ -232,7 +232,7 @@ func (c scenario) each(payers []*payer, do func(*payer)) {
 	all.Wait()
 }
 
-// first has every payer pay during the fault, and checks the answers.
+// first makes every payer pay during the fault, and checks the answers.
 func (c scenario) first(w *world, payers []*payer) {
 	c.each(payers, func(p *payer) { p.send() })
 	for _, p := range payers {

@@ -132,7 +132,7 @@ func reverting(*world) failure {
 	}
 }
 
-// again has every payer send the same payment several more times.
+// again makes every payer send the same payment several more times.
 func again(_ *world, payers []*payer) {
 	for range 2 * several {
 		for _, p := range payers {
@@ -298,7 +298,7 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
 		breakage: shut(theResolver),
 		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // two runs of reconcile must find the fault, or the alarm lookups would go off as well
+		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // two runs of reconcile must find the fault; otherwise the alarm named lookups goes off as well
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
 		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},

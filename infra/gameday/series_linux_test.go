@@ -158,7 +158,7 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	}
 	log := tpl.Resources.Api.Properties.AccessLogSettings
 	filters, err := ReadFilters(doc, stack)
-	// The other filters are for alarms on releases, which are not tested here.
+	// The filters of other logs are for alarms on releases, which are not tested here.
 	filters = slices.DeleteFunc(filters, func(f Filter) bool { return log.DestinationArn["Fn::GetAtt"] != f.LogGroup+".Arn" })
 	if err != nil || len(filters) == 0 {
 		t.Fatalf("%d metric filters of what the gateway writes to %s: %v", len(filters), log.DestinationArn, err)

@@ -264,9 +264,10 @@ func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handle
 
 type tally struct{ Count int }
 
-// audited checks that "make books" finds no differences, counts every transfer, and has the
-// debts that "make owed" lists. Because "make books" leaves out transfers that are too recent,
-// audited gives it a node whose blocks are safe at once and whose clock is ahead.
+// audited checks the output of "make books". It must have no differences, count every transfer,
+// and count the debts that "make owed" lists. Because "make books" leaves out transfers that
+// are too recent, audited gives it a node whose blocks are safe at once and whose clock is
+// ahead.
 func (c scenario) audited(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()

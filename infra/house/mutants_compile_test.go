@@ -73,7 +73,7 @@ func load(t *testing.T, folders map[string]bool) checker {
 	return c
 }
 
-// moduleOf returns the folder of the module that folder belongs to.
+// moduleOf returns the root folder of the module to which the given folder belongs.
 func moduleOf(t *testing.T, folder string) string {
 	t.Helper()
 	for module := folder; module != filepath.Dir(module); module = filepath.Dir(module) {

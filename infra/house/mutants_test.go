@@ -126,7 +126,7 @@ func checkTestOf(t *testing.T, list string, m mutant) {
 		return
 	}
 	for pattern := range strings.SplitSeq(arguments[run+1], "|") {
-		name, _, _ := strings.Cut(pattern, "/") // what follows names a subtest
+		name, _, _ := strings.Cut(pattern, "/") // the text after the slash names a subtest
 		matches, err := regexp.Compile(name)
 		if err != nil {
 			t.Errorf("%s, %q: %v", list, m.What, err)

@@ -85,8 +85,8 @@ func colored(t *testing.T, file, code string) string {
 	return b.String()
 }
 
-// classOf returns the stylesheet's class for a token, or an empty text. called says whether a
-// parenthesis follows the token.
+// classOf returns the stylesheet's class for a token, or an empty text if the token has none.
+// The argument called says whether a parenthesis follows the token.
 func classOf(kind chroma.TokenType, called bool) string {
 	switch {
 	case kind.InCategory(chroma.Comment):
