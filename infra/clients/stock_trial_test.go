@@ -91,7 +91,8 @@ func (b *buyer) account() string {
 // transfers returns how many times the buyer has paid.
 func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
 
-// check checks that a purchase has its answer and exactly one settlement.
+// check checks that the buyer has paid exactly once and has got exactly one answer. If the mode
+// of the trial is unanswered, the buyer must have got no answer.
 func (b *buyer) check(t *testing.T, c stockClient) {
 	var faults []string
 	mode, sold := b.trial.mode, b.trial.world.goods
@@ -277,7 +278,7 @@ func (t *trial) passOn(r *testbed.Relayed) {
 func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
-	_ = json.Unmarshal(raw, &p) // the service reports an invalid payment
+	_ = json.Unmarshal(raw, &p) // if the payment is invalid, the service says so
 	signed := p.Payload.Authorization
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -15,8 +15,8 @@ import (
 
 // TestTokens checks that the texts which models read do not have too many tokens. A
 // third-party tokenizer counts them, with the encoding o200k_base. The service in the test has
-// a receipt key, a contact, and a host name of 40 characters. The response of a tool is the
-// one to a call without a payment.
+// a receipt key, a contact, and a host name of 40 characters. Each tool is called without a
+// payment, and its response is counted.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	w, addr := newWorld(t, resolver(t)), testbed.FreeAddr(t)

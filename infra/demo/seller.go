@@ -154,7 +154,7 @@ func (s *seller) close() {
 	for _, end := range s.open {
 		end()
 	}
-	_ = os.RemoveAll(s.folder) // it is a temporary folder
+	_ = os.RemoveAll(s.folder) // at worst, a temporary folder stays
 }
 
 // start starts the seller, and returns when the seller takes connections.
@@ -317,7 +317,7 @@ func (s *seller) carry(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// loses decides whether the network loses an answer.
+// loses decides whether the network loses an answer. Only the first paid answer is lost.
 func (s *seller) loses(r *http.Request, status int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -19,7 +19,7 @@ type code struct {
 type operation struct {
 	Slug    string `json:"slug"`
 	Tool    string `json:"tool"`    // the operation's name as an MCP tool
-	Example string `json:"example"` // an example request: path and query below the origin
+	Example string `json:"example"` // an example request: the path and the query of its URL
 	Amount  string `json:"amount"`  // in atomic units
 }
 

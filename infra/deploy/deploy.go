@@ -14,9 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// askings is how many times at most a finished deployment is compared with its file.
-// askingWait is the pause between two comparisons. One comparison is not enough: for a short
-// time after a deployment, the previous code may still answer.
+// askings limits how many times a finished deployment is compared with its file. askingWait is
+// the pause between two comparisons. One comparison is not enough: for a short time after a
+// deployment, the previous code may still answer.
 const (
 	askings    = 6
 	askingWait = 10 * time.Second
@@ -184,8 +184,8 @@ func (d desk) agreed() error {
 }
 
 // isWhatItShouldBe compares a deployment with its file and its code. If they differ, it pauses
-// and compares again, until it has made the comparison askings times. Then it returns an error
-// that lists the last differences.
+// and compares again. If the last comparison still finds differences, it returns an error that
+// lists them.
 func (d desk) isWhatItShouldBe(ctx context.Context, f stackfile.File, now running, c code) error {
 	origin := originOf(f, now)
 	var last error

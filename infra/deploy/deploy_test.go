@@ -163,8 +163,8 @@ func TestRollback(t *testing.T) {
 		t.Errorf("a checkout of the former release is left:\n%s", left)
 	}
 
-	// The sales are stopped after the earlier release was deployed. The rollback must not
-	// start them.
+	// The second release stops the sales. The rollback to the first release must not start them
+	// again.
 	o.file(`Selling = "yes"`, `Selling = "no"`)
 	o.succeeds(deployIt, "selling: no", "payee "+testbed.Account(2))
 	o.succeeds(rollBack, "selling: no", "payee "+testbed.Account(2))

@@ -37,8 +37,8 @@ type plan struct {
 	before *answers // what the running deployment reports; nil if it does not answer
 	code   code
 	commit string
-	// omitted are the parameters that the file has and the template to be deployed lacks. A
-	// value is empty if it is a default (see reduced).
+	// omitted has the values of the parameters that the file has and the template to be deployed
+	// lacks. In place of a default value, it has an empty text (see reduced).
 	omitted map[string]string
 }
 

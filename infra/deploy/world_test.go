@@ -40,15 +40,15 @@ type operator struct {
 	env     []string
 }
 
-// Values for the argument builds of newOperator: whether the SAM CLI really builds.
+// Values for the second argument of newOperator: whether the SAM CLI really builds.
 const (
 	reallyBuilds = true
 	playsBuild   = false // sam build is simulated, and the account runs functions that were built before
 )
 
 // newOperator returns an operator with a new repository. Its only commit has the files of this
-// checkout and the file of the stack shop. The SAM CLI is the real one. If builds is false,
-// however, sam build is simulated.
+// checkout and the file of the stack shop. The SAM CLI is the real one. If builds is false, only
+// its command "sam build" is simulated.
 func newOperator(t *testing.T, builds bool) *operator {
 	t.Helper()
 	o := &operator{t: t, account: newAccount(t), root: filepath.Join(t.TempDir(), "clone")}

@@ -23,8 +23,8 @@
 // runs in every round.
 //
 // The code outside of tests simulates the parts of Amazon CloudWatch that decide whether an
-// alarm of this deployment goes off: metrics from log lines, in the embedded metric format or by
-// a filter, statistics, metric math, and the evaluation of alarms as a synthesized template
+// alarm of this deployment goes off: metrics from log lines (in the embedded metric format, or
+// by a filter), statistics, metric math, and the evaluation of alarms as a synthesized template
 // defines them. An unknown property, statistic or function is always an error, because an alarm
 // with an incomplete definition cannot be evaluated. Time can be counted in two ways: in periods,
 // if the caller assigns values to periods (History), or in minutes, if an alarm is evaluated

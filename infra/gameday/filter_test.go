@@ -46,9 +46,9 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFilterOfVersions checks which lines a filter for certain versions of functions finds, and
-// which value it takes from a line. The pattern has alternatives, comparisons of numbers, and
-// texts that the template joins.
+// TestFilterOfVersions checks a filter for lines that certain versions of functions log. The
+// filter must find exactly these lines, and take its value from the line. The pattern has
+// alternatives, comparisons of numbers, and texts that the template joins.
 func TestFilterOfVersions(t *testing.T) {
 	t.Parallel()
 	const doc = `{"Resources":{"New":{"Type":"AWS::Logs::MetricFilter","Properties":{

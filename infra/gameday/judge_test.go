@@ -90,7 +90,7 @@ func TestEveryMinute(t *testing.T) {
 	t.Parallel()
 	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
 	line := &Timeline{}
-	line.Add(m, 150*time.Second, 1) // in minute 2, which has ended when minute 3 begins
+	line.Add(m, 150*time.Second, 1) // in minute 2
 	for _, c := range []struct{ late, from, to int }{{0, 2, 16}, {2, 4, 16}, {5, 7, 16}} {
 		line.Late = c.late
 		history := a.Minutes(line, 20)

@@ -21,7 +21,7 @@ type scenario struct {
 	// other, or all at once if together is set.
 	payers   int
 	together bool
-	steady   bool // whether new payers pay in each further round of the fault, as many as in the first round
+	steady   bool // whether the same number of new payers pay in each further round of the fault
 	rounds   int  // how many rounds the fault lasts; 0 means one
 	blind    bool // whether reconcile must fail during the fault; otherwise it must succeed
 

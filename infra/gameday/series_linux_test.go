@@ -189,7 +189,7 @@ func (g gatewayLog) line(payload []byte, err error) []byte {
 
 func (g gatewayLog) counts(function string, payload []byte, err error) (all []Metric) {
 	if function == reconcileFunction {
-		return nil // the schedule calls this function, not the gateway
+		return nil // the schedule, not the gateway, calls this function
 	}
 	line := g.line(payload, err)
 	for _, f := range g.filters {

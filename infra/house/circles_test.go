@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// knownCircles returns the circles of folders that the test tolerates. Remove a circle from
-// the list when you resolve it, and never add one.
+// knownCircles returns the circles of folders that are tolerated. Remove a circle from the list
+// when you resolve it, and never add one.
 func knownCircles() []string {
 	return nil
 }

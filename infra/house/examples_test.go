@@ -32,8 +32,8 @@ func imported() map[string]bool {
 }
 
 // TestExamples checks that every package that sellers and clients import has an example for
-// pkg.go.dev, and that every example has a comment. go test must run an example of the package
-// unless its examples need a network.
+// pkg.go.dev, and that every example has a comment. If the examples of a package need no
+// network, go test must run at least one of them.
 func TestExamples(t *testing.T) {
 	for folder, runs := range imported() {
 		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, folder, "example_test.go"), nil, parser.ParseComments)

@@ -30,7 +30,7 @@ func (s size) density() float64 {
 }
 
 // sizeOf measures a file. Semicolons do not count, even if they are written in the file,
-// because the scanner reports nearly all of them for line ends.
+// because the scanner inserts nearly all of them at the ends of lines.
 func sizeOf(text []byte) size {
 	var s size
 	for line := range strings.Lines(string(text)) {
@@ -56,7 +56,7 @@ func sizeOf(text []byte) size {
 // style counts constructs that make code short but hard to read.
 type style struct {
 	assignments int // statements that assign three or more values
-	literals    int // literals that are indexed instead of using a condition
+	literals    int // literals that are indexed in place of an if or a switch
 	defaults    int // calls of cmp.Or
 }
 

@@ -58,8 +58,8 @@ func changed(t *testing.T, list string, m mutant) (text string, ok bool) {
 	return strings.Replace(string(source), m.Old, m.New, 1), true
 }
 
-// mutant is an entry of a file in infra/prove/mutants. New replaces the text Old in File, and
-// then Test must fail.
+// mutant is an entry of a file in infra/prove/mutants. The text New replaces the text Old in the
+// file File. With the arguments Test, go test must then fail.
 type mutant struct {
 	What, File, Old, New, Test string
 }

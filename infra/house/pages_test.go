@@ -27,7 +27,7 @@ var update = flag.Bool("update", false, "write what is embedded")
 // pages is the folder with the sources of the web pages.
 const pages = root + "/pkg/discovery/assets"
 
-// command matches the name of a program that a line of a shell script starts.
+// command matches the name of a program where a shell script starts the program.
 var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
 
 // tag matches the HTML tags that colour a program.

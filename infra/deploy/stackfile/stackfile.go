@@ -48,8 +48,7 @@ type File struct {
 }
 
 // document is the structure of the file. The field Own is the table that the SAM CLI ignores.
-// An unknown key in that table is an error, but other keys of the SAM CLI's tables are
-// allowed.
+// An unknown key in that table is an error. The SAM CLI's parameters may have any keys.
 type document struct {
 	Version any                `toml:"version"`
 	Default map[string]command `toml:"default"`

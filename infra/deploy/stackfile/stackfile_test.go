@@ -140,8 +140,8 @@ func TestFaults(t *testing.T) {
 }
 
 // TestEnvironment checks files whose environments have different sizes. Check must refuse a
-// file exactly if an environment has more bytes than EnvironmentLimit, as Lambda counts them.
-// The error must name the largest variables.
+// file if and only if an environment, as Lambda counts it, has more bytes than
+// EnvironmentLimit. The error must name the largest variables.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	room := func(keys int) []string {
