@@ -91,8 +91,8 @@ func (b *buyer) account() string {
 // transfers returns how many times the buyer has paid.
 func (b *buyer) transfers() int { return len(b.trial.world.books.Moved(b.payer)) }
 
-// check checks that the buyer has paid exactly once and has got exactly one answer. If the mode
-// of the trial is unanswered, the buyer must have got no answer.
+// check checks that the buyer has paid exactly once and has got exactly one answer. If
+// mode.unanswered is set, the buyer must have got no answer.
 func (b *buyer) check(t *testing.T, c stockClient) {
 	var faults []string
 	mode, sold := b.trial.mode, b.trial.world.goods
@@ -113,7 +113,7 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	fault(len(b.served) != results, "%d different results", len(b.served))
 	least := mode.plays
 	if least == everyTime {
-		least = 1 // after one refusal the service may be killed; it then asks the chain when it runs again
+		least = 1 // after one refusal the service may be killed; when it runs again, it asks the chain
 	}
 	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
 		least = 0 // on a busy machine, the service may ask the chain, not the facilitator

@@ -18,9 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-// The outputs of a stack that this program reads. The last two name the commit that runs and
-// the commit that ran before. Only "make deploy" writes these two outputs. A deployment by hand
-// removes them, so they never name a wrong commit.
+// The outputs of a stack that this program uses. The last two name the commit that runs and the
+// commit that ran before. Only "make deploy" and "make rollback" write these two outputs. A
+// deployment by hand removes them, so they never name a wrong commit.
 const (
 	outputOrigin = "ApiUrl"
 	outputLedger = "LedgerTable"

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/deploy/stackfile"
 )
 
-// The names of the template's parameters that a plan reads. They decide whether the deployment is
-// refused, and what the plan notes.
+// The names of the template's parameters that a plan reads. Their values decide whether the
+// deployment is refused, and which notes the plan has.
 const (
 	parameterPayee   = "PayTo"
 	parameterNetwork = "Network"

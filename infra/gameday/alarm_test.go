@@ -24,8 +24,8 @@ const twoAlarms = `{"Resources": {
 	"EvaluationPeriods": 1, "DatapointsToAlarm": 1, "Threshold": 1, "ComparisonOperator": "GreaterThanThreshold", "TreatMissingData": "ignore"}}
 }}`
 
-// TestReadAlarms checks that alarms have the values of their definitions and are evaluated
-// accordingly.
+// TestReadAlarms checks that alarms are read and evaluated as a template defines them, and that
+// an unknown property or value is an error.
 func TestReadAlarms(t *testing.T) {
 	t.Parallel()
 	alarms, err := ReadAlarms([]byte(twoAlarms), "prod")
@@ -55,7 +55,7 @@ func TestReadAlarms(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.alarm.Name, diff)
 		}
 	}
-	// An unknown property or value is an error.
+	// Each change makes the template one that ReadAlarms must refuse.
 	for old, changed := range map[string]string{
 		`"Statistic": "Minimum"`: `"Statistic": "Median"`, `"Period": 60`: `"Period": 60, "ThresholdMetricId": "x"`, `"notBreaching"`: `"evaluate"`,
 		`"LessThanThreshold"`: `"LessThanOrEqualToThreshold"`, `"DatapointsToAlarm": 2`: `"DatapointsToAlarm": 4`, `"EvaluationPeriods": 3`: `"EvaluationPeriods": 3, "EvaluateLowSampleCountPercentile": "ignore"`, `"MetricName": "Errors",`: ``,

@@ -50,8 +50,8 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 }
 
 // Finds reports whether a line of the log group matches, and returns the value to count. A
-// comparison with a member that the line lacks is false. A line that lacks the member with the
-// value does not match either.
+// comparison with a member that the line lacks is false. If the line lacks the member that has
+// the value to count, the line does not match.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any
 	if json.Unmarshal(line, &members) != nil || !f.finds(members) {

@@ -98,8 +98,7 @@ func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	}
 }
 
-// operator is the package of the operator's command. The make targets owed and books run this
-// command.
+// operator is the package of the operator's command, which "make owed" and "make books" run.
 const operator = "./infra/local/operate"
 
 func TestMain(m *testing.M) {

@@ -15,8 +15,9 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// checkCompile fails t for each mutant whose file does not compile, for example because a variable
-// is not used any more. Such a mutant proves nothing: go test fails, but no test noticed the change.
+// checkCompile reports an error for each mutant whose file does not compile, for example because
+// a variable is not used any more. Such a mutant proves nothing: go test fails, but no test
+// noticed the change.
 func checkCompile(t *testing.T, mutants []madeMutant) {
 	t.Helper()
 	root, err := filepath.Abs("../..")
@@ -41,8 +42,8 @@ type checker struct {
 	exports  map[string]string            // the files with the exported types of all imported packages, by import path
 }
 
-// load returns a checker for the packages in folders. The folders may belong to several modules;
-// the packages of each module are loaded from inside it.
+// load returns a checker for the packages in the given folders. The folders may belong to several
+// modules; the packages of each module are loaded from inside it.
 func load(t *testing.T, folders map[string]bool) checker {
 	t.Helper()
 	modules := map[string][]string{}

@@ -33,7 +33,7 @@ const maxFile = 256 << 10
 
 // File is what a stack's file says.
 type File struct {
-	Name       string // the name of the file without its extension, which people give to make as STACK
+	Name       string // the file's name without the extension: the value of STACK in "make deploy STACK=…"
 	Path       string
 	Stack      string // the name of the stack in CloudFormation
 	Region     string
