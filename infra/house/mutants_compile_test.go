@@ -42,8 +42,8 @@ type checker struct {
 	exports  map[string]string            // the files with the exported types of all imported packages, by import path
 }
 
-// load returns a checker for the packages in the given folders. The folders may belong to several
-// modules; the packages of each module are loaded from inside it.
+// load returns a checker for the packages in the given folders. The folders may belong to
+// several modules; the packages of each module are loaded from inside it.
 func load(t *testing.T, folders map[string]bool) checker {
 	t.Helper()
 	modules := map[string][]string{}
