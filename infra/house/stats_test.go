@@ -22,14 +22,14 @@ const (
 
 // Goals for the code. A new feature may exceed them: no test fails.
 const (
-	goalDensity = 7.3    // tokens per code line; well-read projects have 6.2 to 7.0
-	goalLinked  = 190000 // tokens of the code that commands link
+	goalDensity = 7.3    // tokens per code line; Go projects with many readers have 6.2 to 7.0
+	goalLinked  = 190000 // tokens of all code that is linked into commands
 )
 
 // TestStats checks that each file and function is small enough for a reader to keep in mind.
-// No folders may import each other, except in the known circles, and each known circle must
-// exist. The total amount of code is not limited: a new operation or a fix never fails this
-// test. With -stats.print, the test prints all measures.
+// Folders may import each other only in the circles that knownCircles lists, and each of these
+// circles must exist. The total amount of code is not limited. With -stats.print, the test
+// prints all measures.
 func TestStats(t *testing.T) {
 	r := readTree(t)
 	holdFiles(t, r)
@@ -98,9 +98,8 @@ func (s *total) add(f goFile) {
 	}
 }
 
-// distribution describes the cognitive complexity of functions, without those of complexity 0.
-// gocognit leaves the functions of complexity 0 out of its list as well, so the numbers can be
-// compared with those of other projects.
+// distribution describes the cognitive complexity of the functions for which it is not 0.
+// gocognit lists the same functions, so other projects can compare their numbers with these.
 type distribution struct {
 	mean           float64
 	p99, max, over int // over is the number of functions above the limit
@@ -125,8 +124,8 @@ func (s *total) complexity() distribution {
 	return d
 }
 
-// printSummary prints the measures of the code that is linked into commands, and those of all other code:
-// tests, their helpers, infra/bench, and separate modules.
+// printSummary prints the measures of the code that is linked into commands. Beside them, it
+// prints the measures of all other code, such as tests, their helpers and infra/bench.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {
@@ -196,9 +195,8 @@ func printRooms(w io.Writer, r tree) {
 	fmt.Fprintf(w, "\n> is above the goal of %.1f tokens a code line; complexity is that of the worst function.\n", goalDensity)
 }
 
-// roomOf returns the folder under which printRooms counts the code of a folder. This is the
-// folder itself, except that all folders below functions, whose code is generated, count as
-// one.
+// roomOf returns the folder under which printRooms counts the code of a folder. The folders
+// below functions/ contain generated code, and count as one. Any other folder counts by itself.
 func roomOf(folder string) string {
 	if path.Dir(folder) == "functions" {
 		return "functions"

@@ -34,7 +34,7 @@ type tree struct {
 // goFile is a Go file with its measures.
 type goFile struct {
 	name      string // the path from the root of the repository
-	linked    bool   // whether a command links it
+	linked    bool   // whether it is linked into a command
 	lines     int
 	size      size
 	style     style
@@ -124,9 +124,8 @@ func list(t *testing.T) []listed {
 	return all
 }
 
-// linkedFolders returns the folders of the packages that a command links. infra/bench does not
-// count. That command only measures the other commands, so packages that no other command
-// links are like the helpers of tests.
+// linkedFolders returns the folders of the packages that are linked into a command. The command
+// infra/bench does not count: it only measures other commands, as a test does.
 func linkedFolders(packages []listed) map[string]bool {
 	linked := map[string]bool{}
 	for _, p := range packages {

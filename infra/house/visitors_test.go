@@ -33,9 +33,9 @@ type updates struct {
 	} `yaml:"groups"`
 }
 
-// TestDependabot checks that Dependabot looks at exactly the folders that have files with
-// dependencies. For the actions of workflows, this is the root. Each ecosystem must get one
-// pull request a week, with versions that are at least some days old.
+// TestDependabot checks that Dependabot looks at exactly the folders that have manifests, and
+// at the root for the actions of workflows. Each ecosystem must get one pull request a week,
+// without versions of the last few days.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Version int       `yaml:"version"`

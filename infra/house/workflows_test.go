@@ -55,10 +55,10 @@ func readWorkflows(t *testing.T) []workflow {
 	return all
 }
 
-// TestWorkflows checks that each job names its permissions, and that no workflow has
-// permissions for all its jobs. Each job must have a timeout, each machine must have a fixed
-// version, and no checkout may leave its token in the work tree. actionlint ("make check") and
-// zizmor (TestWorkflows of infra) find other errors in the files.
+// TestWorkflows checks that each job lists the permissions that it needs, and that a workflow
+// itself grants none. Each job must have a timeout, each machine must have a fixed version, and
+// no checkout may leave its token in the work tree. actionlint ("make check") and zizmor
+// (TestWorkflows of infra) find other errors in the files.
 func TestWorkflows(t *testing.T) {
 	for _, w := range readWorkflows(t) {
 		if w.Permissions == nil || len(w.Permissions) > 0 {
@@ -114,9 +114,9 @@ func eachStep(t *testing.T, visit func(file string, s step)) {
 	}
 }
 
-// TestPinnedActions checks that a third-party action is pinned to a commit, which cannot be
-// moved. For readers, a trailing comment must name the action's version. All workflows must
-// use the same commit of an action.
+// TestPinnedActions checks that each third-party action is pinned to a commit. A tag would not
+// do, because its owner can move it to other code. For readers, a trailing comment must name
+// the action's version. All workflows must use the same commit of an action.
 func TestPinnedActions(t *testing.T) {
 	pins := map[string]string{}
 	eachStep(t, func(file string, s step) {
@@ -162,8 +162,8 @@ func TestToolsOfWorkflows(t *testing.T) {
 	}
 }
 
-// makes and programs match the commands of this repository in a step: a make target with its
-// variables, and the path of a program.
+// These patterns find commands in the steps of workflows. makes matches a make target with its
+// variables, and programs matches the path of a program of this repository.
 var (
 	makes    = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
 	programs = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)

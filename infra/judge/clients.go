@@ -104,8 +104,8 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 // loop is a program of infra/clients, with the interpreter that runs it.
 type loop struct{ runner, path string }
 
-// buy runs the program so that it buys over HTTP what o describes. The program reads this
-// order from standard input.
+// buy runs the program, which buys over HTTP. The program reads the order o from standard
+// input.
 func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
 		"id":      "judge",
@@ -141,8 +141,8 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call runs the program so that it calls a tool, up to o.Tries times, until a call gets an
-// answer. One run is not enough, because the program gives up early.
+// call runs the program, which calls a tool. If the call gets no answer, call runs the program
+// again, at most o.Tries times in all.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool

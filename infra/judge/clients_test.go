@@ -14,9 +14,9 @@ import (
 // clients is the folder of the programs that run third-party clients.
 const clients = "../clients"
 
-// TestClients plays the judge's row reply-lost with unmodified third-party clients as the
-// payers. In this row, the reply to the first payment is lost. Like the judge's own payers,
-// each client must pay twice at a seller that keeps no record, and once at our shop.
+// TestClients plays the judge's row "reply-lost", in which the reply to the first payment is
+// lost. The payers are unmodified third-party clients. Each client must pay twice at a seller
+// that keeps no record, and once at our shop. The judge's own payers do the same.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	testbed.Node(t, clients)

@@ -229,8 +229,8 @@ func byHand(args []string, as called.As, report *judge.Report) string {
 	return "To see one row step by step: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
 }
 
-// firstWrong returns the first row in which a case has another verdict than Held. If there is
-// no such row, it returns reply-lost.
+// firstWrong returns the first row with a case whose verdict is not Held. If there is no such
+// row, it returns the row "reply-lost".
 func firstWrong(report *judge.Report) string {
 	for _, r := range report.Rows {
 		for _, c := range r.Cases {

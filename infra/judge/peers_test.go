@@ -33,7 +33,7 @@ type peer struct {
 	goods    judge.Goods
 	seller   judge.Seller
 	price    string
-	dearer   string // a higher price with which the seller can be started; empty if there is none, or if price is empty (see judged)
+	dearer   string // a higher price at which the seller can be started; judged sets it if price is empty
 }
 
 // weather returns the goods of most of the sellers.
@@ -41,7 +41,7 @@ func weather() judge.Goods {
 	return judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"}
 }
 
-// withTool returns goods that are also sold as the MCP tool weather.
+// withTool returns goods that are also sold by the MCP tool "weather".
 func withTool(goods judge.Goods) judge.Goods {
 	goods.ToolPath, goods.Tool, goods.Args, goods.OtherArgs = "/mcp", "weather", `{"city":"Oslo"}`, `{"city":"Rome"}`
 	return goods
@@ -207,8 +207,8 @@ func deployed(t *testing.T) peer {
 	}
 }
 
-// TestPeers plays every row of the judge against every seller that can be installed here. The
-// table in peers.md must have the results. With -update the test writes the table instead.
+// TestPeers plays every row of the judge against every seller of allPeers. The table in
+// peers.md must have the results. With -update, the test writes the table instead.
 func TestPeers(t *testing.T) {
 	t.Parallel()
 	peers := allPeers(t)

@@ -26,8 +26,8 @@ type Program struct {
 	Files   []string // TEMPLATE=TARGET, two paths: before each start, the filled-in TEMPLATE is written to TARGET
 	Dir     string   // the folder in which the command runs; empty means the current folder
 	Origin  string   // the origin at which the seller listens, such as http://127.0.0.1:8080
-	// Ready is a request that shows when the seller is ready: it then answers with a status
-	// below 500.
+	// Ready is a request for finding out whether the seller is ready. A seller is ready if it
+	// answers this request with a status below 500.
 	Ready  *http.Request
 	Within time.Duration // how long the seller may take to become ready
 	Log    io.Writer     // receives the seller's output when the seller is killed; may be nil
@@ -134,7 +134,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // this comes first: if the seller has ended, the answer came from another program
+		case <-r.process.Gone(): // check this before answers: if the seller has ended, another program has answered
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}

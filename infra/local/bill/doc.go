@@ -1,4 +1,4 @@
-// Package bill is the client's side of a payment. It parses the offer of a server, signs one
-// of the ways to pay in the offer with a key from a file, and checks the signed receipt
+// Package bill is the client's side of a payment. It parses the offer of a server, signs a
+// payment in one of the offered ways with a key from a file, and checks the signed receipt
 // against the answer.
 package bill

@@ -28,8 +28,8 @@ const (
 // them.
 var ErrUnchecked = errors.New("the keys of the service cannot be read")
 
-// Delivery has what a signed receipt is checked against: a request, its payment and its
-// answer.
+// Delivery describes a request, its payment and its answer. A signed receipt is checked against
+// them.
 type Delivery struct {
 	// Asked is the URL of the request, with its query.
 	Asked *url.URL
@@ -83,9 +83,9 @@ func (d Delivery) isFor(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the request for a URL in the form that a receipt has. If the URL is an
-// operation of this product, the parameters are normalized. If the URL is of another service,
-// the parameters stay as they were sent, but are sorted by name.
+// Question returns the request for a URL, as a receipt writes it. If the URL is that of an
+// operation of this product, the parameters are normalized. If the URL belongs to another
+// service, the parameters are only sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {

@@ -71,8 +71,8 @@ func (a As) Text(w Word) string {
 	return strings.TrimSpace(w.Flag + " " + w.Value)
 }
 
-// Command returns the command line for one command of a program in which every command has its
-// own make target.
+// Command returns the command line for one command of a program that has several commands. Each
+// of these commands has its own make target.
 func (a As) Command(name string, words ...Word) string {
 	return a.line(a.Program("make")+" "+name, words)
 }

@@ -137,8 +137,8 @@ func TestChain(t *testing.T) {
 }
 
 // playKilledEverywhere kills the first facilitator before and after each call that a settlement
-// makes to the node. In each case the payer gets one answer, at once, for one transfer: if the
-// transaction was broadcast, the service finds it on the chain, and otherwise the second
+// makes to the node. Each time, the payer must get one answer, at once, and be charged once. If
+// the transaction was broadcast, the service finds it on the chain. Otherwise the second
 // facilitator settles the payment.
 func playKilledEverywhere(p *payer) {
 	points, senders := 0, map[string]int{}
@@ -155,7 +155,7 @@ func playKilledEverywhere(p *payer) {
 			p.killAt.Store(int64(point))
 			buy()
 			if p.killAt.Load() > 0 {
-				break // this settlement made fewer calls than the number point, so every call has been tried
+				break // no kill: this settlement has no call with this number, so every call has been tried
 			}
 			points++
 			p.startFacilitator(testbed.Must(url.Parse(p.facilitator.URL)).Port())
@@ -171,10 +171,10 @@ func playKilledEverywhere(p *payer) {
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
 }
 
-// payer plays one case on a real chain. The case has the local runner with an operator's
-// settings for Base, an Ethereum node with the token, and a facilitator made of the reference
-// packages. Nothing uses play money. A case can cut the connections between the runner, the
-// node and the facilitator.
+// payer plays one case on a real chain. The service is the local runner, with an operator's
+// settings for Base and without play money. Its Ethereum node has the token, and its facilitator
+// uses the reference packages. A case can cut the connections between the runner, the node and
+// the facilitator.
 type payer struct {
 	*run
 	node        *testbed.Chain
@@ -230,7 +230,7 @@ func (p *payer) startFacilitator(port string) {
 }
 
 // settle passes the service's requests on to the facilitator, and records the results of
-// settlements. It drops the answers that the case loses.
+// settlements. It drops the next p.lost answers from /settle.
 func (p *payer) settle(r *testbed.Relayed) {
 	answer := r.Answer()
 	if r.URL.Path == "/settle" {

@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// lateFunction is a Lambda function with its ledger in a DynamoDB table. On the first run for
-// a payment, its handler does not end within its time limit.
+// lateFunction is a Lambda function with its ledger in a DynamoDB table. When the handler runs
+// for a payment for the first time, it exceeds the function's time limit.
 type lateFunction struct {
 	*testing.T
 	env       map[string]string
@@ -45,8 +45,8 @@ func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes runs the function with its scheduled event. It checks that the ledger has the given
-// number of owed answers, and no payment in doubt.
+// owes calls the function as its schedule does, so that it checks its ledger. The ledger must
+// have the given number of owed answers, and no payment in doubt.
 func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }

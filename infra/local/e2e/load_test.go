@@ -103,9 +103,9 @@ func (b *batch) rush(t *testing.T) {
 
 // TestLoad sends many payments to one service at the same moment, up to a thousand if the
 // machine is fast enough. It sends all of them a second time, and none may be charged twice.
-// Then it sends as many copies of one payment. The service is one process, or a fleet that
-// shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent requests. If the machine
-// is busy with something else, the service tells some clients to come back, and repeats their
+// Then it sends one payment many times, and this must be one purchase. The service is one
+// process, or a fleet that shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent
+// requests. On a busy machine, the service tells some clients to come back, and repeats their
 // lookups.
 //
 // TestLoad does not run in parallel with other tests, because a thousand requests would use up

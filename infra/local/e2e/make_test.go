@@ -116,8 +116,8 @@ func TestMakePay(t *testing.T) {
 }
 
 // TestMakeTargets checks that "make help OF=all" lists every target, in three groups, and every
-// variable that a person can type. In no recipe may text that a person types become part of a
-// command. The test also checks what "make build" prints for one function.
+// variable that a person can type. The text that a person types must not become part of a
+// command in any recipe. The test also checks what "make build" prints for one function.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

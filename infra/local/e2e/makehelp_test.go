@@ -79,8 +79,8 @@ func TestMakeNeedsGo(t *testing.T) {
 	}
 }
 
-// TestMakeHelp checks that "make help" lists the commands without their settings, that "make help"
-// OF=pay shows the settings of the command pay, and that a wrong name is an error.
+// TestMakeHelp checks that "make help" lists the commands without their settings, and that
+// "make help OF=pay" shows the settings of "make pay". A wrong name must be an error.
 func TestMakeHelp(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")
@@ -101,15 +101,15 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults checks that "make help" marks each default of a variable as a default, and that the
-// recipes and programs use these defaults.
+// TestMakeDefaults checks that "make help" marks each default of a variable as a default, and
+// that the recipes and programs use these defaults.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()
 	variable := regexp.MustCompile(`(?m)^##   ([A-Z_]+)=.*$`)
 	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
 	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
 	marked, compared := 0, 0
-	lines := map[string]string{} // the lines of make help; a key is the name of a target, a space and the name of a variable
+	lines := map[string]string{} // the lines of make help, by target and variable, such as "run LOCAL_ADDR"
 	for _, target := range targets(t) {
 		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
 			lines[target.name+" "+m[1]] = m[0]
@@ -135,9 +135,8 @@ func TestMakeDefaults(t *testing.T) {
 	theProgramsOwn(t, lines)
 }
 
-// theProgramsOwn checks the defaults that the programs define instead of the Makefile. The map
-// has the lines of "make help"; a key is the name of a target, a space and the name of a
-// variable.
+// theProgramsOwn checks the defaults that the programs define instead of the Makefile. lines has
+// the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()
 	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // the exit status is 0 or 2
