@@ -22,7 +22,7 @@ const (
 
 // Goals for the code. A new feature may exceed them: no test fails.
 const (
-	goalDensity = 7.3    // tokens per code line; Go projects with many readers have 6.2 to 7.0
+	goalDensity = 7.3    // tokens per code line; projects that many people read have 6.2 to 7.0
 	goalLinked  = 190000 // tokens of all code that is linked into commands
 )
 
@@ -99,7 +99,8 @@ func (s *total) add(f goFile) {
 }
 
 // distribution describes the cognitive complexity of the functions for which it is not 0.
-// gocognit lists the same functions, so other projects can compare their numbers with these.
+// gocognit lists the same functions, so the numbers of other projects can be compared with
+// these.
 type distribution struct {
 	mean           float64
 	p99, max, over int // over is the number of functions above the limit
@@ -125,7 +126,8 @@ func (s *total) complexity() distribution {
 }
 
 // printSummary prints the measures of the code that is linked into commands. Beside them, it
-// prints the measures of all other code, such as tests, their helpers and infra/bench.
+// prints the measures of all other code: tests, their helpers, infra/bench, and separate
+// modules.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {

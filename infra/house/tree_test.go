@@ -142,7 +142,7 @@ func linkedFolders(packages []listed) map[string]bool {
 }
 
 // importsOfFolders returns the folders that each folder imports. It leaves out the imports of
-// tests, because a test may use the packages that import the tested one.
+// tests, because the test of a package may import other packages that import that package.
 func importsOfFolders(packages []listed) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {

@@ -35,7 +35,7 @@ type updates struct {
 
 // TestDependabot checks that Dependabot looks at exactly the folders that have manifests, and
 // at the root for the actions of workflows. Each ecosystem must get one pull request a week,
-// without versions of the last few days.
+// and a new version only after some days.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Version int       `yaml:"version"`
@@ -111,9 +111,9 @@ type form struct {
 	} `yaml:"body"`
 }
 
-// TestIssueForms checks that GitHub accepts the issue forms, and that no form asks for secrets
-// that open or charge a wallet. A user might paste such a secret anyway, so each form must
-// warn against it.
+// TestIssueForms checks that GitHub accepts the issue forms, and that no form asks for a secret
+// with which others could take a user's money. A user might paste such a secret anyway, so each
+// form must warn against it.
 func TestIssueForms(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, ".github", "ISSUE_TEMPLATE", "*.yml"))
 	if err != nil {

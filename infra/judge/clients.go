@@ -70,8 +70,8 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// outsiders returns the installed clients as payers for the judge. To notes, it writes the
-// names of the clients that are not installed. It returns an error if none is installed.
+// outsiders returns the installed clients as payers for the judge. It prints the names of the
+// clients that are not installed to notes. If no client is installed, it returns an error.
 func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
@@ -141,8 +141,8 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call runs the program, which calls a tool. If the call gets no answer, call runs the program
-// again, at most o.Tries times in all.
+// call runs the program, which calls a tool. The program gives up early, so call runs it until
+// the tool answers, but at most o.Tries times.
 func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool

@@ -33,7 +33,7 @@ type peer struct {
 	goods    judge.Goods
 	seller   judge.Seller
 	price    string
-	dearer   string // a higher price at which the seller can be started; judged sets it if price is empty
+	dearer   string // a higher price at which the seller can be started, if any; judged sets it if price is empty
 }
 
 // weather returns the goods of most of the sellers.
@@ -163,8 +163,8 @@ func pythonPeers(t *testing.T) []peer {
 	}
 }
 
-// functions is a seller that runs the built Lambda functions on a DynamoDB table, as the
-// template deploys them.
+// functions is a seller that runs the built Lambda functions on a DynamoDB table, as
+// template.yaml deploys them.
 type functions struct {
 	t    *testing.T
 	once sync.Once

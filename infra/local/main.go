@@ -1,10 +1,10 @@
 // Command local runs the whole service on this machine: the same handlers as in the functions,
 // real lookups, a ledger in one file and a play-money facilitator.
 //
-// Every variable of the deployment can be set in the environment, to replace one of these
-// defaults. With FACILITATOR_URL, or with a test network as NETWORK, the play-money
-// facilitator does not start. With LEDGER_TABLE the ledger is in DynamoDB. With -version the
-// program prints its version.
+// These are the defaults. Every variable of a deployment can also be set here, in the
+// environment. If FACILITATOR_URL is set, or NETWORK is a test network, the play-money
+// facilitator does not start. If LEDGER_TABLE is set, the ledger is in DynamoDB. With -version,
+// the program prints its version.
 package main
 
 import (
@@ -42,7 +42,7 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	boot.RelaxCollector(40 << 20) // concurrent requests need more memory than the single request of a function
+	boot.RelaxCollector(40 << 20) // unlike a function, this service handles several requests at a time, which needs more memory
 	announced := make(chan struct{})
 	context.AfterFunc(ctx, func() {
 		defer close(announced)
@@ -174,7 +174,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	}
 	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
 		// A local DynamoDB server starts without the table, so the table is created here. In a
-		// deployment, the template creates the table.
+		// deployment, template.yaml creates it.
 		if err := dynamo.Create(ctx, dynamo.NewClient(c.Ledger.AWS), c.Ledger.Name); err != nil {
 			return stores, "", nil, fmt.Errorf("create table %s at %s: %w", c.Ledger.Name, *at, err)
 		}
@@ -231,8 +231,8 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
 }
 
-// newLog returns a logger for people. It omits the level if that is INFO, and the metrics for
-// CloudWatch, whose names begin with a capital letter or an underscore.
+// newLog returns a logger for people. Lines of the level INFO do not show their level. Metrics
+// for CloudWatch, whose names begin with a capital letter or an underscore, are left out.
 func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: level, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 		switch {

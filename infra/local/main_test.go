@@ -140,8 +140,8 @@ func TestRunWithPlayMoney(t *testing.T) {
 	buyPing(t, second)
 }
 
-// TestRunOnATestNetwork checks that NETWORK alone selects the token and the facilitator of a
-// test network, and the text for payers. The test needs no network: at start, the service
+// TestRunOnATestNetwork checks that NETWORK alone selects the token, the facilitator and the
+// text for payers of a test network. The test does not use that network: at start, the service
 // calls neither the facilitator nor a node.
 func TestRunOnATestNetwork(t *testing.T) {
 	t.Parallel()
@@ -225,7 +225,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 		{"the ledger is another service's", map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "LEDGER_FILE": filepath.Join(kept, "ledger.db")}, []string{"in use by another process", "running already", "LEDGER_FILE=", "FACILITATOR_URL"}},
 		{"no port", map[string]string{"LOCAL_ADDR": "8402"}, []string{"LOCAL_ADDR=8402 is not an address", "127.0.0.1:8402"}},
 		{"no such port", map[string]string{"LOCAL_ADDR": "127.0.0.1:99999"}, []string{"LOCAL_ADDR=127.0.0.1:99999 is not an address", "1 to 65535"}},
-		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the error names both, also if another program uses this port
+		{"the last port", map[string]string{"LOCAL_ADDR": "127.0.0.1:65535"}, []string{"LOCAL_ADDR", "65535"}}, // the error has both words even if another program uses this port
 		{"play money in AWS", map[string]string{"LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s"}, []string{"LEDGER_TABLE", "FACILITATOR_URL"}},
 		{"real money for nobody", map[string]string{"FACILITATOR_URL": "https://facilitator.example"}, []string{"PAY_TO is not set", "NETWORK=eip155:84532 is a test network"}},
 		{"a ledger that cannot be", map[string]string{"LEDGER_FILE": filepath.Join("/dev/null", "ledger.db")}, []string{"LEDGER_FILE"}},
@@ -270,8 +270,8 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestRunFacilitatorPortTaken checks the error if the play-money facilitator's port, which is the
-// one after the service's, is taken.
+// TestRunFacilitatorPortTaken checks the error if the port of the play-money facilitator is
+// taken. This port is the one after the service's.
 func TestRunFacilitatorPortTaken(t *testing.T) {
 	t.Parallel()
 	for range 20 {

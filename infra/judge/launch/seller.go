@@ -134,7 +134,7 @@ func (r *running) untilReady(ctx context.Context) error {
 	for {
 		answers := r.answers(ctx)
 		select {
-		case <-r.process.Gone(): // check this before answers: if the seller has ended, another program has answered
+		case <-r.process.Gone(): // checked first: if the seller has ended, the answer came from another program
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
 		default:
 		}

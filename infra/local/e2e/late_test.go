@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// lateFunction is a Lambda function with its ledger in a DynamoDB table. When the handler runs
-// for a payment for the first time, it exceeds the function's time limit.
+// lateFunction is a Lambda function with its ledger in a DynamoDB table. Its handler exceeds
+// the function's time limit on the first run for each payment.
 type lateFunction struct {
 	*testing.T
 	env       map[string]string
@@ -45,7 +45,7 @@ func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes calls the function as its schedule does, so that it checks its ledger. The ledger must
+// owes calls the function as its schedule does. The function then checks its ledger, which must
 // have the given number of owed answers, and no payment in doubt.
 func (f *lateFunction) owes(host *cloud.Host, answers int) {
 	f.Helper()

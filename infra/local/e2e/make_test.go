@@ -54,9 +54,10 @@ func runMake(t *testing.T, env []string, args ...string) (out, notes string, cod
 
 func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-cmd.Process.Pid, s) }
 
-// TestMakePay checks that the text after URL= and AGAIN=, and the contents of a kept payment,
-// reach the program unchanged. Neither make nor a shell may run any part of that text. Only
-// the answer may go to stdout. The test also checks that "make smoke" pays for ping once.
+// TestMakePay checks that the text after URL= and AGAIN=, and the contents of the payment file
+// that AGAIN= names, reach the program unchanged. Neither make nor a shell may run any part of
+// that text. Only the answer may go to stdout. The test also checks that "make smoke" pays for
+// ping once.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

@@ -135,8 +135,8 @@ func TestMakeDefaults(t *testing.T) {
 	theProgramsOwn(t, lines)
 }
 
-// theProgramsOwn checks the defaults that the programs define instead of the Makefile. lines has
-// the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
+// theProgramsOwn checks the defaults that the programs define instead of the Makefile. The map
+// has the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
 func theProgramsOwn(t *testing.T, lines map[string]string) {
 	t.Helper()
 	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // the exit status is 0 or 2

@@ -16,10 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// TestPayWithoutANetwork runs "make pay" while the service can reach no resolver. "make pay" must
-// print the command that continues the payment, and then end, although the service asks the
-// client to wait for a minute. Once the resolver answers, that command must get the answer
-// without another transfer.
+// TestPayWithoutANetwork runs "make pay" while the service can reach no resolver. The service
+// then asks the client to wait for a minute. "make pay" must not wait: it must print the command
+// that continues the payment, and end. After the resolver answers again, that command must get
+// the answer without another transfer.
 func TestPayWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	verifyOnly(t, "needs make")

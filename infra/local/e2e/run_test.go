@@ -205,7 +205,7 @@ func (r *run) answer() want {
 // sign requests the offer of a path, and signs a payment for that offer.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // skipped on a real chain, where a service with two facilitators makes offers without a duplicate window
+	if r.moved == nil { // not on a real chain, where the offers of a service may have no duplicate window
 		r.check(e, refused("Payment required"))
 	}
 	required, err := e.Required()
@@ -232,7 +232,7 @@ func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 	return p, s
 }
 
-// try makes one request with testbed.Ask, and tells the pace how long the request took.
+// try makes one request with testbed.Ask, and tells r.pace how long the request took.
 func (r *run) try(method, path string, headers ...string) (exchange, error) {
 	begun := time.Now()
 	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)

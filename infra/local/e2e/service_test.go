@@ -149,8 +149,8 @@ func playDocuments(r *run) {
 	}
 }
 
-// describedOrigin is the origin of the service in the OpenAPI description with which the
-// answers are compared.
+// describedOrigin is the service's origin in the OpenAPI description that checkDescribed
+// compares answers with.
 const describedOrigin = "https://judge.example.com"
 
 func rendered(path string) string {

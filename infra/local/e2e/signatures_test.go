@@ -81,8 +81,7 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 	return header, signature
 }
 
-// tooLong is the status with which the gateway answers for a request whose headers are too
-// long.
+// tooLong is the status of the gateway's answer to a request whose headers are too long.
 var tooLong = http.StatusRequestHeaderFieldsTooLarge
 
 // heads sends a preflight request for every operation, with the longest signature that the

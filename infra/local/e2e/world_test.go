@@ -122,8 +122,8 @@ type deployment struct {
 }
 
 // openLocal runs the built local runner with a new ledger file. The runner must end without an
-// error at the end of the test. The runner is built with the race detector, with two
-// exceptions: a quick run must not need a C compiler, and for a crowd the detector is too
+// error at the end of the test. It is built with the race detector, with two exceptions: quick
+// runs, which must not need a C compiler, and crowds of requests, for which the detector is too
 // slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
@@ -142,7 +142,7 @@ func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deplo
 	return &deployment{base: p.URL, origin: p.URL}
 }
 
-// openFunctions runs the built functions as the template deploys them, with the setup's table.
+// openFunctions runs the built functions as template.yaml deploys them, with the setup's table.
 // No invocation may fail. onEvent, if not nil, gets every event.
 func openFunctions(tb testing.TB, l *lab, s setup, onEvent func(*cloud.Execution, []byte)) *deployment {
 	log, parameters := new(programs.Output), testbed.Parameters(s.env)

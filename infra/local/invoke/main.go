@@ -7,11 +7,11 @@
 // of the function is also set in the environment of this program, the environment takes
 // precedence. AWS_ENDPOINT_URL_DYNAMODB is passed on to the function, but no credentials are.
 //
-// If the answer requires a payment, the event is sent again with a payment, signed with a
-// throwaway key. The function must then take play money. Therefore "make local-invoke" builds
-// a folder that has the function under the name "function", and this program under the name
-// "bootstrap". If this program is started as a bootstrap (AWS_LAMBDA_RUNTIME_API is set), it
-// runs the function beside it with play money and a ledger in memory.
+// If the answer requires a payment, the program signs a payment with a throwaway key, and sends
+// the event again with this payment. The function must then take play money. Therefore "make
+// local-invoke" builds a folder with two files: "function" is the function, and "bootstrap" is
+// this program. If this program is started as a bootstrap (AWS_LAMBDA_RUNTIME_API is set), it
+// runs "function" with play money and a ledger in memory.
 //
 // The answer is printed to standard output; measurements and the function's log to standard
 // error. The exit status is 1 when the function fails, and 2 when it could not be run.
@@ -154,7 +154,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	return call(event)
 }
 
-// described returns a function as the template and samconfig.toml describe it.
+// described returns a function as template.yaml and samconfig.toml describe it.
 func described(slug string) (f sam.Function, err error) {
 	text, err := os.ReadFile("samconfig.toml")
 	if err != nil {
@@ -176,10 +176,10 @@ func described(slug string) (f sam.Function, err error) {
 }
 
 // parameters returns the parameter_overrides, "Key=Value Key=Value", from the section of
-// samconfig.toml that sam local invoke reads. An entry that is not a pair is refused later, by
-// the template.
+// samconfig.toml for "sam local invoke". It does not check the names and values:
+// Template.Functions does.
 func parameters(samconfig string) map[string]string {
-	params := map[string]string{"Ledger": "Ledger"} // as with sam local, the name of a resource is its logical id
+	params := map[string]string{"Ledger": "Ledger"} // the table is named by its logical id, as with sam local
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
 	section, _, _ = strings.Cut("\n"+section, "\n[")
 	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*"(.*)"$`).FindStringSubmatch(section)

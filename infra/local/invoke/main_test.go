@@ -19,14 +19,14 @@ import (
 
 var update = flag.Bool("update", false, "write into the script what is printed")
 
-// TestScripts runs the command lines of a script in a project with one function. In the
-// script, the answer (standard output) and the notes (standard error) follow each command
-// line. The event tells the function to print its environment, to fail, to end, or to return a
-// given answer. A line
+// TestScripts runs the command lines of a script in a project with one function. A command must
+// print what follows it in the script: the answer (standard output) and the notes (standard
+// error). The event tells the function to print its environment, to fail, to end, or to return
+// a given answer. The line
 //
 //	% event JSON
 //
-// sets the contents of event.json.
+// in a script sets the contents of event.json.
 func TestScripts(t *testing.T) {
 	echo := filepath.Join(t.TempDir(), "bootstrap")
 	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", echo, "./testdata/echo"))
@@ -76,8 +76,8 @@ func TestParameters(t *testing.T) {
 }
 
 // TestTrial checks functions as "make local-invoke" builds them: without a table, a facilitator
-// or a node, they must be able to sell for play money and to reconcile. With -sam, the SAM
-// CLI, for which the test has a substitute, must get the same folder.
+// or a node, they must be able to sell for play money and to reconcile. With -sam, the command
+// sam must get the same folder. In this test, sam is a shell script.
 func TestTrial(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(filepath.Join("..", "..", ".."))

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signed returns the event, to which it adds the payment that an answer requires. The payment
-// is signed with a throwaway key. If the answer requires no payment, signed returns nil.
+// signed adds a payment to the event, as the answer requires it, and returns the new event. A
+// throwaway key signs the payment. If the answer requires no payment, signed returns nil.
 func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {
@@ -67,7 +67,8 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// toolCall returns an MCP tool call that has a payment in its _meta.
+// toolCall puts the payment of a header into the _meta of an MCP tool call, and returns the
+// changed body.
 func toolCall(body, header string) (string, error) {
 	payment, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {

@@ -17,11 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function together with everything that the function needs to sell. It serves a
-// play-money facilitator and a ledger in memory, unless the environment names others. The
-// function is the program "function" in the folder of this program. Nothing else has to run,
-// so trial also works in a container. There are no rate or concurrency limits, and no chain is
-// queried.
+// trial runs a function so that it can sell. Unless the environment names others, trial serves
+// a play-money facilitator and a ledger in memory. No other program has to run, so trial also
+// works in a container. The function is the program "function" in the folder of this program.
+// There are no rate or concurrency limits, and no chain is queried.
 func trial(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {

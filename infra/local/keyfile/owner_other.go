@@ -5,8 +5,8 @@ package keyfile
 import "io/fs"
 
 // openToOthers always returns false, because systems other than Unix have no file modes to
-// check. There, a file is as private as its folder, and a folder in the user's profile belongs
-// to the user.
+// check. On these systems, the permissions of the folder protect a file. A folder in the user's
+// profile belongs to the user.
 func openToOthers(fs.FileInfo) bool { return false }
 
 // ofAnother always returns false, because it cannot check the owner of a file on systems other

@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// These constants are a test vector from other software. vectorProof has the signature of
-// vectorOrigin with the private key vectorKey, the number 1. The account of that key is
-// vectorPayee.
+// These constants are a test vector from other software. The private key vectorKey is the
+// number 1, and vectorPayee is the account of this key. vectorProof has the key's signature of
+// vectorOrigin.
 const (
 	vectorKey    = "0000000000000000000000000000000000000000000000000000000000000001"
 	vectorOrigin = "https://api.example.com"

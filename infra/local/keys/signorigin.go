@@ -20,9 +20,9 @@ import (
 )
 
 // signOrigin signs the origin of a deployment with the payee's key. Crawlers show the
-// signature as proof that the payee also runs the service. signOrigin prints the setting
-// OWNERSHIP_PROOFS, which has the signature, to out, and an explanation to notes. It checks
-// the origin before it asks for the key.
+// signature as proof that the payee also runs the service. signOrigin prints the signature to
+// out, as the setting OWNERSHIP_PROOFS, and an explanation to notes. It checks the origin before
+// it asks for the key.
 func signOrigin(origin, payTo string, key func() ([]byte, error), out, notes io.Writer) error {
 	normal, err := normalise(origin)
 	if err != nil {

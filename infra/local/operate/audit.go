@@ -26,7 +26,7 @@ type audit struct {
 	opened
 	*books
 	asset, payee x402.Address
-	moved        map[string]*movement // the transfers that were read; keyOf returns the key of each
+	moved        map[string]*movement // the transfers that were read, by keyOf
 	mismatched   []recorded           // records that contradict their transfer
 	asked        int
 }
@@ -219,7 +219,7 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	return ctx.Err()
 }
 
-// match notes that a transfer has a record, and counts the transfer once if it is of this day.
+// match marks a transfer as matched. If the transfer is of this day, match counts it once.
 func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
 	if !m.matched && a.within(m.Time) { // a record that changes during the reading may be read twice
 		a.Received.add(m.Value)

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// errBackupOfTable is the error of the command backup for a ledger in a DynamoDB table, which
-// AWS backs up.
+// errBackupOfTable is the error of the command backup if the ledger is a DynamoDB table. Such a
+// table is backed up by AWS.
 var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS backs up: make restore copies it. To back up LEDGER_FILE, unset LEDGER_TABLE")
 
 // backup writes a copy of the ledger file, even while a service has it open, and prints the

@@ -56,8 +56,8 @@ type books struct {
 	Differing  sum `json:"differing"` // transfers that the ledger lacks or records differently; they are listed in Differences
 
 	Operations map[string]*sum `json:"operations"` // the sum Answered, split by the path of the request
-	// Deposits are transfers without an authorization, and transfers below the lowest price
-	// without a record.
+	// Deposits are transfers without an authorization. A transfer with an authorization is also
+	// a deposit if it has no record and is below the lowest price.
 	Deposits   sum `json:"deposits"`
 	RefundsOut sum `json:"refunds_made"` // payments whose refund was closed on this day; the payments may be of any day
 	InDoubt    sum `json:"in_doubt"`     // payments that were first recorded on this day and are still in doubt

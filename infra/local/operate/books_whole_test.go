@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// inMemory returns an open ledger in memory, which queries the chain through the node at the
-// URL rpc.
+// inMemory returns an open ledger in memory. A command that uses it queries the chain through
+// the node at the URL rpc.
 func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc string) opened {
 	t.Helper()
 	config, err := boot.ParseLocal(func(name string) string { return map[string]string{"RPC_URL": rpc, "PAY_TO": payee}[name] })
@@ -32,8 +32,8 @@ func inMemory(t *testing.T, memory *ledgertest.Memory, store ledger.Store, rpc s
 	return o
 }
 
-// inOrder returns a shop with a ledger in memory and with one payment, on which the ledger and
-// the chain agree.
+// inOrder returns a shop and its ledger, which is in memory. The shop has one payment, on which
+// the ledger and the chain agree.
 func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	t.Helper()
 	s, memory := newShop(t), new(ledgertest.Memory)
@@ -43,10 +43,10 @@ func inOrder(t *testing.T) (*shop, *ledgertest.Memory) {
 	return s, memory
 }
 
-// TestBooksUnreadable makes the books of a ledger with two unreadable records, one of them
-// with a transfer. The record with the transfer must be a difference on the day of that
-// transfer, beside the other difference of that day. Then the node answers no eth_call. Now
-// the books must be incomplete, and must still show the unreadable record.
+// TestBooksUnreadable makes the books of a ledger with two unreadable records. One of them has
+// a transfer, and must be listed as a difference on the day of that transfer. The day has one
+// more difference: an answered payment without a transfer. Then the node stops answering
+// eth_call. Now the books must be incomplete, and must still list the unreadable record.
 func TestBooksUnreadable(t *testing.T) {
 	t.Parallel()
 	s, memory := inOrder(t)

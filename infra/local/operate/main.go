@@ -3,8 +3,9 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/operate@latest owed
 //
-// runs the command owed. A message that suggests a next command writes it in the form in which
-// this one was typed. With -version instead of a command it prints its version.
+// runs the command owed. Messages suggest further commands in the form that the operator typed:
+// as make targets, or as commands of this program. With -version instead of a command, the
+// program prints its version.
 //
 // The configuration comes from the environment, as for "make run". Without LEDGER_TABLE the
 // ledger is LEDGER_FILE, which a service may have open at the same time; it can be the ledger
@@ -58,7 +59,7 @@ type order struct {
 	args       []string
 	json       bool   // print JSON for a program
 	force      bool   // do what the command otherwise refuses, such as closing a record without evidence from the chain
-	to, at     string // the name for a restored copy, and the time as of which the ledger is restored
+	to, at     string // the name for a restored copy of the ledger, and the time whose state the copy gets
 	drill      bool   // delete the copy after comparing it
 	as         called.As
 	getenv     func(string) string

@@ -16,8 +16,8 @@ import (
 const maxOwed = 50_000
 
 // listOwed prints the debts, the money that came without a request, the payments in doubt, and
-// the newest refusals without proof. Within each kind, the record that has been unchanged
-// longest comes first.
+// the newest payments that were refused without proof that nothing was paid. Within each kind,
+// the record that has been unchanged longest comes first.
 func listOwed(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
 	if err == nil && c.Ledger.Name != "" {
@@ -44,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // if all is empty, there are no refusals without proof either, because all has the newest of them
+		case len(all) == 0: // this includes the refusals without proof: if there were any, their newest would be in the list
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}

@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// TestVerdict checks the summaries for payments in states that the scripts do not have.
+// TestVerdict checks the summaries for payments in states that the scripts in testdata do not
+// have.
 func TestVerdict(t *testing.T) {
 	t.Parallel()
 	pay := func(s standing, amount string) payment {

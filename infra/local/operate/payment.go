@@ -33,9 +33,10 @@ const (
 	unknown    = ledger.CaseUnknown
 )
 
-// standingOf returns the standing of a payment in the operators' lists. If a process died
-// while it handled the payment, the payment may never have been sent. In that case, standingOf
-// also reads the record of the purchase, which helps to tell whether the payment was sent.
+// standingOf returns the standing that the operators' lists show for a payment. If a process
+// died while it handled the payment, the payment may never have been sent. In that case,
+// standingOf also reads the record of the purchase, which helps to tell whether the payment was
+// sent.
 func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingPerhapsUnsent {
@@ -52,7 +53,8 @@ func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
 
 // payment is a record, as -json prints it.
 type payment struct {
-	// Key is the key of the record, network|asset|payer|nonce: pk in a DynamoDB table.
+	// Key is the key of the record, network|asset|payer|nonce. In a DynamoDB table, it is the
+	// attribute pk.
 	Key         string   `json:"key"`
 	Standing    standing `json:"standing"`
 	Payer       string   `json:"payer"`
@@ -234,8 +236,9 @@ func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'
 // transactionWord returns a transaction as an argument of a command.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord returns the argument FORCE=1 or -force. With it, a command closes a record without
-// evidence from the chain or although a refund has begun, or withdraws a refund.
+// forceWord returns the argument FORCE=1 or -force. With it, a command closes a record even if
+// there is no evidence from the chain, or a refund has begun. If no transaction is given, the
+// command withdraws the refund instead.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.

@@ -32,8 +32,8 @@ owed       0, 0 of them for more than an hour, refunds due: 0 (make owed lists t
 	}
 }
 
-// TestTable runs the commands reconcile, owed and payer on a ledger in the DynamoDB table that
-// LEDGER_TABLE names. If there is no such table, the command owed must fail.
+// TestTable checks that the commands reconcile, owed and payer find the payments of a ledger in
+// the DynamoDB table that LEDGER_TABLE names. If there is no such table, owed must fail.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)

@@ -54,7 +54,7 @@ type due struct {
 	debtKey
 	transaction string // the transaction that closes the debt; empty if none was given
 	answered    bool   // close the debt as answered; the given transaction is then the payment's
-	force       bool   // close the debt without evidence from the chain, or although a refund has begun; without a transaction: withdraw the refund
+	force       bool   // FORCE=1 or -force was given; forceWord says what it permits
 	record      ledger.Payment
 	terms       x402.Requirements
 	amount      *big.Int
@@ -300,9 +300,9 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	return nil
 }
 
-// verify looks the transaction up on the chain, and counts those of its transfers that send
-// the payer exactly the amount from another account. There must be at least one. The
-// transaction must be later than the payment.
+// verify looks the transaction up on the chain. It counts the transfers in it that send exactly
+// the amount to the payer from another account. There must be at least one. The transaction
+// must be later than the payment.
 func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:
