@@ -98,7 +98,7 @@ func (s *total) add(f goFile) {
 	}
 }
 
-// distribution describes the cognitive complexity of the functions for which it is not 0.
+// distribution describes the cognitive complexity of the functions whose complexity is above 0.
 // gocognit lists the same functions, so the numbers of other projects can be compared with
 // these.
 type distribution struct {
@@ -125,8 +125,8 @@ func (s *total) complexity() distribution {
 	return d
 }
 
-// printSummary prints the measures of the code that is linked into commands. Beside them, it
-// prints the measures of all other code: tests, their helpers, infra/bench, and separate
+// printSummary prints the measures of the code that is linked into commands. In a second column,
+// it prints the measures of all other code: tests, their helpers, infra/bench, and separate
 // modules.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
@@ -198,7 +198,8 @@ func printRooms(w io.Writer, r tree) {
 }
 
 // roomOf returns the folder under which printRooms counts the code of a folder. The folders
-// below functions/ contain generated code, and count as one. Any other folder counts by itself.
+// below functions/ contain generated code, and count as one folder. Any other folder counts by
+// itself.
 func roomOf(folder string) string {
 	if path.Dir(folder) == "functions" {
 		return "functions"

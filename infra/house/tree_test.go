@@ -142,7 +142,7 @@ func linkedFolders(packages []listed) map[string]bool {
 }
 
 // importsOfFolders returns the folders that each folder imports. It leaves out the imports of
-// tests, because the test of a package may import other packages that import that package.
+// tests, because the test of a package may import packages that import the tested package.
 func importsOfFolders(packages []listed) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {

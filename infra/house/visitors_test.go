@@ -35,7 +35,7 @@ type updates struct {
 
 // TestDependabot checks that Dependabot looks at exactly the folders that have manifests, and
 // at the root for the actions of workflows. Each ecosystem must get one pull request a week,
-// and a new version only after some days.
+// with versions that are at least some days old.
 func TestDependabot(t *testing.T) {
 	var config struct {
 		Version int       `yaml:"version"`

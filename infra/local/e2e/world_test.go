@@ -122,9 +122,9 @@ type deployment struct {
 }
 
 // openLocal runs the built local runner with a new ledger file. The runner must end without an
-// error at the end of the test. It is built with the race detector, with two exceptions: quick
-// runs, which must not need a C compiler, and crowds of requests, for which the detector is too
-// slow.
+// error at the end of the test. The runner is built with the race detector, with two
+// exceptions: quick runs, which must not need a C compiler, and crowds of requests, for which
+// the detector is too slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
 	if testing.Short() || s.crowd {

@@ -23,8 +23,9 @@ func (l opened) operator(ctx context.Context) (string, error) {
 }
 
 // nameOf returns the name of the AWS principal. If the function principal is nil, it returns
-// the local user instead. If AWS does not name the principal, nameOf returns an error. record
-// says where the name would be written, such as "the mark". It becomes part of the error.
+// the local user instead. If AWS does not name the principal, nameOf returns an error. The
+// argument record says where the name would be written, such as "the mark", and becomes part of
+// the error.
 func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
 	if principal == nil {
 		return localUser(), nil

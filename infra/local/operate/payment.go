@@ -238,7 +238,7 @@ func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSA
 
 // forceWord returns the argument FORCE=1 or -force. With it, a command closes a record even if
 // there is no evidence from the chain, or a refund has begun. If no transaction is given, the
-// command withdraws the refund instead.
+// command withdraws a refund that has begun.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.
