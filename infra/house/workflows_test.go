@@ -32,7 +32,7 @@ type job struct {
 
 // step is a step of a job.
 type step struct {
-	Uses yaml.Node         `yaml:"uses"` // with its trailing comment
+	Uses yaml.Node         `yaml:"uses"` // a Node, because it has the trailing comment of the line
 	With map[string]string `yaml:"with"`
 	Run  string            `yaml:"run"`
 }
@@ -102,7 +102,8 @@ func (j job) machines() []string {
 	return []string{j.RunsOn}
 }
 
-// eachStep visits every step. It also visits every call of another workflow, as if it were a step.
+// eachStep visits every step. It also visits every call of another workflow, as if the call were
+// a step.
 func eachStep(t *testing.T, visit func(file string, s step)) {
 	t.Helper()
 	for _, w := range readWorkflows(t) {

@@ -315,7 +315,7 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs among the options, which must have the same origin. It sets p.Origin,
+// where parses the URLs in the options. They must have the same origin. where sets p.Origin,
 // p.Ready, and the paths in goods.
 func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}

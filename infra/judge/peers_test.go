@@ -74,8 +74,8 @@ func process(addr, command string, goods judge.Goods, settings map[string]string
 	return p
 }
 
-// resolver starts a DNS resolver that has the domains of the lookups, and returns the
-// resolver's address.
+// resolver starts a DNS resolver that knows the domains in the requests for lookups, and returns
+// the resolver's address.
 func resolver(t *testing.T) string {
 	t.Helper()
 	return testbed.Resolver(t, testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n"))

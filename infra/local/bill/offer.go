@@ -84,7 +84,7 @@ func (o Offer) Ways() ([]Way, error) {
 }
 
 // parseWay parses one way to pay. It returns an error if this client does not support that
-// way, or if the way lacks something.
+// way, or if the way is not complete.
 func parseWay(raw json.RawMessage) (w Way, err error) {
 	var method struct {
 		Extra struct {

@@ -250,8 +250,8 @@ func (p *payer) settle(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// call passes a call of the first facilitator on to the node. When killAt says so, call kills
-// this facilitator, which gets no answer from the node.
+// call passes a call of the first facilitator on to the node. At the call that killAt selects,
+// it kills this facilitator, which then gets no answer from the node.
 func (p *payer) call(r *testbed.Relayed) {
 	kill := p.killAt.Add(-1) == 0
 	if !kill || !p.killBefore {

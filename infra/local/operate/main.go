@@ -7,9 +7,9 @@
 // as make targets, or as commands of this program. With -version instead of a command, the
 // program prints its version.
 //
-// The configuration comes from the environment, as for "make run". Without LEDGER_TABLE the
-// ledger is LEDGER_FILE, which a service may have open at the same time; it can be the ledger
-// of any shop built with package x402http. Without RPC_URL the chain is not queried.
+// The configuration comes from the environment, as for "make run". Without LEDGER_TABLE, the
+// ledger is LEDGER_FILE, which a service may have open at the same time. The ledger can be that
+// of any shop built with package x402http. Without RPC_URL, the chain is not queried.
 //
 // The exit status is 1 when the command failed, 2 for a wrong command line, and 3 when the
 // ledger and the chain differ.

@@ -84,7 +84,8 @@ type unproven struct {
 // newestUnproven limits how many unproven refusals are listed.
 const newestUnproven = 20
 
-// unproven adds the refusals without proof to what the caller has found.
+// unproven adds the refusals without proof to the outstanding payments that the caller has
+// found.
 func (l opened) unproven(ctx context.Context, found *outstanding) error {
 	u := &found.unproven
 	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {

@@ -202,8 +202,8 @@ func (p payment) note() string {
 	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 
-// closedBy returns a text that names the operator who closed a record, or "" for records of
-// earlier releases, which have no name.
+// closedBy returns a text that names the operator who closed a record. Records of earlier
+// releases do not name the operator. For them, closedBy returns "".
 func closedBy(who string) string {
 	if who == "" {
 		return ""

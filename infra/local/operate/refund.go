@@ -151,7 +151,7 @@ func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Chang
 }
 
 // begin records that the refund has begun, and prints what to transfer. If the refund had
-// begun already, begin prints when and by whom.
+// begun already, begin prints when it began and who began it.
 func (l opened) begin(ctx context.Context, d due) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+

@@ -32,8 +32,8 @@ func (m *meeting) Put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 }
 
 // TestRefundAtOnce closes two debts with the same transaction at the same time. Each transfer
-// in the transaction closes one debt: with one transfer, only one debt may be closed; with two
-// transfers, both are.
+// in the transaction can close one debt. If there is one transfer, exactly one debt must be
+// closed. If there are two transfers, both debts must be closed.
 func TestRefundAtOnce(t *testing.T) {
 	t.Parallel()
 	for transfers, want := range map[int]int{1: 1, 2: 2} {
