@@ -126,8 +126,8 @@ func (s *total) complexity() distribution {
 }
 
 // printSummary prints the measures of the code that is linked into commands. In a second column,
-// it prints the measures of all other code: tests, their helpers, infra/bench, and separate
-// modules.
+// it prints the measures of all other code: tests, their helpers, infra/bench, and the modules
+// that are not in the list modules.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {
