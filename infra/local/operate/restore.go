@@ -23,10 +23,10 @@ const (
 	callTimeout = 30 * time.Second
 	// maxReply is the size limit of a reply, in bytes; a page of a scan has at most 1 MB.
 	maxReply = 4 << 20
-	// A restore takes minutes to hours. While it runs, pollEvery is the interval between two
-	// looks at the copy, and longest is the time limit.
+	// pollEvery is the interval between two looks at a copy that is being restored.
 	pollEvery = 10 * time.Second
-	longest   = 48 * time.Hour
+	// longest is the time limit for a restore, which takes minutes to hours.
+	longest = 48 * time.Hour
 )
 
 // tableCopy is a restored copy of a table, under another name.
@@ -69,8 +69,8 @@ func restore(ctx context.Context, o order) error {
 	return t.make(ctx)
 }
 
-// copyOf returns the default name for a table's copy. The AWS role with which operators
-// restore is allowed to use a table if its name begins with this default.
+// copyOf returns the default name for a table's copy. The operators' AWS role for restores may
+// use every table whose name begins with this default name.
 func copyOf(table string, drill bool) string {
 	if drill {
 		return table + "-drill"
@@ -153,8 +153,8 @@ func (o tableCopy) resume(ctx context.Context) error {
 	return nil
 }
 
-// finish waits for the copy, sets up what DynamoDB does not restore, and prints the contents
-// of both tables.
+// finish waits until the copy can be used, and sets up what DynamoDB does not restore. Then it
+// prints how many items and payments the original and the copy have.
 func (o tableCopy) finish(ctx context.Context) error {
 	active := dynamodb.NewTableExistsWaiter(o.api, func(w *dynamodb.TableExistsWaiterOptions) {
 		w.MinDelay = pollEvery

@@ -24,11 +24,11 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what the commands print")
 
 // TestScripts runs the scripts of testdata. They contain an operator's commands. After each
-// command come its standard output, its notes, and its exit status if that is not 0. If the
-// command can close a debt, the state of the debt's record comes last. A section begins with
-// its name and these settings:
+// command come its standard output, its notes (standard error), and its exit status if that is
+// not 0. If the command can close a debt, the state of the debt's record comes last. A section
+// begins with its name and these settings:
 //
-//	% ledger NAME...  a ledger with the records of these fillings; without this line there is no ledger
+//	% ledger NAME...  a ledger with the records that these functions of fillings write; without this line there is no ledger
 //	% node WORD...    the node that RPC_URL names; for the words see startNode
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged

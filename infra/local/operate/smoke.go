@@ -26,8 +26,8 @@ const (
 
 // smoke reads /ready of a deployment and prints the state of each part. It is the first half
 // of "make smoke", which then pays for a ping. It returns an error if the service is not
-// ready. If LEDGER_TABLE names a table, it also returns an error if the table lacks one of the
-// protections.
+// ready. If LEDGER_TABLE names a table, smoke also returns an error if the table lacks one of
+// the features that protections lists.
 func smoke(ctx context.Context, o order) error {
 	u, err := originOf(o.args[0])
 	if err != nil {

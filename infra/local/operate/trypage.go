@@ -73,7 +73,7 @@ func tryPage(ctx context.Context, o order) error {
 // drill is an alarm to set off on purpose.
 type drill struct {
 	alarm string
-	what  string // what the alarm sends, "page" or "ticket", as a word for messages
+	what  string // what the alarm sends: "page" or "ticket"
 }
 
 // prepare prints who is notified of the alarm. If nobody would be notified, prepare returns an

@@ -53,8 +53,8 @@ func (a account) by(standings ...standing) *tally {
 	return t
 }
 
-// doubt returns the standing of a payment in doubt about which the chain shows v. Only this
-// file has these standings, to count such payments by the chain's evidence.
+// doubt returns the standing of a payment in doubt whose fate, according to the chain, is v.
+// Only this file uses these standings. They are for counting such payments by their fate.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // dollars returns the sum as a price.

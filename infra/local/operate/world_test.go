@@ -25,11 +25,11 @@ const (
 	payer  = "0x857b06519E91e3A54538791bDbb0E22373e36b66"
 	asset  = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 	lookup = "GET /v1/tools/dns?domain=example.com&type=A"
-	// refundTx is the transaction that sends a refund, from the account sender.
+	// refundTx is the transaction of a refund, and sender is the account that pays the refund.
 	refundTx = "0x00000000000000000000000000000000000000000000000000000000000000bb"
 	sender   = "0x90f79bf6eb2c4f870365e785982e1f101e93b906"
-	// paidIn is the transaction of the only payment on the node's chain, with the amount of
-	// 5000 atomic units.
+	// paidIn is the transaction of the only payment on the chain of startNode. The payment is
+	// of 5000 atomic units.
 	paidIn = "0x0000000000000000000000000000000000000000000000000000000000000003"
 )
 
@@ -58,7 +58,7 @@ type buyer struct {
 	t     *testing.T
 	now   time.Time
 	terms json.RawMessage
-	// noNode means that payments are claimed as by a service that has no node of the chain.
+	// noNode means that the service which claims the payments has no node of the chain.
 	noNode bool
 }
 
