@@ -13,14 +13,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// key1 is the private key that is the number 1, and account1 its account.
+// key1 is a private key, the number 1. account1 is the account of this key.
 const (
 	key1     = "0x0000000000000000000000000000000000000000000000000000000000000001"
 	account1 = "0x7E5F4552091A69125d5DfCb7b8C2659029395Bdf"
 )
 
-// wayOf returns the way to pay in the usual offer, after the function change has changed that
-// offer.
+// wayOf changes the usual offer with the given function, and returns the way to pay in the
+// changed offer.
 func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestInterrupt presses Ctrl-C while the command waits before it sends the signature again.
+// TestInterrupt presses Ctrl-C while the command waits until it can send the signature again.
 // The command must exit with status 1 and say how to continue. The signature must still be on
 // disk.
 func TestInterrupt(t *testing.T) {

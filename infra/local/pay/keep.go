@@ -28,8 +28,8 @@ type payment struct {
 const maxPayment = 4 << 20
 
 // folder stores payments and a throwaway key, each in a file that only its owner can read. The
-// name of a payment's file begins with the time of the payment, so the last name in the
-// alphabet is that of the latest payment.
+// name of a payment's file begins with the time of the payment. So in alphabetical order, the
+// latest payment comes last.
 type folder string
 
 // throwawayKey is the name of the file of the throwaway key.

@@ -44,7 +44,7 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// failing returns the body of an error with a code.
+// failing returns the body of an answer that reports an error with the given code.
 func failing(code string) string {
 	return `{"error":{"code":"` + code + `","message":"It did not work.","charged":true,"retryable":true},"request_id":"r"}`
 }

@@ -48,8 +48,8 @@ func parseOffer(header string) (bill.Offer, error) {
 	return o, nil
 }
 
-// seal signs a payment in a way that the offer lists, and returns the value of the header
-// PAYMENT-SIGNATURE.
+// seal signs a payment for w, which is one of the offer's ways to pay. It returns the value of
+// the header PAYMENT-SIGNATURE.
 func seal(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (string, error) {
 	signed, err := bill.Seal(wallet, o, w, now)
 	if err != nil {

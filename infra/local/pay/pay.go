@@ -47,8 +47,8 @@ const (
 	maxWait = time.Minute
 	// patience limits the time for all tries together, because waiting longer does not help a
 	// service that has no network. The limit does not apply while the payment is still being
-	// processed. The client assumes that the next try takes as long as the last one. The next
-	// try may take longer, so patience is shorter than firstAnswer, 15 seconds.
+	// processed. The last try may take longer than send assumes, so patience is shorter than
+	// firstAnswer.
 	patience = 13 * time.Second
 )
 

@@ -24,11 +24,11 @@ import (
 var update = flag.Bool("update", false, "write into the scripts what is printed")
 
 // TestScripts runs the scripts of testdata. They contain command lines of "make pay". After each
-// command line come the notes, the standard output, the error, and the numbers of signatures
-// that were sent and kept. The error is marked "typed:" if the command line is wrong. No
-// output may steer the terminal. If a section keeps one payment, all its requests must have
-// the same signature and the same Idempotency-Key, and the kept payment must have both and the
-// URL of the service. A section begins with its name and these settings:
+// command line come the notes (standard error), the standard output, the error, and the numbers
+// of signatures that were sent and kept. The error is marked "typed:" if the command line is
+// wrong. No output may steer the terminal. If a section keeps one payment, that payment must
+// have the URL of the service, and all signed requests must have the payment's signature and
+// Idempotency-Key. A section begins with its name and these settings:
 //
 //	% STATUS [RETRY-AFTER] CODE|BODY  an answer to a signature; the last answer is repeated
 //	% header NAME: VALUE              a header of these answers; JSON is sent in base64

@@ -69,8 +69,8 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 // dialer is a function that connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network returns the transport for requests. If a host cannot be reached within firstAnswer,
-// the transport gives up, before a person would.
+// network returns the transport for requests. The transport gives up if it cannot connect to a
+// host within firstAnswer.
 func network(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
