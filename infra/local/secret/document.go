@@ -28,8 +28,8 @@ type member struct {
 	read     func(text string) (map[string]value, error)
 }
 
-// members returns the parts of the secret by their names. In "make secret", the variables SET
-// and UNSET have such a name.
+// members returns the parts of the secret by their names. The variables SET and UNSET of "make
+// secret" take one of these names.
 func members() map[string]member {
 	key := []string{boot.SecretKeyID, boot.SecretKey}
 	token := []string{boot.SecretToken}

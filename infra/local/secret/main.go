@@ -1,7 +1,7 @@
 // Command secret creates, shows and changes the Secrets Manager secret that
 // FacilitatorSecretArn names: the facilitator's credentials, the nodes of the chain and the
-// receipt key. It changes one part and keeps the others, checks the result in the same way as
-// the functions, and never shows a value.
+// receipt key. It changes one part and keeps the others. It checks the result in the same way as
+// the service's Lambda functions, and never shows a value.
 //
 //	make secret NAME=hostfacts-production-facilitator
 //	make secret NAME=hostfacts-production-facilitator SET=token
@@ -99,7 +99,7 @@ func run(ctx context.Context, args []string, o order) int {
 }
 
 // complete reports whether the order names a secret and at most one part to change. That part
-// must be one of members.
+// must be one that members returns.
 func (o order) complete() bool {
 	if o.name == "" {
 		return false

@@ -58,17 +58,17 @@ func (k *keeper) types(value, arguments string) (out, notes string, ok bool) {
 // holds returns the members of the secret and its complete ARN.
 func (k *keeper) holds(name string) (all map[string]any, arn string) {
 	k.t.Helper()
-	// The stage must be given. Without a stage, AWS returns the version that is AWSCURRENT,
-	// but the emulator returns the version that was AWSCURRENT first, even if another version
-	// is AWSCURRENT now.
+	// The stage must be given. Without it, AWS returns the current version, but the emulator
+	// returns the first version that was ever current.
 	current := "AWSCURRENT"
 	out := testbed.Must(k.api.GetSecretValue(k.t.Context(), &secretsmanager.GetSecretValueInput{SecretId: &name, VersionStage: &current}))
 	testbed.Check(json.Unmarshal([]byte(*out.SecretString), &all))
 	return all, *out.ARN
 }
 
-// TestSecretIsMerged creates the secret with one key, adds others, and rotates one without losing
-// the rest. A value that the functions would refuse is not written. No value is ever printed.
+// TestSecretIsMerged creates a secret with one part, adds two parts, and changes one of the three.
+// The other parts must stay. A value that the Lambda functions would refuse must not be written.
+// No value may be printed.
 func TestSecretIsMerged(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

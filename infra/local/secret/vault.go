@@ -55,8 +55,7 @@ func newVault(c aws.Config, name string) vault {
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// load reads the secret. If there is no such secret, load returns no error, and the field
-// there of the result is false.
+// load reads the secret. A missing secret is not an error: then current.there is false.
 func (v vault) load(ctx context.Context) (current, error) {
 	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
 		SecretId:     &v.name,
@@ -152,8 +151,9 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused returns an error that says why the version that this program wrote, mine, did not
-// become current. It returns nil if that version is current and only the reply was lost.
+// refused finds out what became of the version mine, which this program wrote, after the request
+// to make it current failed. If the version is current, only the reply was lost, and refused
+// returns nil. Otherwise it returns an error that says why.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
@@ -169,8 +169,8 @@ func (v vault) refused(ctx context.Context, was, mine string, cause error) error
 
 // failed returns an error that says what could not be done with the secret. A refusal by AWS
 // is shown in full, because it says who may not do what, or that the secret is being deleted.
-// For any other error of AWS only its code is shown, because the SDK's error for a reply that
-// it cannot decode quotes the reply.
+// For any other error of AWS, only its code is shown. If the SDK cannot decode a reply, its
+// error quotes the reply, so that error is not shown.
 func (v vault) failed(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
 	status := 0 // the HTTP status of the reply, or 0 if there was no reply
