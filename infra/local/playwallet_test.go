@@ -29,7 +29,7 @@ func playPage(t *testing.T) (*playWallet, http.Handler) {
 	return wallet, testbed.Must(wallet.beside(service, playOrigin))
 }
 
-// payment returns an authorization that the wallet signs, in the form in which the page sends
+// payment returns an authorization that the wallet must sign, in the form in which a page sends
 // it to the wallet.
 func (p *playWallet) payment(now time.Time) map[string]any {
 	return map[string]any{
@@ -188,8 +188,8 @@ func signAt(t *testing.T, origin string, payment any) (status int, reply string)
 	return call(t, http.MethodPost, origin+playWalletPath, body, map[string]string{"Content-Type": "application/json", "Origin": origin})
 }
 
-// TestRunWithAPlayWallet checks that a runner with play money has a wallet that can pay, with a new
-// key at each start.
+// TestRunWithAPlayWallet checks that the service that make run starts has a play wallet. The
+// wallet must be able to pay, and must have a new key at each start.
 func TestRunWithAPlayWallet(t *testing.T) {
 	t.Parallel()
 	accounts := map[string]bool{}
@@ -214,8 +214,8 @@ func TestRunWithAPlayWallet(t *testing.T) {
 	}
 }
 
-// TestRunWithoutAPlayWallet checks that without play money the runner signs nothing for visitors,
-// and the page has no button for paying with play money.
+// TestRunWithoutAPlayWallet checks services that do not take play money. They must sign nothing
+// for visitors, and their pages must not offer to pay with play money.
 func TestRunWithoutAPlayWallet(t *testing.T) {
 	t.Parallel()
 	for name, env := range map[string]map[string]string{

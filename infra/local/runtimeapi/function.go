@@ -52,9 +52,9 @@ type Failed json.RawMessage
 // Error returns the document.
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
-// Start starts the bootstrap in a folder, with the process attributes attr, and returns at
-// once. The function inherits nothing from the environment of this process. A single goroutine
-// writes all output of the function to logs.
+// Start starts the program bootstrap in the folder dir, with the process attributes attr, and
+// returns at once. The function inherits no environment variables from this process. A single
+// goroutine writes all output of the function to logs.
 func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer) (*Function, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
