@@ -179,8 +179,8 @@ func restore() []Permission {
 }
 
 // deploy returns the permissions for a deployment with the CDK app. A deployment needs more
-// permissions than these: the roles of the CDK have the others. GetCallerIdentity needs no
-// permission.
+// permissions than these. The roles of the CDK (Bootstrap) have the others. A deployment also
+// calls GetCallerIdentity, which needs no permission.
 func deploy() []Permission {
 	return []Permission{
 		{
