@@ -26,10 +26,10 @@ func firstSections() []string { return []string{"Try it in a minute", "Pay from 
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
 // TestReadmeOfAClone types the commands of firstSections as README prints them, beginning in
-// an empty folder. git clone must make a clone, here of a repository with the files of this
-// tree. The service must start at the address that README names, and at least two commands
-// must send requests to it. At the addresses of the DNS resolvers that the service queries,
-// the test runs DNS servers.
+// an empty folder. git clone must make a clone: the test gives it a repository with the files
+// of this tree. The service must start at the address that README names, and at least two
+// commands must send requests to it. The test runs DNS servers at the addresses in
+// resolversByDefault.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step

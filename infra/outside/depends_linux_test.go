@@ -29,20 +29,20 @@ var (
 // dependencies are the modules that a program depends on, in the three places that list them.
 type dependencies struct {
 	graph  []string // the modules in go mod graph, among which the go command selects versions
-	sums   []string // the modules that may be downloaded whole: go.sum has the hash of their files, and not only of their go.mod
+	sums   []string // the modules of which go.sum has a hash of all files, and not only of go.mod
 	binary []string // the modules that are linked into the program
 }
 
 // TestDependencies checks which modules a seller's program depends on. They must not include
 // the modules that only this repository's own work needs (tools). A program must link AWS only
-// if its ledger is in DynamoDB, and SQLite only if its ledger is in a file. The list in go.sum
-// is longer than that of the linked modules: it also has those that the tests of imported
-// packages import. So these tests must not import modules that sellers do not need.
+// if its ledger is in DynamoDB, and SQLite only if its ledger is in a file. go.sum must not
+// list AWS or SQLite for other programs either. It lists even the modules that only the tests
+// of imported packages need.
 func TestDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
-		linked   []string // prefixes of which the program must link at least one module
+		linked   []string // for each of these prefixes, the program must link a module
 		unlinked []string
-		unsummed []string // prefixes of which go.sum may list no module
+		unsummed []string // go.sum must not list a module with one of these prefixes
 	}{
 		"memory": {nil, slices.Concat(amazon, sqlite), slices.Concat(amazon, sqlite)},
 		"file":   {sqlite, amazon, amazon},
@@ -67,7 +67,7 @@ func TestDependencies(t *testing.T) {
 }
 
 // requireNone fails the test if list has a module whose path begins with one of the prefixes
-// in others. where is the name of the list.
+// in others. The error calls the list by the name in where.
 func requireNone(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {

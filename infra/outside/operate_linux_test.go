@@ -20,8 +20,8 @@ import (
 const operate = module + "/infra/local/operate"
 
 // TestOperateWithoutAClone runs the operator's commands in an empty folder, on the ledger file
-// of a shop. The commands must list what the shop owes. They must suggest only commands that
-// can be typed in that folder, so none that needs make.
+// of a shop. The commands must list what the shop owes. They must not suggest a command that
+// needs make, because make needs a clone.
 func TestOperateWithoutAClone(t *testing.T) {
 	loopback()
 	folder := t.TempDir()

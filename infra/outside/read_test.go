@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// step is one thing that a reader of README does: to save a program or to type a command.
-// Exactly one of the fields is set.
+// step is one thing that a reader of README does: save a program, or type a command. Exactly
+// one of the fields is set.
 type step struct {
 	program string
 	command string

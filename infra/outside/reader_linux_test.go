@@ -28,13 +28,13 @@ var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 // localAddr matches the address on which a command makes the service listen.
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
-// reader is a simulated reader of README, who types the printed commands in a folder. A
-// command that listens at the address to which other commands send requests becomes the
+// reader is a simulated reader of README, who types the printed commands in a folder. If a
+// command starts a program that listens at the address in the field at, this program is the
 // server. The server keeps running while the reader types further commands, as in another
 // terminal.
 type reader struct {
 	home        string   // the folder in which the reader begins
-	kept        string   // a folder in which the variables and the current folder of the reader's shell are stored
+	kept        string   // the folder that stores the variables and the current folder of the reader's shell
 	environment []string // further variables of the environment (see readerEnvironment)
 	server      *programs.Process
 	at          string           // the address at which the server listens
@@ -42,7 +42,7 @@ type reader struct {
 }
 
 // newReader returns a reader who begins in the folder home. The reader expects the server at
-// the address in the first URL of the commands todo.
+// the address in the first URL that the commands in todo contain.
 func newReader(t *testing.T, home string, todo []step) *reader {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
@@ -123,7 +123,7 @@ func askedAt(todo []step) string {
 }
 
 // state returns the path of a script that restores the variables of the reader's shell. The
-// file with the same path and ".folder" has the shell's current folder.
+// file state.folder beside the script has the shell's current folder.
 func (r *reader) state() string { return filepath.Join(r.kept, "state") }
 
 // folder returns the current folder of the reader's shell.

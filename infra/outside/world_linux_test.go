@@ -29,8 +29,8 @@ var loopback = sync.OnceFunc(func() {
 	}
 })
 
-// proxy holds the folder of the module proxy and, as tree, the module of this repository that
-// is packed into the proxy.
+// proxy has the folder of the module proxy. Its field tree describes the module of this
+// repository, which is packed into that folder.
 var proxy struct {
 	sync.Once
 	folder string
@@ -56,8 +56,8 @@ func forget() {
 }
 
 // readerEnvironment returns the environment of a reader who has the go command and the caches
-// of this machine. It has the module proxy's variables, and GOROOT if it is set. It has none
-// of the other Go variables that are set for these tests.
+// of this machine. The environment has the module proxy's variables, and GOROOT if these tests
+// have it. It has no other variable of these tests whose name begins with GO.
 func readerEnvironment(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {
