@@ -91,9 +91,9 @@ func TestAllow(t *testing.T) {
 	s.charged(t, 1)
 }
 
-// TestMake checks that "make pay-mcp" prints what to paste, and that a host can start the
-// program through make. Neither make nor the compiler may write to stdout. The files must be
-// in the system's folder for settings.
+// TestMake checks that "make pay-mcp" prints what to paste into a host, and that a host can
+// start pay-mcp through make. Neither make nor the compiler may write to stdout, which carries
+// the MCP messages.
 func TestMake(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
@@ -114,8 +114,8 @@ func TestMake(t *testing.T) {
 	}
 }
 
-// TestAtATerminal checks that pay-mcp, typed at a terminal with a URL but no command, prints
-// what to paste. It must not wait for requests as a server.
+// TestAtATerminal types pay-mcp with a URL, but without a command, at a terminal. pay-mcp must
+// print what to paste into a host. It must not wait for requests as a server.
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

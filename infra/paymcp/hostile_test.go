@@ -117,8 +117,8 @@ func TestHostileAnswers(t *testing.T) {
 	}
 }
 
-// TestRedirect checks that a redirect is not followed, because a payment is only for the
-// server that was named.
+// TestRedirect checks that pay-mcp follows no redirect, because a payment is only for the
+// server that the command line names.
 func TestRedirect(t *testing.T) {
 	t.Parallel()
 	asked := false

@@ -21,7 +21,7 @@ type start struct {
 // host is a kind of program that uses a language model and starts MCP servers.
 type host struct {
 	names string // the names of the programs of this kind
-	where string // the settings file, or what to do in the program
+	where string // the place for the configuration: settings files, or a terminal
 	text  func(start) string
 }
 

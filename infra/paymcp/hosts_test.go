@@ -86,8 +86,8 @@ func TestQuoting(t *testing.T) {
 	}
 }
 
-// TestNames checks that pay-mcp gets the name of the paid server in a host's settings if all
-// hosts accept that name.
+// TestNames checks the name of pay-mcp in a host's settings. It must be the name of the paid
+// server if all hosts accept that name. Otherwise it must come from the server's URL.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	for _, c := range [][3]string{
@@ -101,7 +101,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestUsage checks that an invalid command line is answered with the usage.
+// TestUsage checks that pay-mcp answers an invalid command line with the usage. It also checks
+// the errors of allow without a terminal, and of forget without such a purchase.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {

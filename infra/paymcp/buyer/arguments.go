@@ -42,8 +42,8 @@ func plain(v any) any {
 }
 
 // whole writes a whole number with digits only, such as 100 for 1e2. It leaves a number
-// unchanged if it has too many digits or too long an exponent. At worst, such a number in
-// another spelling makes another purchase.
+// unchanged if the number has too many digits or too long an exponent. The same number in
+// another spelling is then another purchase.
 func whole(n json.Number) json.Number {
 	const mostDigits, mostExponent = 40, 3
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")

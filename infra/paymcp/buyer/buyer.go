@@ -17,14 +17,15 @@ import (
 )
 
 const (
-	// Window is how long, from its arrival, a stored answer is returned for the same question.
+	// Window is the time after the arrival of an answer in which the same question gets this
+	// stored answer.
 	Window = 90 * time.Second
 	// CallTime is the default time limit for a call. Hosts give up after 60 seconds.
 	CallTime = 50 * time.Second
 	// sendTime is the time limit for one request to the server.
 	sendTime = 30 * time.Second
-	// margin is how long after its expiry a signature may still be executed, because clocks
-	// differ and a block may be late.
+	// margin is the time after the expiry of a signature in which the signature may still be
+	// executed, because clocks differ and a block may be late.
 	margin = 2 * time.Minute
 )
 
@@ -223,7 +224,7 @@ func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 }
 
 // send sends the signature of a purchase until there is an answer or the call's time is over.
-// Set fresh if the signature was made in this call.
+// The parameter fresh says whether this call has made the signature.
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {

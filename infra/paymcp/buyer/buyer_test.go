@@ -15,7 +15,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is one call, with what goes wrong with its payments and what the result must say.
+// step is one call: what goes wrong with its payments, and what must be true after it.
 type step struct {
 	after   time.Duration
 	deeds   []deed
@@ -124,8 +124,8 @@ func TestCalls(t *testing.T) {
 	}
 }
 
-// TestAtOnce checks that many hosts on one folder make one purchase if they ask the same
-// question at once.
+// TestAtOnce checks hosts that share one folder. If they ask the same question at once, they
+// must make only one purchase.
 func TestAtOnce(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
 		world(t, keeps, func(t *testing.T, p *place) {
@@ -361,7 +361,7 @@ func (free) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
 }
 
 // TestErrorAsks checks servers that ask for a payment with a JSON-RPC error instead of a
-// result.
+// result. The buyer must pay once and get the answer.
 func TestErrorAsks(t *testing.T) {
 	for _, code := range []int64{402, -32042} {
 		world(t, true, func(t *testing.T, p *place) {

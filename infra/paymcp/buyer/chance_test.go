@@ -15,9 +15,9 @@ import (
 // often waits for the disk.
 var worlds = flag.Uint64("worlds", 40, "how many random histories")
 
-// TestChances checks that the buyer keeps its promises whatever goes wrong, in whatever order,
-// and however often the process is killed: a question is charged only once until its answer is
-// older than the window, and the budget is kept.
+// TestChances plays histories in which calls fail and processes are killed at random. In each
+// history, a question must be charged only once until its answer is older than the window, and
+// the signatures must stay within the budget.
 func TestChances(t *testing.T) {
 	const calls = 20
 	reached := map[deed]bool{}

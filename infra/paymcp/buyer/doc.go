@@ -8,9 +8,10 @@
 // makes another one for the same purchase only in these cases:
 //
 //   - The server refused the signature and says that it did not charge.
-//   - The server refused the signature, and the chain says that it moved no money and never will.
-//   - There is no chain to ask, the signature has expired, and the server refused it every time
-//     before it tried to settle.
+//   - The server refused the signature, and the chain says that the signature moved no money and
+//     never will.
+//   - There is no chain to ask, the signature has expired, and the server refused it every time,
+//     always without an attempt to settle.
 //
 // In any other case, above all after a signature that was sent and had no answer, the package
 // never makes another one by itself. A person who knows that the purchase was not charged can

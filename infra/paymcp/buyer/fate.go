@@ -22,19 +22,18 @@ const (
 	stuck                 // this program cannot find out what became of the signature
 )
 
-// fate says what became of a signature. If the transaction that executed the signature is
-// known, by is a phrase that names it, for a message.
+// fate says what became of a signature.
 type fate struct {
 	kind fateKind
-	by   string
+	by   string // a phrase for a message that names the transaction of the signature; "" if unknown
 }
 
 // fateOf finds out what became of a signature that the server refuses. If the server states
 // that it did not charge, the signature is dead. Otherwise the chain decides. Without a chain,
-// a signature has moved money if the server says that it charged, and is open until it
-// expires. An expired signature is dead if the server refused it every time before it tried to
-// settle. If the server has tried to settle, nobody can tell: money may have moved although
-// the server reported a failure.
+// the signature has moved money if the server says that it charged. If the server does not say,
+// the signature is open until it expires. An expired signature is dead if the server refused it
+// every time without an attempt to settle. If the server may have tried to settle, nobody can
+// tell, because money may have moved although the server reported a failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}
@@ -54,7 +53,8 @@ func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	return fate{kind: dead}
 }
 
-// fromChain asks the chain what became of a signature, which may have expired.
+// fromChain asks the chain what became of a signature. If the chain cannot tell, the signature
+// is open until it has expired, and stuck after that.
 func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
 	q, err := questionOf(p)
 	if err != nil {

@@ -64,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard records what the server says about the charge. Once the server has said that money has
-// moved, the record stays so even if a later reply does not mention the charge.
+// heard records what the server says about the charge. If the server has said that it charged,
+// a later reply that does not mention the charge does not change the record.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
@@ -92,9 +92,8 @@ func judgeError(p *purse.Payment, err error) step {
 	return step{kind: unclear}
 }
 
-// answered stores an answer and returns it. If the receipt is invalid or storing fails, it
-// returns the answer all the same, with a note. The server keeps the answer as well, so a
-// failure to store it is no reason to withhold it.
+// answered stores an answer and returns it. If the receipt is invalid, or if the answer cannot
+// be stored, answered returns the answer with a note that says so.
 func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)
@@ -131,8 +130,8 @@ func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
 	return r
 }
 
-// unclear returns an error that does not say what became of the payment. The purchase stays
-// open, and the next call sends the same signature again.
+// unclear returns a server's error that does not say whether the payment was charged. The
+// purchase stays open, and the next call sends the same signature again.
 func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	r := Result{Reply: &reply}
 	if err != nil {

@@ -165,8 +165,8 @@ func (r Reply) tried() bool {
 	return false
 }
 
-// own reads a member of _meta whose name the server prefixes with its own, such as
-// weather/owed. It reports whether the reply has this member.
+// own reads a member of _meta whose name is the server's name, a slash and the given name, such
+// as weather/owed. It reports whether the reply has this member.
 func (r Reply) own(name string, v any) bool {
 	for key, raw := range r.Meta {
 		if strings.HasSuffix(key, "/"+name) && json.Unmarshal(raw, v) == nil {

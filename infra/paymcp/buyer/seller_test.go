@@ -140,7 +140,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 	return answer(q, a.Nonce)
 }
 
-// serveKept answers as a server does that keeps records.
+// serveKept answers as a server that keeps records does.
 func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, expired bool, d deed) buyer.Reply {
 	if s.paid[key] == "" {
 		switch {
