@@ -38,10 +38,10 @@ type tableCopy struct {
 	out      io.Writer
 }
 
-// restore restores the ledger's table, LEDGER_TABLE, from its point-in-time recovery as a
-// table with another name. It sets up what a restored table lacks (expiry of old items,
-// recovery and protection), and prints the number of items in the copy and in the original.
-// The original is only read. If the copy exists already, restore continues with it. A drill
+// restore makes a copy of the ledger's table (LEDGER_TABLE) from the table's point-in-time
+// recovery. The copy has another name, and the original is only read. restore turns on the
+// features that a restored table lacks (see protections), and prints how many items the
+// original and the copy have. If the copy exists already, restore continues with it. A drill
 // deletes the copy at the end.
 func restore(ctx context.Context, o order) error {
 	c, err := boot.ParseLocal(o.getenv)
