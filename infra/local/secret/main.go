@@ -178,8 +178,8 @@ func (o order) values(ctx context.Context) (map[string]value, error) {
 	return values, nil
 }
 
-// show prints which members the secret has, without their values, and its ARN. If the
-// functions would refuse the secret, show returns an error that says why.
+// show prints the ARN of the secret, and which members the secret has, without their values. If
+// the Lambda functions would refuse the secret, show returns an error that says why.
 func (o order) show(now current) error {
 	if !now.there {
 		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
@@ -228,8 +228,8 @@ func (o order) agree(ctx context.Context, now current, then map[string]value, ch
 	return nil
 }
 
-// written prints which members the secret now has, without their values, its ARN, and what the
-// operator must do next.
+// written prints the ARN of the secret, and which members the secret now has, without their
+// values. It also prints what the operator must do next.
 func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
 	list(o.notes, then, doc)
 	if before.there {

@@ -151,9 +151,9 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused finds out what became of the version mine, which this program wrote, after the request
-// to make it current failed. If the version is current, only the reply was lost, and refused
-// returns nil. Otherwise it returns an error that says why.
+// refused is called after the request to make a new version current has failed. The id of that
+// version is mine. If the version is current after all, only the reply was lost, and refused
+// returns nil. Otherwise it returns an error that says why the version is not current.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
