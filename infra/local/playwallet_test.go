@@ -181,7 +181,7 @@ func pagePing(t *testing.T, origin string) (page, account string) {
 	return page, account
 }
 
-// signAt asks a running service to sign a payment, as its page does.
+// signAt asks a running service to sign a payment, in the same way as the service's page.
 func signAt(t *testing.T, origin string, payment any) (status int, reply string) {
 	t.Helper()
 	body := string(testbed.Must(json.Marshal(payment)))

@@ -40,7 +40,7 @@ func receiptKey(dir string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// newReceiptKey creates the key file. If another runner has just created the file,
+// newReceiptKey creates the key file. If another process has just created the file,
 // newReceiptKey leaves it unchanged and returns no error.
 func newReceiptKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)

@@ -50,8 +50,7 @@ func TestReceiptKey(t *testing.T) {
 		}
 	}
 	os.RemoveAll(path)
-	// Runners that start at the same time must all use the same key, which the first one
-	// created.
+	// Calls at the same time, as by several processes, must all return the same key.
 	keys := make([]ed25519.PrivateKey, 8)
 	var all sync.WaitGroup
 	for i := range keys {

@@ -1,5 +1,5 @@
-// Package runtimeapi runs a built function behind the Lambda Runtime API of 2018-06-01
-// (AWS: Lambda, using the Lambda runtime API), on loopback.
+// Package runtimeapi runs a built Lambda function on this machine. It serves the Lambda Runtime
+// API of 2018-06-01 (AWS: Lambda, using the Lambda runtime API) to the function, on loopback.
 package runtimeapi
 
 import (
