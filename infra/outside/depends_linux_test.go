@@ -67,7 +67,7 @@ func TestDependencies(t *testing.T) {
 }
 
 // requireNone fails the test if list has a module whose path begins with one of the prefixes
-// in others. The error calls the list by the name in where.
+// in others. The parameter where is the name of the list, for the error.
 func requireNone(t *testing.T, where string, list, others []string) {
 	t.Helper()
 	for _, begin := range others {
