@@ -73,8 +73,8 @@ func (t *till) allow(ctx context.Context) error {
 	return t.agree(dialog, offers[chosen])
 }
 
-// agree asks a person which limits and which key apply to payments like w, and saves the
-// answers as the allowance.
+// agree asks a person for the limits of payments to the payee of w, and for the key that pays.
+// It saves the answers as the allowance.
 func (t *till) agree(d dialog, w bill.Way) error {
 	perCall, err := amount(d.ask("Maximum for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// signedBefore leaves a purchase whose signature was made some time ago. The process that made
-// the signature was killed while it sent the signature.
+// signedBefore stores a purchase whose signature was made some time ago, as if the process that
+// made the signature had been killed while it sent the signature.
 func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))

@@ -18,7 +18,7 @@ import (
 // an error for each method.
 type answers map[string]string
 
-// ServeHTTP implements http.Handler. It speaks the protocol with a handshake but without
+// ServeHTTP implements http.Handler. It speaks MCP with the initialize handshake, but without
 // sessions.
 func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)

@@ -23,8 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The limits of a throwaway key, in atomic units of USDC: 1 USDC a call and 100 a day. A user
-// who tries the program reaches them only at unrealistic prices.
+// The limits of a throwaway key, in atomic units of USDC: 1 USDC for one call, and 100 USDC in
+// any 24 hours.
 const (
 	playPerCall = bill.Unit
 	playPerDay  = 100 * bill.Unit
@@ -39,7 +39,8 @@ func folderFor(at *url.URL) string {
 // errNotAllowed means that nobody has allowed payments of real money to the server.
 var errNotAllowed = errors.New("nobody has allowed this program to pay real money to this server")
 
-// terms returns the limits that apply now.
+// terms returns the limits that apply now. If this server may not be paid, the error says how a
+// person can allow it.
 func (t *till) terms() (buyer.Terms, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	switch {
@@ -64,8 +65,8 @@ func (t *till) terms() (buyer.Terms, error) {
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
 }
 
-// wallet returns the wallet that pays. If real money is allowed, its key is in the key file of
-// the allowance; otherwise it is the throwaway key.
+// wallet returns the wallet that pays. If real money is allowed, the wallet has the key in the
+// key file of the allowance. Otherwise it has the throwaway key.
 func (t *till) wallet() (*x402test.Wallet, error) {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil {
@@ -78,7 +79,7 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 }
 
 // chain returns a node of the network, which can tell whether a payment was made. It returns
-// nil for play money, which is on no chain.
+// nil for play money, which is on no chain. It also returns nil if there is no node to ask.
 func (t *till) chain(network, asset string) x402.Evidence {
 	a, err := t.purse.Allowed(t.at.String())
 	if err != nil || a == nil {
