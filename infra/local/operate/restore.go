@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// callTimeout bounds a call that works on a whole table, or on a page of it.
+	// callTimeout is the time limit for one call, which may work on a whole table.
 	callTimeout = 30 * time.Second
 	// maxReply is the size limit of a reply, in bytes; a page of a scan has at most 1 MB.
 	maxReply = 4 << 20

@@ -53,7 +53,7 @@ func TestLedgerOfAnotherShop(t *testing.T) {
 		t.Fatal(err)
 	}
 	sold := money.Transfers()
-	stray := ledger.Key("eip155:8453", asset, strings.ToLower(payer), "0x"+strings.Repeat("5", 64)) // a payment without a request
+	stray := ledger.Key("eip155:8453", asset, strings.ToLower(payer), "0x"+strings.Repeat("5", 64)) // the key of a payment that came without a request
 	moved, ahead := sold, time.Minute                                                               // the chain's clock is a minute ahead of the shop's, so all blocks are safe
 	node := testbed.Serve(t, testbed.PlayNode{
 		ChainID: 8453, Now: func() time.Time { return noon.Add(ahead) }, Safe: 30 * time.Second,
