@@ -2,11 +2,11 @@
 //
 //	go run github.com/hostfacts/hostfacts/infra/local/pay@latest URL
 //
-// It pays with a throwaway key, or with the key in KEY_FILE. With that key it pays only if a
-// person agrees, or without asking if YES=1 is set. It prints five lines on stderr: the price,
-// the payer, where the signature is saved, the status, and whether the receipt is valid. Only
-// the JSON answer goes to stdout. The exit status is 0 only if the answer has the HTTP status
-// 200.
+// It pays with a throwaway key, or with the key in KEY_FILE. Before it pays with the key in
+// KEY_FILE, it asks a person to confirm the payment, unless YES=1 is set. It prints five lines
+// on stderr: the price, the payer, where the signature is saved, the status, and whether the
+// receipt is valid. Only the JSON answer goes to stdout. The exit status is 0 only if the answer
+// has the HTTP status 200.
 package main
 
 import (

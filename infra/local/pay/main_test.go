@@ -86,7 +86,7 @@ func (s *service) sent() int {
 	return len(s.signatures)
 }
 
-// noon returns the time on the clock of a buyer when a test begins.
+// noon returns the time at which the clock of a buyer starts.
 func noon() time.Time { return time.Date(2026, 11, 5, 12, 0, 0, 0, time.Local) }
 
 // buyer is a payer with a new key. Its waits take no real time. Its clock advances only in
