@@ -32,8 +32,7 @@ var playWalletScript string
 // playWallet pays for visitors whose browser has no wallet. Its key is created at start and
 // never written anywhere. The account of the key has no real money, so only the play-money
 // facilitator of this process accepts its signatures. Only playMoney creates a playWallet,
-// together with the play-money facilitator. No other program can use this type, because it is
-// in package main.
+// together with the play-money facilitator.
 type playWallet struct {
 	wallet *x402test.Wallet
 	terms  x402.Terms
