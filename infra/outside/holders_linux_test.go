@@ -16,8 +16,7 @@ var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 
 // heldElsewhere returns the commands of README that this package does not type as part of a
 // section. The value of a command names the test that covers the command: the test's folder
-// and its name. "make bench" takes 12 minutes, so no test runs it: its test only checks that the
-// target exists.
+// and its name. "make bench" takes 12 minutes, so its test only checks that the target exists.
 func heldElsewhere() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},
