@@ -62,7 +62,7 @@ type program struct {
 	transport http.RoundTripper
 	self      string        // the path of this executable
 	folder    string        // the folder of all files of this program
-	usual     bool          // whether that folder is the default one
+	usual     bool          // whether folder is the default folder
 	wait      time.Duration // the time limit for one call
 }
 

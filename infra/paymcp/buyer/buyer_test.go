@@ -19,7 +19,7 @@ import (
 type step struct {
 	after   time.Duration
 	deeds   []deed
-	says    string // a part of the result's text; "" demands the answer without a note
+	says    string // a part of the result's text; "" means that the result must be the answer without a note
 	moved   int    // how many transfers all calls so far must have made
 	signed  int    // how many signatures of the last 24 hours the book must then have
 	restart bool

@@ -2,10 +2,10 @@
 //
 // Calls of the same tool with the same arguments are one purchase until the purchase has an
 // answer, and for Window after that. A signature is on disk before it is sent. The next call
-// for the same question sends the same signature again, whether the host repeats the call, the
-// process was restarted or another process uses the same folder. A signature can be executed
-// only once, so sending it again never charges twice. After a signature was sent, the package
-// makes another one for the same purchase only in these cases:
+// for the same question sends the same signature again, even if the process was restarted, or
+// if another process uses the same folder. A signature can be executed only once, so sending it
+// again never charges twice. After a signature was sent, the package makes another one for the
+// same purchase only in these cases:
 //
 //   - The server refused the signature and says that it did not charge.
 //   - The server refused the signature, and the chain says that the signature moved no money and

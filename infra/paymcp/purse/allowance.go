@@ -44,8 +44,8 @@ func (p *Purse) Allow(a Allowance) error {
 	return replace(p.AllowanceFile(), a)
 }
 
-// Allowed reads the allowance from a file that only its owner may access. It returns nil if
-// there is no such file.
+// Allowed reads the allowance for a server from AllowanceFile. It returns nil if there is no
+// such file, and an error if others than the owner of the file can access it.
 func (p *Purse) Allowed(server string) (*Allowance, error) {
 	const limit = 64 << 10
 	text, err := keyfile.ReadUpTo(p.AllowanceFile(), limit)
