@@ -28,7 +28,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 // not 0. After refund and answered, the state of the payment's record comes last. A section
 // begins with its name and these settings:
 //
-//	% ledger NAME...  a ledger with the records of these fillings (see the function fillings), instead of no ledger
+//	% ledger NAME...  a ledger with the records of these fillings (see fillings); without this line there is no ledger
 //	% node WORD...    the node that RPC_URL names; for the words see startNode
 //	% set NAME=VALUE  a variable of the environment
 //	% damage          the ledger's file is damaged
