@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// defaultMax is the limit for a payment with a real key if MAX is not set. It is in whole units
-// of the token.
+// defaultMax is the limit for a payment with a real key if MAX is not set. It is in units of
+// the token, not in atomic units.
 const defaultMax = "0.10"
 
 // limit is the largest amount that may be paid. It is either in whole units of the token, or

@@ -47,8 +47,7 @@ const (
 	maxWait = time.Minute
 	// patience limits the time for all tries together, because waiting longer does not help a
 	// service that has no network. The limit does not apply while the payment is still being
-	// processed. The last try may take longer than send assumes, so patience is shorter than
-	// firstAnswer.
+	// processed.
 	patience = 13 * time.Second
 )
 
