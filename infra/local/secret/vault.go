@@ -55,7 +55,8 @@ func newVault(c aws.Config, name string) vault {
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// load reads the secret. A missing secret is not an error: then current.there is false.
+// load reads the secret. If the secret does not exist, load returns no error, and current.there
+// is false.
 func (v vault) load(ctx context.Context) (current, error) {
 	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
 		SecretId:     &v.name,
@@ -151,9 +152,10 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 	return err
 }
 
-// refused is called after the request to make a new version current has failed. The id of that
-// version is mine. If the version is current after all, only the reply was lost, and refused
-// returns nil. Otherwise it returns an error that says why the version is not current.
+// refused is called after the request to make a new version current has failed. The parameter
+// mine is the id of that version. If the version is current after all, only the reply was lost,
+// and refused returns nil. Otherwise it returns an error that says why the version is not
+// current.
 func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
