@@ -14,8 +14,8 @@ import (
 // only. It protects them from web pages of other sites. Such a page can make its own host name
 // resolve to a loopback address. A browser then treats the service as part of the page's site
 // (Model Context Protocol, transports, security). Therefore the header Host must name this
-// machine or the host of the base URL, and so must the header Origin if there is one. If the
-// service listens for other machines, atHome checks nothing.
+// machine or the host of the base URL, and so must the header Origin if there is one. If other
+// machines can reach the service, atHome checks nothing.
 func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler {
 	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !loopback(host) {
 		return next
