@@ -32,8 +32,8 @@ type fate struct {
 // that it did not charge, the signature is dead. Otherwise the chain decides. Without a chain,
 // the signature has moved money if the server says that it charged. If the server does not say,
 // the signature is open until it expires. An expired signature is dead if the server refused it
-// every time without an attempt to settle. If the server may have tried to settle, nobody can
-// tell, because money may have moved although the server reported a failure.
+// every time without an attempt to settle. If the server may have tried to settle, the expired
+// signature is stuck: money may have moved although the server reported a failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: dead}

@@ -64,8 +64,8 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
 	return step{kind: unclear}
 }
 
-// heard records what the server says about the charge. If the server has said that it charged,
-// a later reply that does not mention the charge does not change the record.
+// heard records what the server says about the charge. Once the server has said that it
+// charged, a later reply that does not mention the charge leaves the record unchanged.
 func heard(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
