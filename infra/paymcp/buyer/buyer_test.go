@@ -202,8 +202,8 @@ func (f forgetful) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 	return failed(`{"error":{"code":"timeout","message":"Later.","charged":true,"retryable":true,"retry_after":3600}}`), nil
 }
 
-// TestCanonical checks that the same arguments in another spelling are the same purchase, and
-// that different arguments are not.
+// TestCanonical checks that Canonical returns the same text for the same arguments in another
+// spelling. It must refuse arguments that are not one valid JSON object.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string][2]string{
