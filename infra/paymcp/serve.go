@@ -56,10 +56,10 @@ func newProxy(p *proxy) *proxy {
 // firstList limits how long the start of pay-mcp waits for a slow paid server.
 const firstList = 5 * time.Second
 
-// serve answers a host until its input ends. Before it serves requests, it gets the list of
-// tools from the paid server. If the list came later, the list would be a change, and the host
-// would be notified. A client that lists the tools and then ends at once fails if the
-// notification comes at that moment.
+// serve answers a host until the input ends. Before it serves requests, it gets the list of
+// tools from the paid server. Otherwise the list would come later, and the host would be
+// notified of a change. A client that is just closing its connection would fail at that
+// notification.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	limited, cancel := context.WithTimeout(ctx, firstList)
 	defer cancel()
@@ -82,9 +82,10 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// refresh updates the list of tools from the server. If there is a list already, an
-// unreachable server is not an error. Set anyList if a tool is called. The call must not wait
-// for a newer list, so refresh then keeps a list that exists, even an old one.
+// refresh updates the list of tools from the paid server, unless the list is newer than
+// listedFor. If anyList is true, refresh keeps a list of any age, because the call of a tool
+// must not wait for a newer list. If there is a list already, an unreachable server is not an
+// error.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -155,8 +156,8 @@ func (p *proxy) call(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallTool
 	return resultOf(result)
 }
 
-// protocolMeta is the prefix of those names in _meta that concern only the two ends of one
-// connection.
+// protocolMeta is the prefix of the names in _meta that concern only one connection. They are
+// not passed on to the host.
 const protocolMeta = "io.modelcontextprotocol/"
 
 // resultOf returns a result for the host. Messages of this program are never structured

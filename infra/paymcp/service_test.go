@@ -75,7 +75,7 @@ func (h guest) showsAll(t *testing.T) {
 
 // TestFaults checks that a call is charged once, by a single payment, whatever happens to the
 // payment. If a call gets no answer, its result must say that the same arguments must be used
-// again. A later call with these arguments, at the latest the fifth, must get the answer.
+// again. At the latest, the fifth call with these arguments must get the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }

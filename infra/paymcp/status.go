@@ -8,7 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// status prints what was signed in the last 24 hours, and every purchase without an answer.
+// status prints the limits, what was signed in the last 24 hours, and every purchase without
+// an answer.
 func (t *till) status() error {
 	terms, err := t.terms()
 	if err != nil {
@@ -48,7 +49,8 @@ func (t *till) status() error {
 	return err
 }
 
-// forget removes a purchase that was not charged, as a person has stated.
+// forget removes a purchase without an answer. It does not check whether the purchase was
+// charged: the person who calls it must know that it was not.
 func (t *till) forget(ctx context.Context, id string) error {
 	all, err := t.purse.All()
 	for _, c := range all {

@@ -24,7 +24,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// stranger is a paid server that keeps no records, like the reference servers: it settles
+// stranger is a paid server that stores no answers. Like the reference servers, it settles
 // every payment that it receives, and answers.
 type stranger struct {
 	url string
@@ -122,8 +122,8 @@ func keyIn(t *testing.T, dir string) string {
 	return path
 }
 
-// allowed returns a new folder, and the purse in it. A person has allowed payments to the
-// server at url.
+// allowed makes a folder with a purse, and allows payments to the server at url. It returns
+// the folder and the purse.
 func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	t.Helper()
 	dir = t.TempDir()
@@ -136,10 +136,10 @@ func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 	return dir, p
 }
 
-// TestStranger checks that a server of another product can be paid as well. The host must see
-// the tools of all pages, with the limits in their descriptions. A new process must know how
-// much of the budget is spent. Within the window, the same answer must be returned again,
-// although the server stores none.
+// TestStranger checks that pay-mcp can pay a server of another product. The host must see the
+// tools of all pages, with the limits in their descriptions. A new process must know how much
+// of the budget is spent. If a call is repeated soon, its answer must be returned again
+// without a charge, although the server stores no answers.
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)

@@ -73,7 +73,8 @@ func readable(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// schema returns the JSON schema of an object. It returns nil if there is no schema.
+// schema returns the schema v as JSON, or nil if v is nil. Only the schema of an object is
+// accepted.
 func schema(v any) (json.RawMessage, error) {
 	if v == nil {
 		return nil, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	wire "github.com/hostfacts/hostfacts/pkg/mcp"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test's cache notices only changes of imports, and the local runner contains this package
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the local runner contains this package; the import makes go test notice its changes
 )
 
 func TestMain(m *testing.M) {

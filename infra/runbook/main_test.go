@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/cloud"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs contain this package; the import makes go test notice its changes
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
@@ -33,8 +33,8 @@ func runbook() string {
 
 func serve(t testing.TB, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
-// slow is how long a call to the emulator may take. If a test fails after a slower call, the
-// emulator may be the cause. The programs wait twice as long for an answer of DynamoDB.
+// slow is how long a call to the emulator may take: half the time that the programs wait for
+// an answer of DynamoDB. If a test fails after a slower call, the emulator may be the cause.
 const slow = dynamo.DefaultAttemptTimeout / 2
 
 // onEmulator runs a test with the emulator moto, whose DynamoDB can restore a table. Moto is

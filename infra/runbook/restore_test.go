@@ -56,9 +56,9 @@ func drill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// If the table already exists, "make restore" refuses. But if the table is a copy that an
-	// earlier "make restore" of the same ledger has begun, "make restore" finishes the copy. A
-	// drill refuses such a copy as well, because the drill would delete it.
+	// "make restore" refuses a table that exists already, unless an earlier "make restore" of
+	// the same ledger began that copy: then it finishes the copy. A drill refuses every table
+	// that exists, because a drill deletes its copy.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",

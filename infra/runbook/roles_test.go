@@ -43,7 +43,7 @@ type watched struct {
 
 	mu    sync.Mutex
 	as    operators.Role
-	asked map[string]bool // the permissions that requests have needed so far, in the form that permitted returns
+	asked map[string]bool // the permissions that requests have needed so far, as text
 }
 
 func newWatched(t testing.TB, server cloud.Dynamo) *watched {
@@ -89,8 +89,8 @@ func (w *watched) note(r *testbed.Relayed) {
 	}
 }
 
-// The API versions of the services whose requests are forms. Such a request names the version,
-// and the version shows for which service the request is.
+// The API versions of the services whose requests are forms. The version in such a request
+// shows which service it is for.
 const (
 	versionOfStacks = "2010-05-15"
 	versionOfAlarms = "2010-08-01"
@@ -117,9 +117,10 @@ func (w *watched) form(sent string) {
 	w.add(service+":"+values.Get("Action"), place, "")
 }
 
-// add records that a request needs an action on a place, and on the item with that key if key
-// is not empty. If the role may do this only for items whose keys match a pattern, add records
-// the pattern instead of the key. If the role may do this for every item, add records no key.
+// add records that a request needs an action on a place. If the request is for one item, key
+// is the key of that item. If the role may do the action on every item, add records no key. If
+// the role may do it only on items whose keys match a pattern, add records the pattern instead
+// of the key.
 func (w *watched) add(action string, place operators.Place, key string) {
 	for _, p := range w.as.May {
 		for _, form := range p.Keys {
@@ -187,7 +188,7 @@ func (w *watched) become(name string) {
 
 // does runs commands as a role, and records the permissions that the commands need. It fails
 // the test if the role lacks such a permission, or has a permission that no command needs. The
-// list wanted has the needed permissions that the emulator does not check, but AWS does.
+// list wanted has permissions that AWS requires although no recorded request shows them.
 func (w *watched) does(name string, wanted []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.become(name)
@@ -264,7 +265,7 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runs(operate, env, false, "owed")
 		w.runs(operate, env, false, "payer", d.payer.Address().String())
 		w.runs(operate, env, false, "smoke", d.origin)
-		w.asksForStack("describe-stacks", "get-template")                                              // make smoke sends these requests if the stack has a file
+		w.asksForStack("describe-stacks", "get-template")                                              // make smoke sends these requests for a stack with a file in infra/stacks
 		w.runs(operate, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // this command fails because the books show differences
 	}
 	w.does("Read", nil, reads)

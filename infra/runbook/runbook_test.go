@@ -58,7 +58,7 @@ type step struct {
 
 // operator plays the commands of the runbook's chapters in the checkout.
 type operator struct {
-	env   map[string]string // the environment; as the runbook says, the variables before a command stay set for later commands
+	env   map[string]string // the environment; a variable that one command sets stays set for later commands
 	words map[string]string // the values of the placeholders in the printed commands
 }
 
@@ -175,8 +175,8 @@ func (w *world) claimed(key string, at time.Time) *ledger.Hold {
 const aStack = `{"Resources":{"Topic":{"Type":"AWS::SNS::Topic"}}}`
 
 // TestRunbookIsPlayed runs the commands of the runbook as they are printed, against an
-// emulator of AWS that can restore a table. Some commands are run by other tests, and are in
-// the list elsewhere. A command that is neither run here nor in that list fails the test.
+// emulator of AWS that can restore a table. Other tests run some of the commands: playRunbook
+// lists those. A command that is neither run here nor in that list fails the test.
 func TestRunbookIsPlayed(t *testing.T) {
 	t.Parallel()
 	onEmulator(t, playRunbook)
@@ -278,7 +278,7 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 				if err == nil || !strings.Contains(out, "finish it: make restore TO=ledger-copy, with LEDGER_TABLE naming the original") {
 					t.Errorf("a copy that is not finished: %v\n%s", err, out)
 				}
-				o.words[" AT=2026-11-20T08:00:00Z"] = "" // the emulator can only restore the present state, and says so
+				o.words[" AT=2026-11-20T08:00:00Z"] = "" // the emulator can restore only the present state, so the command must run without AT
 			}, false, []string{"ledger-copy is there already", "deploy with LedgerTableName=ledger-copy"}},
 			{"make reconcile", func() {
 				recent := now.Add(-30 * time.Minute)
@@ -317,9 +317,9 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 			{"aws dynamodb delete-table", nil, false, []string{`"TableName": "ledger-copy"`}},
 		},
 	}
-	// elsewhere has the commands of each chapter that this test does not run. The comment on a
-	// line names the test that runs the commands. If the line has no commands, the comment
-	// names the test that checks the chapter in another way.
+	// elsewhere lists, for each chapter, the commands that this test does not run. The comment
+	// on a line names the test that runs them. If a line lists no commands, its comment names
+	// the test that checks the chapter in another way.
 	elsewhere := map[string][]string{
 		"Releases":               {"make smoke STACK=<name> KEY_FILE=…"}, // TestMake of infra/deploy
 		"Rollback":               {"make rollback STACK=<name>"},         // TestRollback of infra/deploy
@@ -355,8 +355,8 @@ func playRunbook(t testing.TB, emulator cloud.Dynamo) {
 	}
 }
 
-// everyCommand checks that each command of the runbook is either played here or listed among
-// those that other tests run.
+// everyCommand checks that each chapter of the runbook is played here, or that other tests run
+// all of its commands. Each command in elsewhere must be a command of its chapter.
 func everyCommand(t testing.TB, all map[string][]string, played map[string][]step, elsewhere map[string][]string) {
 	t.Helper()
 	for title, printed := range all {

@@ -3,7 +3,7 @@
 // Reserve), and each purchase with its signature and its answer (Purchase). Several processes
 // may use one folder at once.
 //
-// A signature is in the book before it is in a purchase, and in the file of its purchase
-// before it is sent. So the budget counts every signature that a server can have, even one
-// that the server refused, because a refused signature can still be settled until it expires.
+// A payment is first recorded in the book, then stored in the file of its purchase, and only
+// then sent. So the budget counts every signature that a server can have, even one that the
+// server refused, because a refused signature can still be settled until it expires.
 package purse

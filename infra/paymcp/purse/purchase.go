@@ -44,8 +44,8 @@ type Payment struct {
 	// Lost means that the payment was sent at least once without getting an answer, and so may
 	// have been charged.
 	Lost bool `json:"lost"`
-	// Charged is what the server says about the charge. It is nil if the server does not say
-	// whether it charged.
+	// Charged says whether the server charged, according to the server. It is nil if the
+	// server does not say.
 	Charged *bool `json:"charged,omitempty"`
 	// NotBefore is the earliest time at which the server accepts another try; zero means any
 	// time.
@@ -85,7 +85,7 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 		return nil, nil, err
 	}
 	release = func() {
-		// A purchase that was not made must not leave a lock file.
+		// If no purchase was stored, no lock file must stay behind.
 		if _, err := os.Stat(p.path(id, ".json")); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(p.path(id, ".lock"))
 		}
@@ -130,8 +130,8 @@ func (p *Purse) Keep(c *Purchase) error {
 	return nil
 }
 
-// Drop removes a purchase that the caller holds. Its payment must never have been sent, or
-// must be known to be dead.
+// Drop removes a purchase that the caller holds. Do not drop a purchase whose payment can
+// still be charged: the next call would sign another payment for it.
 func (p *Purse) Drop(c *Purchase) error {
 	err := os.Remove(p.path(c.ID(), ".json"))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -38,8 +38,8 @@ func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
 
 // replace atomically replaces a file by one that has v as JSON, and flushes it to the disk.
 func replace(path string, v any) error {
-	// The JSON of third parties must stay exactly as they wrote it, because the name of a
-	// purchase depends on the text of its arguments.
+	// JSON of third parties must keep its exact text. For example, the name of a purchase
+	// depends on the text of its arguments.
 	var text bytes.Buffer
 	e := json.NewEncoder(&text)
 	e.SetEscapeHTML(false)

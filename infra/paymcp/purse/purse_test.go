@@ -134,8 +134,9 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// TestLeavesNothing lets many callers hold a purchase, one after the other, without making it.
-// Two callers must never hold it at once, and no file may be left at the end.
+// TestLeavesNothing lets many callers hold a purchase, one after the other, and release it
+// without storing it. Two callers must never hold it at once, and no file may be left at the
+// end.
 func TestLeavesNothing(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
