@@ -158,9 +158,9 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// TestTwoHosts checks two hosts that start pay-mcp on the same folder. At the same time, both
-// ask the same question, and each asks one that the other does not ask. Each question must be
-// charged once.
+// TestTwoHosts checks two hosts that start pay-mcp on the same folder. At the same time, each
+// host asks two questions: one that both hosts ask, and one that only this host asks. Each
+// question must be charged once.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, lose)

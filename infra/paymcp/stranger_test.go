@@ -24,8 +24,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// stranger is a paid server that stores no answers. Like the reference servers, it settles
-// every payment that it receives, and answers.
+// stranger is a paid server that stores no answers. Like the reference servers, it settles and
+// answers every payment that it receives.
 type stranger struct {
 	url string
 

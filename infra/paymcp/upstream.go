@@ -222,7 +222,7 @@ func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
 	return r, err
 }
 
-// tools lists the tools of the server.
+// tools returns the server's name and version, and its tools.
 func (u *upstream) tools(ctx context.Context) (*mcp.Implementation, []*mcp.Tool, error) {
 	s, err := u.join(ctx)
 	if err != nil {

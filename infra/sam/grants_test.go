@@ -20,7 +20,7 @@ import (
 )
 
 // TestPermissions checks that the template grants at least one permission to every function.
-// Granted fails the test if a policy statement has an unknown form. The tests of
+// deployed.Granted also fails the test if a policy statement has an unknown form. The tests of
 // infra/functions check that each function uses all of its permissions, and needs no others.
 func TestPermissions(t *testing.T) {
 	t.Parallel()
@@ -32,9 +32,9 @@ func TestPermissions(t *testing.T) {
 }
 
 // TestAccessLog checks that the access log has one line of JSON for each request, and nothing
-// from which the client or the request's subject could be learned. The path, the query and the
-// headers would show the subject and the payment's signature. The address would show who the
-// client is.
+// that reveals the client or the subject of the request. The path, the query and the headers
+// would reveal the subject and the payment's signature. The client's address would reveal the
+// client.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	format, _ := section(properties(deployed.Template(), "Api"), "AccessLogSettings")["Format"].(string)

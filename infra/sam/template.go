@@ -141,11 +141,11 @@ func (t *Template) FunctionProperties(name string) (Properties, error) {
 	return p, err
 }
 
-// Functions resolves every function. The keys of params are names of the template's
-// parameters, whose values Functions checks as CloudFormation does. If environment variables
-// refer to resources, params also has the logical ids of these resources, with the names that
-// the resources are to have. Functions returns an error if it cannot resolve an intrinsic
-// function, or if the template does not have a name in params. The error lists all faults.
+// Functions resolves every function. params has the values of the template's parameters, by
+// name. Functions checks these values as CloudFormation does. If an environment variable
+// refers to a resource, params also has the name that the resource is to have, by the logical
+// id of the resource. Functions returns an error if it cannot resolve an intrinsic function,
+// or if a key of params is not in the template. The error lists all faults.
 func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	refs, faults := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -161,8 +161,8 @@ func (t *Template) Functions(params map[string]string) ([]Function, error) {
 }
 
 // Broken checks the template's rules. It returns the descriptions of the assertions that are
-// false with the given parameters. params has the same form as for Functions. Broken does not
-// check the value of a parameter by itself.
+// false with the given parameters. params has the same form as for Functions. Unlike
+// Functions, Broken does not check the value of each parameter.
 func (t *Template) Broken(params map[string]string) (descriptions []string, err error) {
 	refs, _ := t.references(params)
 	values := scope{refs, t.Conditions}
@@ -190,9 +190,8 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 	return descriptions, nil
 }
 
-// references returns the values that !Ref can have, by the name that is referred to. The names
-// are those of the parameters and of the resources in params, and AWS::StackName. references
-// also returns the faults of params.
+// references returns the values that !Ref can have. The keys are the names of the parameters,
+// the keys of params, and AWS::StackName. references also returns the faults of params.
 func (t *Template) references(params map[string]string) (map[string]string, []error) {
 	const stackName = "AWS::StackName"
 	refs := map[string]string{stackName: "local"}

@@ -42,9 +42,9 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template. It has values for the parameters Payee and
-// Table. In the list more, the name of a further parameter is followed by its value. The value
-// "-" removes the parameter of that name.
+// functions resolves the functions of a template. It gives values to the parameter Payee and
+// to the resource Table. The list more has further names, each followed by its value. The
+// value "-" removes a name.
 func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")

@@ -44,8 +44,8 @@ func written(t *testing.T, file, want string) {
 	}
 }
 
-// replaceBetween returns a copy of a text in which words stands between the texts from and to,
-// in place of what was there. from and to stay.
+// replaceBetween returns a copy of text. In the copy, words replaces everything between from
+// and to.
 func replaceBetween(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -63,8 +63,8 @@ type guard struct {
 	Slugs              []string
 }
 
-// guards returns alarms that together watch the functions of g. Each function is a metric, and
-// CloudWatch allows only 10 metrics for one alarm.
+// guards returns alarms that together watch the functions of g. An alarm needs one metric for
+// each function, and CloudWatch allows only 10 metrics for one alarm.
 func guards(g guard) (all []guard) {
 	const most = 10
 	for slugs := range slices.Chunk(g.Slugs, most) {
@@ -167,10 +167,10 @@ type seller struct {
 	Registries              bool     // whether the function reads and stores the list of registries
 }
 
-// TestCatalogDecides checks the text that follows from the catalog: a part of template.yaml,
-// the events and the main.go of the priced functions, and the price list of the README. With
-// -update it writes this text instead. The test does not run in parallel with others, because
-// other tests read the files that it writes.
+// TestCatalogDecides checks the texts that are generated from the catalog: a part of
+// template.yaml, the events and the main.go of the priced functions, and the price list of the
+// README. With -update it writes these texts instead. The test does not run in parallel with
+// others, because other tests read the files that it writes.
 func TestCatalogDecides(t *testing.T) {
 	var sellers []seller
 	var slugs, slots []string

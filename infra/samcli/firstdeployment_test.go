@@ -22,10 +22,9 @@ var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy
 
 // TestFirstDeployment runs the sam deploy command of README's first deployment, against an
 // emulator of AWS and with standard input closed. The SAM CLI must ask nothing, and must
-// execute a change set with the parameters PayTo and FacilitatorUrl. There the deployment
-// ends, because the emulator does not have the SAM transform. Then the test runs the command
-// without --no-confirm-changeset. Now the CLI must ask, which shows that the test notices a
-// question.
+// execute a change set with the parameters PayTo and FacilitatorUrl. The execution then fails,
+// because the emulator does not have the SAM transform. Then the test runs the command without
+// --no-confirm-changeset. Now the CLI must ask, which shows that the test notices a question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))

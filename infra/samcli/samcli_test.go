@@ -7,7 +7,7 @@ import (
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 	"github.com/hostfacts/hostfacts/infra/testbed/deployed"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the programs are built from this package, and the test cache only depends on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs contain this package; the import makes go test notice its changes
 )
 
 func TestMain(m *testing.M) {

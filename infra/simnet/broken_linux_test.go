@@ -7,10 +7,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// deadNetwork has addresses to which packets from the service's namespace are silently
-// dropped. Only TestDelay looks up hosts with such addresses, because it runs the service in a
-// namespace other than the internet's. From the internet's own namespace, a connection to such
-// an address fails at once.
+// deadNetwork is an IPv4 network. Packets from the service's namespace to its addresses are
+// silently dropped. Only TestDelay looks up hosts with such addresses, because only TestDelay
+// runs the service in a namespace other than the internet's. From the internet's own
+// namespace, a connection to such an address fails at once.
 const deadNetwork = "93.184.200.0/24"
 
 // deadAddrs returns n addresses at which nothing answers.

@@ -31,8 +31,8 @@ type row struct {
 	want   want
 }
 
-// want is an expected answer: the error code, or no code if the status must be 200, and texts
-// that the body must contain.
+// want is an expected answer: an error with a code, or the status 200 if code is empty. The
+// body must contain all of the texts.
 type want struct {
 	code  fault.Code
 	texts []string
@@ -40,8 +40,8 @@ type want struct {
 
 func has(texts ...string) want { return want{texts: texts} }
 
-// fails returns the expectation of an error with a code. The error's message begins with the
-// given text, if any.
+// fails returns an expected answer that is an error with a code. The error's message begins
+// with the given text, if any.
 func fails(code fault.Code, message ...string) want {
 	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }
@@ -68,8 +68,8 @@ func alike(op string, w want, names ...string) []row {
 	return rows
 }
 
-// full returns the domain name that a name in the tables stands for. A name without any kind
-// of dot is below example.com.
+// full returns the domain name for a name in a table. A name without any kind of dot is below
+// example.com.
 func full(name string) string {
 	if strings.ContainsAny(name, ".\u3002\uff0e\uff61") {
 		return name
@@ -249,11 +249,12 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
 // deploy starts the built functions as the template deploys them, but without limits and
-// without a chain. The test fails if an invocation fails or does not end by itself.
+// without a node of the chain. The test fails if an invocation fails or does not end by
+// itself.
 func deploy(t *testing.T, n *internet) *runner {
 	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // at most 12 requests at once, because each has a process
 	db := cloud.StartDynamo(t)
-	t.Cleanup(func() { r.sound(t) }) // cleanups run in reverse order, so the host is closed before this check
+	t.Cleanup(func() { r.sound(t) }) // cleanups run in reverse order, so the deployment is closed before this check
 	r.url = cloud.Deployment{
 		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{

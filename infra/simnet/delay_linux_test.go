@@ -135,7 +135,8 @@ func openTun(name, routes string) (*os.File, error) {
 
 // carry forwards packets in one direction, in order, each after a fixed delay. It returns when
 // the sending device is closed and all queued packets are forwarded. The result is the number
-// of packets that were dropped because the queue was full, without those that the line loses.
+// of packets that were dropped because the queue was full. It does not include the packets
+// that the line loses.
 func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 	type packet struct {
 		due time.Time

@@ -55,8 +55,8 @@ func openPortals(t *testing.T, truth *resolvers) {
 	open(relayAddr, portal{truth})
 }
 
-// deniedRows returns the rows for a network that denies every name. Only the ping can be sold
-// there, whatever records the denials contain.
+// deniedRows returns the rows for a network that denies every name. There the service cannot
+// answer any question about a host, whatever records the denials contain.
 func deniedRows() (rows []row) {
 	for _, name := range []string{"bare", "root", "own"} {
 		rows = append(rows,

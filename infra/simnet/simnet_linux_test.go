@@ -26,7 +26,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/lookup"
 	"github.com/hostfacts/hostfacts/pkg/lookup/bundle"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs use this package, and go test's cache depends only on imports
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs contain this package; the import makes go test notice its changes
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
@@ -76,8 +76,8 @@ func TestSimnet(t *testing.T) {
 			seen.play(t, nowhere, asks("host-intel")("example.com", has(child("whois", lookup.BootstrapUnavailable), `"expired":false`)))
 		})
 	})
-	// If a row failed, or -run selected only some rows, the checks below that need the answers
-	// to all rows would fail for that reason alone. They are then left out.
+	// Some checks below need the answers to all rows. They are left out if a row failed, or if
+	// -run selected only some rows, because they would then fail for that reason alone.
 	missed := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if !missed {
 		t.Run("covers the spec", func(t *testing.T) { covered(t, seen) })
@@ -297,8 +297,8 @@ func newTap(t *testing.T) *tap {
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
 		t.Fatalf("tap: filter: %v", errno)
 	}
-	// Bursts need a large buffer. If only root on the machine may set one of this size, use
-	// the largest that everybody may set. If that buffer is too small, dropped reports the
+	// Bursts need a large buffer. If this process may not force this size, the kernel reduces
+	// it to the limit for all users. If the reduced buffer is too small, dropped reports the
 	// lost packets.
 	if syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUFFORCE, 16<<20) != nil {
 		_ = syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_RCVBUF, 16<<20)

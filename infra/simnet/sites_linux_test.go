@@ -249,7 +249,7 @@ func whoisRows() []row {
 	}
 }
 
-// domainObject is an RDAP domain (RFC 9083) with every member that a result is made from.
+// domainObject is an RDAP domain (RFC 9083) with every member that whois reads.
 const domainObject = `{"objectClassName":"domain","ldhName":"NAME","handle":"1234_DOMAIN_COM-VRSN",` +
 	`"status":["client transfer prohibited","active"],` +
 	`"entities":[{"objectClassName":"entity","handle":"376","roles":["registrar"],"publicIds":[{"type":"IANA Registrar ID","identifier":"376"}],` +
@@ -291,7 +291,7 @@ func corpus(file string) (values []string) {
 }
 
 // special returns addresses that are not public, and locations of redirects that try to lead
-// to such addresses. The only host of this internet to which such a location may lead is
+// to such addresses. If such a location leads to a host of this internet, that host must be
 // example.com.
 func special() (addrs, locations []string) { return corpus("addresses.txt"), corpus("locations.txt") }
 

@@ -36,8 +36,8 @@ const (
 // two lookups of the same host.
 const hostsOfKind = 25
 
-// measured returns the name of the ith host of a kind, and moved returns the name of the host
-// that redirects to that host.
+// measured returns the name of the ith host of a kind, and moved returns the name of a host
+// that redirects to it.
 func measured(kind string, i int) string { return fmt.Sprint(kind, i%hostsOfKind) }
 func moved(kind string, i int) string    { return measured(kind, i) + "moved" }
 
@@ -112,7 +112,7 @@ func (c trouble) lookups() []catalog.Operation {
 	return all
 }
 
-// of returns the ith of the measured lookups of an operation.
+// of returns lookup number i of an operation.
 func (c trouble) of(op catalog.Operation, i int) trip {
 	name := measured(c.kind, i)
 	if op.Slug == catalog.ResolveRedirect().Slug {
@@ -150,8 +150,8 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of the service's times to the times of a tool, which are in theirs.
-// If all lookups of the tool failed, it returns an empty text.
+// over formats the ratios of the service's times, in s, to a tool's times, in theirs. If all
+// lookups of the tool failed, it returns an empty text.
 func (s *series) over(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""
@@ -160,7 +160,8 @@ func (s *series) over(theirs *series) string {
 		percentile(s.ms, 95)/percentile(theirs.ms, 95), percentile(s.ms, 99)/percentile(theirs.ms, 99))
 }
 
-// writeBroken measures lookups on broken networks. Tools do the same lookups at the same time.
+// writeBroken measures lookups on broken networks. At the same time, third-party tools do the
+// same lookups.
 func writeBroken(t *testing.T, n *internet) {
 	testbed.Check(useResolvers(t.TempDir()))
 	file := testbed.Must(os.Create(*rowsPath))
@@ -191,8 +192,8 @@ func (c trouble) none() bool { return c.kind == sound && c.loss == 0 && !c.slow(
 // slow reports whether the first resolver does not reply in time.
 func (c trouble) slow() bool { return c.dead || c.late > 0 }
 
-// row returns a line of the table. healthy is the p95 of dns on a healthy network, or NaN if
-// that was not measured.
+// row returns one line for the file that -rows names. healthy is the p95 of dns on a healthy
+// network, or NaN if that was not measured.
 func (c trouble) row(m comparison, healthy float64) map[string]any {
 	row := map[string]any{
 		"what": m.op + ", " + c.what, "ours": m.ours.String(),
@@ -205,8 +206,8 @@ func (c trouble) row(m comparison, healthy float64) map[string]any {
 	return row
 }
 
-// comparison has the times that the lookups of an operation took by the service (ours) and by
-// a tool (theirs).
+// comparison has the durations of an operation's lookups, by the service (ours) and by a tool
+// (theirs).
 type comparison struct {
 	op, peer     string
 	ours, theirs *series

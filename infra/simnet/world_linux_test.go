@@ -187,8 +187,7 @@ func listen(t *testing.T, at string) net.Listener {
 	return l
 }
 
-// serveBootstrap serves IANA's file of RDAP servers (RFC 9224) at an address that the operator of
-// the service has chosen.
+// serveBootstrap serves IANA's file of RDAP servers (RFC 9224) at bootstrapURL.
 func serveBootstrap(t *testing.T) {
 	var services [][][]string
 	for tld, base := range registries() {
@@ -199,7 +198,8 @@ func serveBootstrap(t *testing.T) {
 	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
-// server starts a server on an address of a host, ip:port. It runs until the test ends.
+// server starts a server for a host. It listens at the address at, which has the form ip:port,
+// until the test ends.
 type server func(t *testing.T, ca *testbed.Authority, name, at string)
 
 // says returns a handler that answers with a status and header fields. The fields need not be

@@ -75,8 +75,8 @@ type shop struct {
 	cheap, dear stock
 }
 
-// openShop opens a shop behind a kind of router. If the last parameter is set, each handler
-// has a name. Otherwise the seller must tell the handlers apart without names.
+// openShop opens a shop behind a kind of router. If named is true, each handler has a name.
+// Otherwise the seller must tell the handlers apart without names.
 func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
 	t.Helper()
 	s := &shop{market: openMarket(t), layout: l}
@@ -107,10 +107,11 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 }
 
 // TestCheapForDear checks that a payment of a cent for the cheap handler never pays for the
-// expensive one, whether the answer of the cheap handler was given or is still owed. This must
-// hold with names, and without names if the router tells the endpoints apart. The expensive
-// handler must sell at its own price, and the cheap one must still give the answer that it
-// owes. If a handler has neither a name nor a pattern, the log must ask for a name.
+// expensive one. This must hold whether the answer of the cheap handler was given or is still
+// owed. The expensive handler must sell at its own price, and the cheap one must still give
+// the answer that it owes. The handlers have names. If the router tells the endpoints apart,
+// the test also runs without names. If a handler has neither a name nor a pattern, the log
+// must ask for a name.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
@@ -133,8 +134,8 @@ func TestCheapForDear(t *testing.T) {
 	})
 }
 
-// trade pays for both handlers, and tries each payment at the handler for which it was not
-// made. If the answer of the cheap handler is to be owed, that handler fails at first.
+// trade pays for both handlers, and tries to use each payment at the other handler. If owed is
+// true, the cheap handler fails at first, so its answer is owed.
 func (s *shop) trade(owed bool) {
 	s.Helper()
 	s.cheap.empty.Store(owed)

@@ -32,8 +32,8 @@ type kind struct {
 	// param reads a path parameter in the way that handlers of this router do. It is nil if
 	// the handlers get no path parameters.
 	param func(r *http.Request, name string) string
-	// pattern says whether the request that a sold handler gets has a pattern, and inner
-	// whether this pattern lacks the prefix of the group.
+	// pattern is true if a sold handler gets a request that has a pattern. inner is true if
+	// this pattern lacks the prefix of the group.
 	pattern, inner bool
 }
 

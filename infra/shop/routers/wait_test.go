@@ -40,7 +40,8 @@ func transports() map[string]func(t *testing.T, program http.Handler) *http.Clie
 	}
 }
 
-// overTLS serves a program on loopback until the test ends. Clients reach it at shop.example.
+// overTLS serves a program on loopback until the test ends. The returned client sends every
+// request to this program, whatever the host.
 func overTLS(t *testing.T, program http.Handler, http2 bool) *http.Client {
 	t.Helper()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +73,8 @@ func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
 	return d.Transport.RoundTrip(r)
 }
 
-// function sends requests to a Lambda function as an HTTP API does, as events. Unlike a real
-// function, it handles several events at once.
+// function sends each request as an event to a Lambda function, as an HTTP API of API Gateway
+// does. Unlike a real function, it handles several events at once.
 type function struct{ lambda.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -121,8 +122,8 @@ const (
 	others   = 200
 )
 
-// slowShop is a program that sells a slow handler. This handler reads its path parameter long
-// after the time that it may take is over.
+// slowShop is a program that sells a slow handler. This handler exceeds its time limit. It
+// reads its path parameter only long after that.
 type slowShop struct {
 	*market
 	late chan struct{} // gets a value from each slow handler whose time is over
@@ -267,8 +268,8 @@ func (s *slowShop) movedTimes(n int) {
 }
 
 // TestInvocationLasts checks that an invocation behind an adapter for functions lasts until
-// its handler has ended. Lambda freezes the process after an invocation, so a handler could
-// not continue.
+// its handler has ended. Lambda freezes the process after an invocation, so a handler that
+// still runs would stop.
 func TestInvocationLasts(t *testing.T) {
 	t.Parallel()
 	for _, adapter := range []string{"algnhsa", "Respond"} {

@@ -6,7 +6,7 @@
 //   - WINDOW, how long the shop returns the stored answer to a repeated request that has no
 //     idempotency key, by default 45s
 //   - LEDGER_FILE, the path of the ledger, by default ledger.db
-//   - LEDGER_ACCEPT, the word with which the server accepts a ledger that it has refused as
+//   - LEDGER_ACCEPT, the word that makes the server accept a ledger that it has refused as
 //     incomplete
 //   - ADDR, the address to listen on, by default 127.0.0.1:8403
 //   - ORIGIN, the public origin, by default http://ADDR

@@ -204,7 +204,7 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 	}
 }
 
-// judgeRecords checks that the ledger counts no payment as paid that has moved no money.
+// judgeRecords checks that every payment that the ledger counts as paid has moved money.
 func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
 	for key := range p.signed {
 		r, err := a.books.Fetch(ctx, key)

@@ -133,8 +133,8 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 	return k.RoundTripper.RoundTrip(r)
 }
 
-// try tries to buy until the client gets an answer, as often as the client's patience allows.
-// It reports whether the client got an answer.
+// try tries to buy until the client gets an answer, or has used up its tries. It reports
+// whether the client got an answer.
 func (c *client) try(ctx context.Context) bool {
 	for range c.how.tries {
 		shop := c.shops[c.rng.IntN(len(c.shops))]
@@ -258,7 +258,7 @@ func reason(reply x402test.Reply) string {
 	return offer.Error
 }
 
-// call sends the same request as a call of a tool.
+// call sends the request for the purchase as a tool call over MCP.
 func (c *client) call(ctx context.Context, shop, header string) (status int, body string, err error) {
 	tool, args := forecastTool, map[string]any{"city": c.city}
 	if c.post {

@@ -29,9 +29,9 @@ func behaviours() []x402test.Behaviour {
 	}
 }
 
-// bank is a facilitator of play money that has faults, and a node of the chain on which it
-// settles. The node lags behind the chain and is sometimes down. Each process of the shop has
-// its own path to the facilitator: the second one uses /shop/1.
+// bank is a faulty facilitator of play money, and a node of the chain on which it settles. The
+// node lags behind the chain and is sometimes down. Each process of the shop has its own path
+// to the facilitator: the second one uses /shop/1.
 type bank struct {
 	money *x402test.Facilitator
 
@@ -84,8 +84,8 @@ func (b *bank) later(d time.Duration) {
 	b.ahead = d
 }
 
-// behave returns what the facilitator does with the next settlement: something random, or the
-// honest thing once the storm is over.
+// behave returns what the facilitator does with the next settlement: a random behaviour, or
+// Honest once the storm is over.
 func (b *bank) behave(int, string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -32,7 +32,7 @@ const (
 	// The part of a city's name before the dash says how its handler behaves.
 	steady = "steady"
 	flaky  = "flaky" // the first run for a payment fails
-	slow   = "slow"  // the first run takes longer than it may
+	slow   = "slow"  // the first run exceeds its time limit
 
 	endedOnPurpose = 7 // the exit code of a process that a handler ends
 )
@@ -160,7 +160,8 @@ func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
 	return true
 }
 
-// fails has the handler fail at random in one of several ways, and reports whether it did.
+// fails makes the handler fail at random, in one of several ways. It reports whether the
+// handler has failed.
 func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
 	if !s.Faults {
 		return false

@@ -159,7 +159,7 @@ func (s *storm) run(t *testing.T) map[string]int {
 	return a.answers
 }
 
-// report prints what the audit has found.
+// report logs the results of the audit, and fails the test for each of its findings.
 func (s *storm) report(t *testing.T, a *audit) {
 	t.Helper()
 	t.Logf("reconciled: %+v", a.summary)

@@ -1,8 +1,8 @@
 // Command late is a Lambda function that sells a handler. On its first run for a payment, the
 // handler waits until its time is over, calls the URL in the environment variable TELL, and
 // then never ends. On the next run for that payment, the handler answers. The variable AHEAD
-// is how far the function's clock is ahead of the machine's clock. Invoked with
-// {"reconcile":true}, the function runs Reconcile and reports what is owed.
+// is how far the function's clock is ahead of the machine's clock. If the function is invoked
+// with {"reconcile":true}, it runs Reconcile and reports what is owed.
 package main
 
 import (
