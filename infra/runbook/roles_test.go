@@ -97,8 +97,8 @@ const (
 	versionOfTopics = "2010-03-31"
 )
 
-// form records the permission that a form needs, that is, a request to CloudFormation,
-// CloudWatch, SNS or STS. GetCallerIdentity needs no permission.
+// form records the permission that a form needs. Requests to CloudFormation, CloudWatch, SNS
+// and STS are forms. GetCallerIdentity needs no permission.
 func (w *watched) form(sent string) {
 	values := testbed.Must(url.ParseQuery(sent))
 	if values.Get("Action") == "GetCallerIdentity" {

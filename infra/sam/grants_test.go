@@ -64,7 +64,7 @@ func TestScheduledEvent(t *testing.T) {
 	}
 }
 
-// TestTableIsTheStores checks that the template's table is like the table that the store
+// TestTableIsTheStores checks that the template's table is like the table that package dynamo
 // creates for the local runner. In addition, the template's table must have deletion
 // protection, point-in-time recovery and TTL, and must be kept when the stack is deleted. If
 // LedgerTableName is set, all functions must use the table of that name.

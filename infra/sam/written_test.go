@@ -132,15 +132,14 @@ type judgedBy struct {
 // The alarm needs at least three payers whose payments at the new release failed or were
 // refused. Each of these payments adds one value to a metric: a number that stands for its
 // payer. With one or two payers, each value is either the metric's minimum or its maximum.
-// Then the sum of the values, less their count times the minimum, is a whole multiple of the
-// difference between maximum and minimum. With three or more payers, the result is practically
-// never such a multiple.
+// Then (sum - count × minimum) is a whole multiple of (maximum - minimum). With three or more
+// payers, it practically never is.
 //
 // The alarm allows the new release three times the failure rate of the previous release. The
-// previous release may have had few failures by luck, so the alarm first adds two to their
-// number. In addition, the alarm allows the new release three failures, or two if the new
-// versions have answered no payment. The same numbers hold for refusals. TestReleaseOdds tests
-// the consequences of these numbers.
+// previous release may have had few failures by luck, so the alarm first adds two to the
+// number of these failures. In addition, the alarm allows the new release three failures, or
+// two if the new versions have answered no payment. The same numbers hold for refusals.
+// TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
 		return fmt.Sprintf("(%[1]s * (all - new)) > (IF(new > count, 3, 2) * (all - new) + 3 * new * (%[2]s - %[1]s + 2))", bad, allBad)

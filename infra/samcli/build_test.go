@@ -62,8 +62,8 @@ func TestBuild(t *testing.T) {
 	}
 }
 
-// TestBuildShop runs sam build for the shop's function, as that function's template tells the
-// reader to do. It deploys nothing.
+// TestBuildShop runs sam build for the shop's function, as the function's template says. It
+// deploys nothing.
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(testbed.Root(), "infra", "shop", "function")

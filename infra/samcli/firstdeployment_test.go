@@ -65,7 +65,8 @@ func TestFirstDeployment(t *testing.T) {
 }
 
 // emulateDeployments starts an emulator of AWS, and creates the stack that has the SAM CLI's
-// bucket. The CLI could create this stack, but then the emulator would give it no outputs.
+// bucket. The CLI could create this stack, but then the stack would have no outputs in the
+// emulator.
 func emulateDeployments(t *testing.T) (endpoint string) {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")

@@ -206,8 +206,8 @@ func (c trouble) row(m comparison, healthy float64) map[string]any {
 	return row
 }
 
-// comparison has the durations of an operation's lookups, by the service (ours) and by a tool
-// (theirs).
+// comparison has the durations of an operation's lookups: of the lookups by the service
+// (ours), and of the same lookups by a tool (theirs).
 type comparison struct {
 	op, peer     string
 	ours, theirs *series

@@ -198,7 +198,7 @@ func serveBootstrap(t *testing.T) {
 	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
-// server starts a server for a host. It listens at the address at, which has the form ip:port,
+// server starts a server for a host. The server listens on the last argument, an ip:port,
 // until the test ends.
 type server func(t *testing.T, ca *testbed.Authority, name, at string)
 

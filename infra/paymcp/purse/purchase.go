@@ -19,7 +19,7 @@ type Purchase struct {
 	Version   int             `json:"version"`
 	Server    string          `json:"server"`
 	Tool      string          `json:"tool"`
-	Arguments json.RawMessage `json:"arguments"` // in the form of buyer.Canonical
+	Arguments json.RawMessage `json:"arguments"` // canonical JSON, as buyer.Canonical returns it
 	// Key identifies the purchase to servers that charge only once for each key.
 	Key     string   `json:"key,omitempty"`
 	Payment *Payment `json:"payment,omitempty"` // the payment that was signed for this purchase

@@ -70,7 +70,8 @@ const unfinished = ".tmp"
 const pause = 20 * time.Millisecond
 
 // lock locks a file. Among all processes, only one caller at a time has the lock. The function
-// waits for the lock until ctx is done. The lock ends with unlock or with the process.
+// waits for the lock until ctx is done. A caller keeps the lock until it calls unlock, or
+// until its process ends.
 func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)

@@ -177,7 +177,7 @@ func openEcho(mount func(http.Handler) echo.HandlerFunc) func(...route) http.Han
 	}
 }
 
-// mounted is the key of the router's own context in the context of a request.
+// mounted is the key of gin's or echo's context in the context of a request.
 type mounted struct{}
 
 // inGin mounts a handler. It passes on what gin knows of the request: the pattern, the path

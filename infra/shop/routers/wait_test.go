@@ -300,8 +300,8 @@ func TestInvocationLasts(t *testing.T) {
 	}
 }
 
-// TestClientGoesAway checks that, even after its client has gone away, a handler keeps the
-// data that the router gave it.
+// TestClientGoesAway checks that a handler keeps the data that the router gave it, even after
+// the client has gone away.
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
