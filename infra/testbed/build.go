@@ -36,8 +36,7 @@ const (
 	CDKApp = "github.com/hostfacts/hostfacts/infra/cdk"
 )
 
-// The kinds of programs. The programs of each kind are in a folder of build/tests, which has
-// the kind as its name.
+// The kinds of programs. The programs of a kind are built in the folder build/tests/<kind>.
 const (
 	plain     = "commands"
 	watched   = "watched"
@@ -47,10 +46,10 @@ const (
 	ofCDK     = "cdk"
 )
 
-// moduleOf has the folder of the module for each kind of programs that is not in this module.
+// moduleOf has the folders of the other modules, by the kind of their programs.
 var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
 
-// kindOf returns the kind of the programs that are built from a package in the usual way.
+// kindOf returns the kind of the programs that Program and Isolate build from a package.
 func kindOf(pkg string) string {
 	switch pkg {
 	case AllFunctions:
@@ -61,17 +60,16 @@ func kindOf(pkg string) string {
 	return plain
 }
 
-// keptVar is an environment variable. If it is set, the programs are built in the folder that
-// it names, instead of build/tests. It is set for tests of mutants, whose programs must not
-// get into build/tests.
+// keptVar is the environment variable that names a folder to use instead of build/tests. It is
+// set while mutants are tested, because the programs of a mutant must not get into build/tests.
 const keptVar = "HOSTFACTS_PROGRAMS"
 
 var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
 // Program builds a program of this module, such as ./infra/local, or CDKApp, and returns its
-// path. The cache of go test depends on the packages that a test imports, but not on the
-// programs that the test builds. A suite therefore imports pkg/operations, which the programs
-// contain.
+// path. go test reuses a cached result until a package that the test imports changes. It does
+// not see the programs that the test builds. A suite that calls Program therefore imports
+// pkg/operations, which the programs contain.
 func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
 
 // Watched is like Program, but builds with the race detector, which needs a C compiler. If the
@@ -136,10 +134,10 @@ func build(kind, pkg string) (string, error) {
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map contains only this type
 }
 
-// compile runs the compiler, which links only programs that are missing or outdated. Suites
-// run at the same time, so compile holds a file lock while the other suites wait. It uses the
-// flags of go vet and go test, which have compiled the packages already, so that only linking
-// remains. The packages of functions are compiled again, without cgo.
+// compile runs go build, which links only programs that are missing or outdated. Suites run at
+// the same time, so compile holds a file lock while the other suites wait. The flags are those
+// of go vet and go test, so the packages are already compiled and only linking remains. The
+// packages of functions are compiled again, without cgo.
 func compile(kind, pkg string) (string, error) {
 	in := filepath.Join(Root(), moduleOf[kind])
 	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)

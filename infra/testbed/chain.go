@@ -41,8 +41,8 @@ func Account(i int) string {
 	}[i]
 }
 
-// third is the number, for Account, of the account of a third party. This account sends the
-// transactions that anybody may send.
+// third is the argument of Account for a third party. That account sends the transactions that
+// anybody may send.
 const third = 9
 
 // plant puts the code of the test contracts at their addresses.
@@ -165,7 +165,7 @@ func decode[T any](t testing.TB, raw json.RawMessage) (v T) {
 
 func hexBytes(b []byte) string { return fmt.Sprintf("0x%x", b) }
 
-// The node pretends to be a node of Base, which has a token at the address BaseUSDC.
+// The node of a Chain pretends to be a node of Base. Its token is at the address BaseUSDC.
 const (
 	BaseChainID = 8453
 	BaseNetwork = "eip155:8453"

@@ -34,8 +34,8 @@ type SignedTransfer struct {
 	Signature     []byte // the bytes of r, s and v
 }
 
-// Authorization returns an unsigned payment from a wallet with a random nonce. The payment is
-// already valid, and stays valid until the given time.
+// Authorization returns an unsigned payment from a wallet. The nonce is random. The payment is
+// valid from the start, and until the given time.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails
@@ -77,8 +77,8 @@ func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64)
 	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
-// Batch makes several calls to the token in one transaction. If noisy is true, the transaction
-// logs another event after each call.
+// Batch makes several calls to the token in one transaction. If noisy is true, the
+// transaction emits an event after each call, which is not an event of the token.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
@@ -98,7 +98,8 @@ func TransferCall(t testing.TB, s SignedTransfer) []byte {
 	return calldata("transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,bytes)", args...)
 }
 
-// MintCall returns the call data of Mint. Minting is the transfer that costs the least gas.
+// MintCall returns the call data of Mint. For the chain, minting is a transfer from the zero
+// address.
 func MintCall(to x402.Address, value int64) []byte {
 	return calldata("mint(address,uint256)", to, big.NewInt(value))
 }

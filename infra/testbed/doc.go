@@ -4,7 +4,8 @@
 // network namespace:
 //
 //   - resolvers, certificates and the play-money facilitator;
-//   - Origins: TLS servers that the real guard reaches under public addresses;
+//   - Origins: TLS servers on the loopback interface, which package guard reaches under public
+//     addresses;
 //   - Chain: an Ethereum node with a token like USDC;
 //   - DynamoDB (package cloud): DynamoDB Local, or dynalite, which does not return the old item
 //     when a condition fails.

@@ -56,8 +56,8 @@ func StartFacilitator(tb testing.TB) *Facilitator {
 	return f
 }
 
-// StartFacilitatorOn is like StartFacilitator, for the USDC of another network that package x402
-// knows.
+// StartFacilitatorOn is like StartFacilitator, but the token is the USDC of the given network.
+// Package x402 must know this network.
 func StartFacilitatorOn(tb testing.TB, network string) *Facilitator {
 	terms := x402.Network(network).USDC
 	terms.PayTo = LocalTerms(tb).PayTo

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put, which installs packages. The parameter list is the path of the file that
-// names the packages. After a success, Install copies that file to the path stamp. If stamp is
-// already such a copy, nothing has changed and Install does nothing.
+// Install calls the function put, which installs into the folder dir the packages that the file
+// at the path list names. Install then copies that file to the path stamp. If the files at list
+// and stamp are already equal, the packages are installed and Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
@@ -97,9 +97,10 @@ func installPackages(ctx context.Context, dir string) error {
 	})
 }
 
-// Wheels returns a folder with the wheels of the Python packages in a list. pip can install
-// the packages from this folder without PyPI. The folder is kept in the virtual environment
-// that Python makes for the list. Wheels skips the test if the packages cannot be downloaded.
+// Wheels returns a folder with the wheels of the packages in a requirements file. pip can
+// install the packages from this folder without PyPI. The folder is in the virtual environment
+// that the function Python makes for the same file. Wheels skips the test if the packages cannot
+// be downloaded.
 func Wheels(tb testing.TB, requirements string) string {
 	python := Python(tb, requirements)
 	wheels := filepath.Join(filepath.Dir(filepath.Dir(python)), "wheels")
@@ -113,10 +114,10 @@ func Wheels(tb testing.TB, requirements string) string {
 	return wheels
 }
 
-// Python returns the interpreter of a virtual environment that has the packages in a list. If
-// the list has hashes, pip compares every file with its hash. The environment is kept beside
-// the list, in a folder whose name contains the hash of the list. Python skips the test if the
-// environment cannot be made.
+// Python returns the interpreter of a virtual environment that has the packages in a
+// requirements file. If that file has hashes, pip compares each package with its hash. The
+// environment is kept beside the file, in a folder whose name contains a hash of the file's
+// content. Python skips the test if the environment cannot be made.
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))

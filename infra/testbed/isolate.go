@@ -21,10 +21,10 @@ const Dynalite = "dynalite"
 // Isolate runs the tests of a suite in new namespaces (see isolated), n tests at once, and
 // returns the exit code. TestMain calls Isolate.
 //
-// Before that, while there is still a network, Isolate builds the programs of the given
-// packages, which may include AllFunctions and CDKApp. If Dynalite is one of the packages,
+// Before it runs the tests, while there is still a network, Isolate builds the programs of the
+// given packages, which may include AllFunctions and CDKApp. If Dynalite is one of the packages,
 // Isolate installs it. If the machine does not allow namespaces, Isolate runs the tests
-// without them; NoNamespaces then returns the reason, and tests that need namespaces skip
+// without them. NoNamespaces then returns the reason, and tests that need namespaces skip
 // themselves.
 func Isolate(m *testing.M, n int, packages ...string) int {
 	if os.Getenv(isolatedVar) != "" {

@@ -19,8 +19,8 @@ func isolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}
-	// Try first whether namespaces are allowed, with a command that sets up the network of a
-	// new one.
+	// First try to set up the network of a new namespace. If that fails, the machine does not
+	// allow namespaces.
 	if out, err := Namespaced("ip", "link", "set", "lo", "up").CombinedOutput(); err != nil {
 		return 0, fmt.Errorf("this machine does not permit network namespaces: %w %s", err, out)
 	}

@@ -183,7 +183,7 @@ func Each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) 
 	}
 }
 
-// TLS returns the TLS configuration of the servers in this internet.
+// TLS returns the TLS configuration of the servers of w.
 func (w *Origins) TLS() *tls.Config {
 	return &tls.Config{Certificates: []tls.Certificate{w.cert}, MinVersion: tls.VersionTLS10}
 }
@@ -198,8 +198,8 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	return l
 }
 
-// Dialer returns a real guard for this internet: it resolves the names and connects to the
-// addresses in it. The guard behaves as on a machine with IPv6.
+// Dialer returns a real guard.Dialer that has only the names and the addresses of w. It behaves
+// as on a machine with IPv6.
 func (w *Origins) Dialer() *guard.Dialer {
 	return &guard.Dialer{
 		Resolver: w, Connect: w.dial,

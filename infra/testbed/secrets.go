@@ -30,7 +30,7 @@ func (s *Secrets) Add(header string) {
 	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
-		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // in JSON, a signature in bytes has this form
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // JSON of a []byte has this form
 		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
 }

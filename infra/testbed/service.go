@@ -31,8 +31,8 @@ func Local(program, dir string, settings ...map[string]string) *exec.Cmd {
 	return cmd
 }
 
-// Parameters returns settings under the names of the template's parameters, such as RpcUrl for
-// RPC_URL.
+// Parameters returns the settings with the names that the template's parameters have. RPC_URL,
+// for example, becomes RpcUrl.
 func Parameters(settings map[string]string) map[string]string {
 	all := map[string]string{}
 	for name, value := range settings {

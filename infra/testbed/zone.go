@@ -122,8 +122,8 @@ func Send(w dns.ResponseWriter, q, m *dns.Msg) {
 // Zone has the records of a resolver. A Zone is a dns.Handler that answers every query with
 // these records.
 type Zone struct {
-	// Records has the records by owner, in lower case with the final dot. A name that is not
-	// in the map has the records of the owner "*.".
+	// Records has the records by owner. An owner is in lower case, with the final dot. A name
+	// that is not in the map has the records of the owner "*.".
 	Records map[string][]dns.RR
 }
 

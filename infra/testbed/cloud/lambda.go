@@ -22,11 +22,11 @@ import (
 )
 
 // Deployment describes built functions behind a gateway. The functions run as on AWS: each
-// process handles one event at a time, and is frozen between two events. Own, Source, OnEvent
-// and OnEnd may be nil. OnEvent and OnEnd may kill the process.
+// process handles one event at a time, and is frozen between two events. The fields Own,
+// Source, OnEvent and OnEnd may be nil.
 type Deployment struct {
 	Functions string // the folder that has <slug>/bootstrap for every function
-	// Only has the functions to run instead of those of the template.
+	// Only is a list of functions. If it is nil, the functions of the template run.
 	Only []sam.Function
 	// Parameters are the template's parameters. If PayTo is missing, the payee is that of the
 	// local runner.
@@ -42,7 +42,7 @@ type Deployment struct {
 	Source func() string // returns the source address of the next event; nil means the client's
 	Logs   io.Writer     // gets the functions' output in whole lines; nil discards it
 
-	OnEvent func(p *Execution, event []byte) // called before the process p gets an event
+	OnEvent func(p *Execution, event []byte) // called before the process p gets an event; may kill p
 	OnEnd   func(function string, payload []byte, err error)
 }
 

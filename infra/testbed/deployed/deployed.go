@@ -123,11 +123,11 @@ func Routes() map[string][]string {
 	return all
 }
 
-// Granted returns the permissions that the template gives a function, sorted. A permission is
-// an action on items whose keys have a certain form, such as "dynamodb:GetItem on Ledger.Arn
-// of rate|*", or an action on an index of the table or on a secret. Any other statement fails
-// the test. So does a policy template or a managed policy of AWS, because these grant more
-// than a function needs.
+// Granted returns the permissions that the template gives a function, sorted. A permission
+// names an action and what it may be used on: the items whose keys have a certain form, as in
+// "dynamodb:GetItem on Ledger.Arn of rate|*", an index of the table, or a secret. Any other
+// statement fails the test. A policy template or a managed policy of AWS fails it as well,
+// because these grant more than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }

@@ -28,10 +28,10 @@ type Packed struct {
 	folder  string // the proxy's folder
 }
 
-// Pack packs the module in the folder root, whose module path is path, and writes the files of
-// a proxy into folder. The module has the files that git tracks, and new files that git does
-// not ignore. Each call makes a new version, because the go command caches the versions that
-// it has seen.
+// Pack packs the module in the folder root, and writes the files of a proxy into another folder.
+// The argument path is the module's path. The packed module has the files that git tracks, and
+// new files that git does not ignore. Each call makes a new version, because the go command
+// caches the versions that it has seen.
 func Pack(folder, root, path string) (Packed, error) {
 	when := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	m := module.Version{Path: path, Version: module.PseudoVersion("v0", "", when, strings.ToLower(rand.Text())[:12])}

@@ -28,9 +28,9 @@ type document struct {
 }
 
 // New returns a registry with the packages of a package-lock.json of version 2 or 3. The
-// registry does not have the packages' files. npm usually finds a file in its cache by the
-// digest. Otherwise the registry redirects npm to the real registry at upstream, and npm
-// compares the file with the digest.
+// registry does not have the packages' files. npm usually has a file in its cache, where it
+// finds the file by the digest in package-lock.json. Otherwise the registry redirects npm to the
+// real registry at upstream, and npm compares the file with that digest.
 func New(lock []byte, upstream string) (http.Handler, error) {
 	var locked struct {
 		Packages map[string]map[string]any `json:"packages"`
@@ -47,8 +47,8 @@ func New(lock []byte, upstream string) (http.Handler, error) {
 	return r, nil
 }
 
-// add adds the version of a package that the lock file has at a place such as
-// node_modules/a/node_modules/@b/c.
+// add adds one version of one package: an entry of the lock file. The place of the entry is a
+// path such as node_modules/a/node_modules/@b/c.
 func (r registry) add(place string, entry map[string]any) {
 	name, ok := entry["name"].(string) // only the entry of an alias contains a name
 	if !ok {

@@ -1,6 +1,6 @@
-// Package payments puts payments into a ledger for tests. A payment can be in flight, can be
-// owed an answer, or can be abandoned by a process that was killed. It is not part of package
-// testbed, because the tests of the ledger use testbed.
+// Package payments puts payments into a ledger for tests. A payment can be in flight,
+// settled without an answer, or abandoned by a process that was killed. The code is not part of
+// package testbed, because the tests of the ledger use testbed.
 package payments
 
 import (
@@ -67,8 +67,8 @@ func Owe(tb testing.TB, l *ledger.Ledger) string {
 	return key
 }
 
-// Abandon changes a payment as if its process had been killed an hour ago, before it sent the
-// payment to the facilitator. Since then, the purchase has belonged to another payment.
+// Abandon changes the record of a payment: an hour ago, its process was killed before it sent
+// the payment to the facilitator. Another payment has then made the same purchase.
 func Abandon(tb testing.TB, store ledger.Store, key string) {
 	tb.Helper()
 	r := ledgertest.Payment(tb, store, key)

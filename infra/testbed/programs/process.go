@@ -28,7 +28,7 @@ type TB interface {
 	Fatalf(format string, v ...any)
 }
 
-// Process is a program that runs until it ends, or is stopped or killed.
+// Process is a program that Start, StartWith or StartPeer has started.
 type Process struct {
 	URL string // the address that the program printed when it was ready; set by Ready
 	Log Output // the program's output, unless Cmd has other writers
