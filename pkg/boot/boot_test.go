@@ -165,9 +165,9 @@ func TestFaults(t *testing.T) {
 }
 
 // TestFormerTerms checks how FORMER_TERMS is read: the former terms, and the time until which
-// they are accepted. If that time is more than a day away, there must be an error in place of
-// the components. TestFormerTerms also checks two warnings of /ready: that releases are not
-// watched while FORMER_TERMS is set, and that there is only one resolver.
+// they are accepted. If that time is more than a day away, Components must return an error.
+// TestFormerTerms also checks two warnings of /ready: that releases are not watched while
+// FORMER_TERMS is set, and that there is only one resolver.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }

@@ -23,8 +23,7 @@ import (
 
 // Config is the valid configuration that was read from the environment.
 type Config struct {
-	// Offering is the offering of the deployment, without its Receipts. No variable sets
-	// PlayMoney.
+	// Offering is the offering of the deployment. Its Receipts and PlayMoney are not set here.
 	service.Offering
 	// BaseURL is the public origin. If it is empty on Lambda, the origin of each request is the
 	// domain name that the gateway reports.
@@ -79,8 +78,8 @@ func (t Table) InAWS() bool { return t.Name != "" && t.AWS.BaseEndpoint == nil }
 type Local struct {
 	Config
 	LedgerFile string // the file of the embedded ledger
-	// LedgerAccept is the confirmation code by which the operator accepts a ledger file that has
-	// a part missing. Without this code, such a file is refused.
+	// LedgerAccept is a code with which the operator accepts an incomplete ledger file. Such a
+	// file is refused without the code.
 	LedgerAccept string
 	Addr         string // the address to listen on
 	OriginGiven  bool   // whether BASE_URL is set; otherwise the origin is derived from Addr
@@ -112,9 +111,9 @@ func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	return c, e.err()
 }
 
-// ParseAWS parses how an operator's command reaches AWS: the region and the credentials. The
-// argument endpoint is the name of the variable that can replace the endpoint of the AWS
-// service that the command uses. The name is "" if the command uses several services.
+// ParseAWS parses the region and the credentials with which an operator's command calls AWS. The
+// argument endpoint names the variable that can set another URL for the AWS service, such as
+// AWS_ENDPOINT_URL_SECRETS_MANAGER. It is "" if the command uses several services.
 func ParseAWS(get func(string) string, endpoint string) (aws.Config, error) {
 	e := readEnvironment(get, readByAWS)
 	other := ""
@@ -243,7 +242,7 @@ func (c Config) settlesElsewhere() bool {
 }
 
 // paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. The method chain says what the default node is for.
+// chain. It passes the default node to the method chain.
 func (e *environment) paymentSettings(c *Config, defaultNode string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

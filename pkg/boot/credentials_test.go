@@ -221,14 +221,14 @@ func testKeys() aws.CredentialsProvider {
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
-	const again = "again" // a value of fails: the error is errSecretSilent, after two attempts
+	const again = "again" // in a case below: the error must be errSecretSilent, after two attempts
 	amazon := func(status int, kind string) http.HandlerFunc {
 		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
 	}
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
 		want   string
-		fails  string // a part of the error, or the constant again
+		fails  string // a part of the error's text, or the constant again; "" if there is no error
 	}{
 		"a string":        {holds(secret), secret, ""},
 		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},

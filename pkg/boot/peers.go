@@ -109,10 +109,10 @@ func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain sets which nodes of the chain are used. If RPC_URL names nodes, these are used. If
-// RPC_URL is empty, the nodes in the facilitator's secret are used. If the secret has none
-// either, the default node is used; an empty default means that there is no such node. If the
-// default is noNodes, an empty RPC_URL means that no node is used at all.
+// chain sets which nodes of the chain are used: the nodes that RPC_URL names. If RPC_URL is
+// empty, the nodes in the facilitator's secret are used, or else the default node. There is no
+// default node if defaultNode is empty. If defaultNode is noNodes and RPC_URL is empty, no node
+// is used.
 func (e *environment) chain(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	unnamed := e.text(name) == ""
@@ -156,8 +156,8 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 }
 
 // nodesOfSecret returns the nodes in the secret, which may have none. The argument failed is
-// true if none of the nodes that were returned before has worked. The secret is then due to be
-// read again.
+// true if none of the nodes that were returned before has worked. The secret is then read again,
+// but at most once a minute.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
 		c.secret.failed()

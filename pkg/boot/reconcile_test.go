@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// TestNodesOfTheSecret reads the list of nodes in a secret. If RPC_URL is empty, the public
-// node must be configured as well, for a secret without nodes. If RPC_URL is the word secret,
-// the public node must not be configured, even if the secret cannot be read. If the list is
-// not valid or its nodes have failed, the secret must be read again.
+// TestNodesOfTheSecret checks that the list of nodes in a secret is read. If RPC_URL is empty,
+// the public node must be configured as well, because the secret may have no nodes. If RPC_URL
+// is "secret", the public node must not be configured. If the list is not valid or its nodes
+// have failed, the secret must be read again.
 func TestNodesOfTheSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -46,9 +46,9 @@ func TestNodesOfTheSecret(t *testing.T) {
 	}
 }
 
-// TestWatch checks that the client that reads the chain and the probe of the chain are both
-// present if a node is configured, and otherwise both absent. If they are absent, the
-// interfaces that evidence returns must be nil, and a warning of /ready must name RPC_URL.
+// TestWatch checks that a configured node is used to read the chain, and that /ready has a probe
+// of the chain. Without a node there must be no client of the chain, no probe, and only nil
+// interfaces from the function evidence. A warning of /ready must then name RPC_URL.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {

@@ -39,8 +39,8 @@ var errSecretSilent = fmt.Errorf("%w: secrets manager did not answer", facilitat
 
 // fetchSecret returns the current value of a secret. An endpoint that is not empty replaces
 // AWS's endpoint. The last argument is the time limit of each attempt. The error is
-// errSecretSilent, or says why the secret has no value. No error contains what was read. The
-// size of the reply is bounded, and no cache, connection or goroutine remains afterwards.
+// errSecretSilent, or says why there is no value. No error contains what was read. The size of
+// the reply is bounded. No cache, connection or goroutine remains afterwards.
 func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvider, endpoint string, attempt time.Duration) ([]byte, error) {
 	options := secretsmanager.Options{
 		Region:      name.region,
@@ -66,8 +66,8 @@ func fetchSecret(ctx context.Context, name secretName, keys aws.CredentialsProvi
 	return nil, errors.New("secrets manager: the secret has no value")
 }
 
-// explainSecret returns an error that contains only the parts of err that may be logged. The
-// SDK's error for a reply that it cannot decode quotes the reply.
+// explainSecret returns an error that contains only the parts of err that may be logged. If the
+// SDK cannot decode a reply, its error quotes the reply, which may contain the secret.
 func explainSecret(err error) error {
 	api, named := errors.AsType[smithy.APIError](err)
 	status := 0 // the reply's status; 0 if there was no reply
@@ -91,8 +91,8 @@ func explainSecret(err error) error {
 const rereadAfter = time.Minute
 
 // secret is a secret with several values: credentials, nodes, and a receipt key. It is read
-// when a value is first needed, which is when somebody pays. It is read again if the last
-// reading failed or if one of its values did not work, but at most once a minute.
+// when one of its values is first needed. It is read again if the last reading failed or if one
+// of its values did not work, but at most once a minute.
 type secret struct {
 	load func(context.Context) ([]byte, error)
 
@@ -120,8 +120,8 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 	return v, err
 }
 
-// document returns the secret. If the secret has to be read for the first time or again,
-// document reads it first.
+// document returns the secret. If the secret was not read yet, or one of its values did not
+// work, document reads it first.
 func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -14,14 +14,14 @@ type Setting struct {
 	// Otherwise says in the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
-	// Template means that the template sets the variable, and sets it to the same value for
-	// every function. Secret means that the value can contain a secret. The template leaves a
-	// variable with Secret empty for every function that does not read it.
+	// Template means that the template sets the variable, to the same value for every function.
+	// Secret means that the value can contain a secret. The template gives such a value only to
+	// the functions that read it.
 	Template, Secret bool
 	Readers          Readers
 
 	// parse parses and stores a value, which must not be empty. It is nil for a variable that
-	// the programs look up themselves.
+	// readEnvironment does not read.
 	parse func(text string) error
 }
 
@@ -59,7 +59,7 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork says in the runbook what it means if a variable about the token is empty.
+// ofNetwork is the Otherwise of the variables about the token.
 const ofNetwork = "that of USDC on `NETWORK`, if known"
 
 // knownNetworks returns the names of the networks whose token and nodes are known. For these

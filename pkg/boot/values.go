@@ -81,7 +81,7 @@ func parsePeer(v string) (string, error) {
 func Reachable(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
-		return addr // the error of listening on addr explains the mistake
+		return addr // addr is malformed, and net.Listen will say so
 	}
 	switch ip, err := netip.ParseAddr(host); {
 	case host == "", err == nil && ip.Unmap() == netip.IPv4Unspecified():
@@ -152,12 +152,12 @@ func parseReceiptKeys(v string) (keys []ed25519.PublicKey, err error) {
 type formerTerms struct {
 	until  time.Time
 	payTo  string
-	prices map[string]string // by the operation's slug: its former price in atomic units
+	prices map[string]string // former prices in atomic units, by the slug of the operation
 }
 
-// parseFormerTerms parses FORMER_TERMS: the time until which the former terms are accepted,
-// followed by the terms that were different. These are payTo, and prices by operation. "none"
-// means that the former terms are no longer accepted.
+// parseFormerTerms parses FORMER_TERMS. First comes the time until which the former terms are
+// accepted. Then come the terms that have changed, with their former values: payTo, and the
+// prices of operations. "none" means that the former terms are no longer accepted.
 func parseFormerTerms(v string) (*formerTerms, error) {
 	list, _ := parseList(v)
 	if len(list) == 0 || len(list) == 1 && list[0] == "none" {
@@ -266,9 +266,9 @@ func parseBootstrapURL(v string) (string, error) {
 	return v, nil
 }
 
-// parseTableName parses the name of a DynamoDB table. Here and in parseStackName, the pattern
-// does not limit the length, because compiling a repetition of some hundreds takes a twentieth
-// of a function's start.
+// parseTableName parses the name of a DynamoDB table. The pattern does not limit the
+// length, because a repetition such as {3,255} would take a twentieth of a function's start to
+// compile. The same holds for parseStackName.
 func parseTableName(v string) (string, error) {
 	const most = 255
 	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,}$`).MatchString(v) {
@@ -294,8 +294,8 @@ func parseAccept(v string) (string, error) {
 	return v, nil
 }
 
-// secretName is the name of a secret: a complete ARN. The ARN contains the region to which
-// requests are sent, and a permission can be limited to exactly this secret.
+// secretName is the complete ARN of a secret, and the region in that ARN, to which requests are
+// sent. With a complete ARN, a permission can be limited to exactly this secret.
 type secretName struct{ arn, region string }
 
 // parseSecretName parses the ARN of a secret.
@@ -308,7 +308,7 @@ func parseSecretName(v string) (secretName, error) {
 	return secretName{arn: v, region: found[1]}, nil
 }
 
-// nodes is the value of RPC_URL. The variable may be empty, none, secret, or a list of URLs of
+// nodes is the value of RPC_URL, which may be empty, "none", "secret", or a list of the URLs of
 // nodes.
 type nodes struct {
 	none, ofSecret bool

@@ -51,8 +51,8 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components returns the components of a deployment that uses the given stores. Every text in
-// a log line that others wrote is made safe to read, whatever handler the logger has.
+// Components returns the components of a deployment that uses the given stores. The
+// handler of log must make text from others safe to read, as untrusted.Attr does.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
 	const longestFormer = 24 * time.Hour // this limit catches a mistyped time, which would keep the old payee valid for too long
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
@@ -100,9 +100,9 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 
 // probes returns the probes of everything that the service needs. The ledger's probe reads a
 // key that no record has, because that is the only key that the function of /ready may read.
-// The facilitators' probes send their credentials and ask which payments are supported. The
-// other probes check the resolvers and the chain. The chain's probe is optional, because the
-// service works without the chain. If view is nil, there is no probe of the chain.
+// A facilitator's probe sends the facilitator's credentials and asks which payments are
+// supported. The other probes check the resolvers and the chain. The chain's probe is optional,
+// because the service works without the chain. If view is nil, there is no probe of the chain.
 func (c Config) probes(payments *ledger.Ledger, settle facilitators, resolver *dns.Client, view *chain.Nodes) []service.Probe {
 	checkLedger := func(ctx context.Context) error {
 		_, err := payments.Fetch(ctx, "ready")
