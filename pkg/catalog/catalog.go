@@ -92,7 +92,7 @@ type Operation struct {
 	// the payment errors of spec §7.1.
 	Errors []fault.Code
 	Fields []Field
-	// Verdicts are the rules for the line that says in words what an answer has found.
+	// Verdicts are the rules that choose the line that summarises an answer.
 	Verdicts []lookup.Verdict
 	// Response is the example answer, as JSON.
 	Response string
@@ -154,8 +154,9 @@ func BySlug(slug string) (op Operation, ok bool) {
 	return Operation{}, false
 }
 
-// PaymentErrors returns the codes that every priced path can answer (spec §7.1). The code
-// overloaded is not among them, because the smoke test never answers it.
+// PaymentErrors returns the codes that every priced path can answer (spec §7.1).
+// fault.Overloaded is not among them, because the smoke test has a priced path and never
+// answers with it.
 func PaymentErrors() []fault.Code {
 	return []fault.Code{
 		fault.PaymentRequired,
@@ -225,9 +226,9 @@ func (o Operation) ExampleURL(origin string) string {
 	return origin + o.Path + "?" + strings.Join(query, "&")
 }
 
-// StepURL returns the URL of the operation's example call as a step of a playbook. The URL has
-// only the parameters that the bundle has as well, because the step stands for a part of what
-// the bundle looks up.
+// StepURL returns the URL of the operation's example call as a step of a playbook. The URL
+// omits the parameters that the bundle does not have, because the step must look up the same as
+// the bundle.
 func (o Operation) StepURL(origin string, bundle Operation) string {
 	var shared []Param
 	for _, p := range o.Params {

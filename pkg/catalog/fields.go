@@ -25,14 +25,13 @@ type Field struct {
 	// Schema is the name of the schema of an object or an enumeration. If it is empty, the
 	// schema has no name and is part of the parent's schema.
 	Schema string
-	// Show says how the page for people shows the value. "time" adds the distance from the
-	// present. "end" is a time that is marked once it has passed. "seconds" is a duration, and
-	// "hops" is a list of hops. With "expected", the value is marked if it is null; with "wrong",
-	// if it is true; with "right", if it is false. With any other Show, the value is shown as
-	// text.
+	// Show says how the page for people shows the value. "time" is a time, shown with its
+	// distance from the present. "end" is a time that is marked once it has passed. "seconds" is
+	// a duration, and "hops" is a list of hops. "expected" marks the value if it is null, "wrong"
+	// if it is true, and "right" if it is false. With any other Show, the value is shown as text.
 	Show   string
 	Fields []Field // the fields of an object
-	Items  []Field // the shapes of an array's items (at least one), or the shapes of an object that can have several
+	Items  []Field // the shapes that an array's items can have, or that the object can have
 }
 
 // TypeText returns the type in the spec's words, such as "integer or null".

@@ -38,9 +38,9 @@ var all = sync.OnceValue(func() []Operation {
 // All returns every priced operation in the order of the spec's price list.
 func All() []Operation { return slices.Clone(all()) }
 
-// bundleDeadline is the deadline of a bundle's lookup. The tool Headers goes all the way from
-// the name to the HTTPS answer, as the bundle uptime-check does. It has the same deadline, so
-// neither misses an answer that the other gets.
+// bundleDeadline is the deadline of a bundle's lookup. The tool headers has the same deadline,
+// because it makes the same HTTPS request as the bundle uptime-check. A slow host must not
+// answer the one and miss the deadline of the other.
 const bundleDeadline = 12 * time.Second
 
 // priced fills in what all operations of a kind have in common: the price, the deadline of the
