@@ -121,8 +121,8 @@ func parse(t *testing.T, page []byte) *html.Node {
 
 // checkPage checks the rules for every page. The page must load nothing from other origins, and
 // each part that scrolls must have a name and be reachable with the keyboard. infra/clients
-// tests whether the page is well formed and accessible, and whether its policy blocks any part
-// of it.
+// tests whether the page is well formed and accessible, and whether its
+// Content-Security-Policy blocks any part of it.
 func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	t.Helper()
 	root := parse(t, page)

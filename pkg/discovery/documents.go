@@ -308,10 +308,11 @@ func quality(list map[string]float64, names ...string) float64 {
 
 // WantsHTML reports whether an Accept header prefers text/html to application/json. It returns
 // false if the header prefers neither, or is absent, malformed or too long. A program
-// therefore gets JSON unless it clearly asks for a page. A range with parameters, such as
-// text/html;level=1, asks for a variant, and this service has no variants. Such a range does
-// not count as text/html. With application/json, a range with parameters counts as the plain
-// range, because JSON is the safer choice.
+// therefore gets JSON unless it clearly asks for a page.
+//
+// A range with parameters, such as text/html;level=1, asks for a variant, which this service
+// does not have. It does not count as text/html. application/json with parameters does count as
+// application/json, because JSON is the safer choice.
 func WantsHTML(accept string) bool {
 	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
 		return false // typical headers of programs
