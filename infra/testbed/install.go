@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls the function put, which installs into the folder dir the packages that the file
-// at the path list names. Install then copies that file to the path stamp. If the files at list
-// and stamp are already equal, the packages are installed and Install does nothing.
+// Install calls put, which installs packages into the folder dir. The argument list is the path
+// of the file that names the packages. After a success, Install copies that file to stamp, which
+// is a path as well. If this copy is already there, Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))

@@ -26,7 +26,7 @@ import (
 // Source, OnEvent and OnEnd may be nil.
 type Deployment struct {
 	Functions string // the folder that has <slug>/bootstrap for every function
-	// Only is a list of functions. If it is nil, the functions of the template run.
+	// Only is the list of the functions to run. If it is nil, the template's functions run.
 	Only []sam.Function
 	// Parameters are the template's parameters. If PayTo is missing, the payee is that of the
 	// local runner.

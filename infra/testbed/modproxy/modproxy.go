@@ -79,8 +79,8 @@ func Pack(folder, root, path string) (Packed, error) {
 // Environment returns variables with which the go command takes the module from the proxy, and
 // all other modules from this machine's module cache. The go command then uses no network.
 func (p Packed) Environment() []string {
-	// These flags make the files in the module cache writable. Forget could not remove them
-	// otherwise.
+	// The flag makes the files in the module cache writable. Without it, Forget could not
+	// remove them.
 	return append(Cached(p.Modules, p.folder), "GOFLAGS=-modcacherw")
 }
 
