@@ -242,7 +242,7 @@ func (c Config) settlesElsewhere() bool {
 }
 
 // paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. It passes the default node to the method chain.
+// chain. The default node is explained at the method chain.
 func (e *environment) paymentSettings(c *Config, defaultNode string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL

@@ -89,8 +89,8 @@ func exitOn(err error) {
 
 // RelaxCollector makes the garbage collector run less often: the heap may grow to five times
 // the memory in use. When the memory of the process nears the given limit, in bytes,
-// the collector runs more often again. A process uses only some 4 MB. With Go's default of 100
-// percent, the collector takes a sixth of the processor time until a function's first answer,
+// the collector runs more often again. A process uses only some 4 MB. With Go's default,
+// GOGC=100, the collector takes a sixth of the processor time until a function's first answer,
 // and an eighth of the time of a paid call. The variables GOGC and GOMEMLIMIT take precedence.
 func RelaxCollector(limit int64) {
 	if os.Getenv("GOGC") == "" {

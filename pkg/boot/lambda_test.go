@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed returns the event of a GET of /v1/tools/dns, to which change was applied.
+// changed returns an event, a GET of /v1/tools/dns, after the function change has changed it.
 func changed(change func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
@@ -67,10 +67,10 @@ func TestResponse(t *testing.T) {
 	}
 }
 
-// TestLog checks that a log line has the id of its invocation, even if the line's context was
-// separated from the invocation's deadline. Outside an invocation, a log line has no id. The
-// level and the time must be in the members level and timestamp: Lambda reads them there, and
-// would otherwise add its own. Text from others is bounded, and cannot control a terminal.
+// TestLog checks that a log line has the id of its invocation. Outside an invocation, a log line
+// has no id. The level and the time must be in the members level and timestamp: Lambda reads
+// them there, and would otherwise add its own. Text from others must be bounded, and must not
+// control a terminal.
 func TestLog(t *testing.T) {
 	const id = "c6af9ac6-7b61-11e6-9a41-93e8deadbeef"
 	for _, want := range []string{id, ""} {

@@ -14,7 +14,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Prefixes of the names of the variables of a facilitator.
+// The names of a facilitator's variables begin with one of these prefixes.
 const (
 	ofPrimary  = "FACILITATOR"
 	ofFallback = "FACILITATOR_FALLBACK"

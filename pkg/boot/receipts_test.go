@@ -38,7 +38,7 @@ func TestReceiptConfiguration(t *testing.T) {
 		answer http.HandlerFunc // the answer of Secrets Manager
 		signs  bool             // whether answers are signed
 		says   string           // the warning of /ready
-		fails  bool             // whether Sign fails, which logs a line for each answer
+		fails  bool             // whether Sign returns an error
 	}{
 		"none":             {says: "RECEIPT_KEY is not set"},
 		"a blank":          {vars: vars{"RECEIPT_KEY": " "}, says: "RECEIPT_KEY is not set"},

@@ -107,8 +107,8 @@ type secret struct {
 // failed records that a value in the secret did not work.
 func (s *secret) failed() { s.wrong.Store(true) }
 
-// fromSecret returns the value that decode finds in the secret. The error quotes the secret
-// only if the error of decode does.
+// fromSecret returns the value that the function decode finds in the secret. The error of decode
+// must not quote the secret.
 func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode func(doc []byte) (T, error)) (v T, err error) {
 	doc, err := s.document(ctx, now)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 // of all settings. The runbook's table of settings is generated from the same list.
 type Setting struct {
 	Name string
-	// Default is the value that counts if the variable is empty. If there is no fixed default,
-	// Otherwise says in the runbook what an empty variable means.
+	// Default is the value of a variable that is empty. If there is no such value, the runbook
+	// has the text in Otherwise instead. It says what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
 	// Template means that the template sets the variable, to the same value for every function.
@@ -59,11 +59,11 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork is the Otherwise of the variables about the token.
+// ofNetwork is the field Otherwise of the variables about the token.
 const ofNetwork = "that of USDC on `NETWORK`, if known"
 
-// knownNetworks returns the names of the networks whose token and nodes are known. For these
-// networks, NETWORK is the only variable that must be set.
+// knownNetworks returns the names of the networks whose token and nodes are known. If NETWORK is
+// one of these networks, the variables for the token and the nodes may be empty.
 func knownNetworks() string {
 	var names []string
 	for _, n := range x402.Networks() {

@@ -40,7 +40,8 @@ func parseOrigin(v string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname reports whether the host of a URL is one that clients can reach.
+// hostname reports whether the host of a URL is a valid name or IP address, and its port, if
+// there is one, is valid.
 func hostname(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false

@@ -51,8 +51,8 @@ type Components struct {
 	probes []service.Probe
 }
 
-// Components returns the components of a deployment that uses the given stores. The
-// handler of log must make text from others safe to read, as untrusted.Attr does.
+// Components returns the components of a deployment that uses the given stores. The logger's
+// handler must make text from others safe to read, as untrusted.Attr does.
 func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time) (Components, error) {
 	const longestFormer = 24 * time.Hour // this limit catches a mistyped time, which would keep the old payee valid for too long
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
@@ -190,7 +190,7 @@ func requestID(r *http.Request) string {
 // Stores are the places where a deployment stores its payments and its limits.
 type Stores struct {
 	Ledger ledger.Store
-	Index  ledger.Index // only reconcile reads it
+	Index  ledger.Index // only the reconcile function and the operator's tools read it
 	Limits limit.Store
 }
 
