@@ -31,7 +31,7 @@ type Field struct {
 	// if it is true, and "right" if it is false. With any other Show, the value is shown as text.
 	Show   string
 	Fields []Field // the fields of an object
-	Items  []Field // the shapes that an array's items can have, or that the object can have
+	Items  []Field // the shapes that an array's items can have, or that an object can have
 }
 
 // TypeText returns the type in the spec's words, such as "integer or null".
