@@ -192,8 +192,8 @@ func New(s Site) *Documents {
 }
 
 // security returns security.txt (RFC 9116). The text is rendered for each request, because it
-// has an expiry date and a stored copy would expire. The date is computed from the day, so the
-// text stays the same for a day.
+// has an expiry date and a stored copy would expire. The date is counted from the start of the
+// current day, so the text stays the same all day.
 func (s Site) security() []byte {
 	const days = 180 // the time until the expiry date; RFC 9116, section 2.5.5, recommends less than a year
 	ends := s.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, days)
@@ -311,8 +311,8 @@ func quality(list map[string]float64, names ...string) float64 {
 // therefore gets JSON unless it clearly asks for a page.
 //
 // A range with parameters, such as text/html;level=1, asks for a variant, which this service
-// does not have. It does not count as text/html. application/json with parameters does count as
-// application/json, because JSON is the safer choice.
+// does not have. Such a range does not count as text/html. But a range such as
+// application/json;x=1 counts as application/json, because JSON is the safer choice.
 func WantsHTML(accept string) bool {
 	if accept == "" || strings.EqualFold(accept, "application/json") || accept == "*/*" {
 		return false // typical headers of programs
