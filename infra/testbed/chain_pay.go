@@ -35,7 +35,7 @@ type SignedTransfer struct {
 }
 
 // Authorization returns an unsigned payment from a wallet. The nonce is random. The payment is
-// valid from the start, and until the given time.
+// already valid, and stays valid until the given time.
 func Authorization(from *x402test.Wallet, to x402.Address, value int64, until time.Time) x402.Authorization {
 	var nonce [32]byte
 	_, _ = rand.Read(nonce[:]) // never fails

@@ -16,9 +16,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put, which installs packages into the folder dir. The argument list is the path
-// of the file that names the packages. After a success, Install copies that file to stamp, which
-// is a path as well. If this copy is already there, Install does nothing.
+// Install calls put, which installs packages into the folder dir. A file names the packages; the
+// argument list is its path. After a success, Install copies this file to another path, the
+// argument stamp. If both files are already equal, Install does nothing.
 func Install(dir, list, stamp string, put func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))

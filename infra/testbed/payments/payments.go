@@ -1,5 +1,5 @@
-// Package payments puts payments into a ledger for tests. A payment can be in flight,
-// settled without an answer, or abandoned by a process that was killed. The code is not part of
+// Package payments puts payments into a ledger for tests. A payment can be in flight, settled
+// without an answer, or abandoned by a process that was killed. The code is not part of
 // package testbed, because the tests of the ledger use testbed.
 package payments
 
