@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed returns an event, a GET of /v1/tools/dns, after the function change has changed it.
+// changed returns an event, a GET of /v1/tools/dns, after the function change has edited it.
 func changed(change func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",

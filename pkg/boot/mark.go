@@ -19,10 +19,11 @@ import (
 )
 
 // Mark is an item in a ledger's table. It says that the table is the ledger of a stack. If the
-// stack is deployed by mistake with another table, such as an empty one, that table has no mark
-// of the stack. The programs that sell therefore never write a mark. Only an operator or the
-// command that deploys writes it. A table that several stacks share has one mark for each stack.
-// A mark remains when its stack is deleted, and every copy of the table contains it.
+// stack is deployed by mistake with another table, such as an empty one, that table has no
+// mark of the stack. The programs that sell never write a mark, because they would mark the
+// wrong table as well. Only an operator or the command that deploys writes it. A table that
+// several stacks share has one mark for each stack. A mark remains when its stack is deleted,
+// and every copy of the table contains it.
 type Mark struct {
 	Stack   string
 	Payee   string    // the recipient of the stack's payments

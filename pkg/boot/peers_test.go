@@ -147,7 +147,7 @@ func secretReply(member string, value any) string {
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // the HTTP status of every answer, except to /supported if supports is true; 0 means that the status depends on the request
+	status   int // if not 0, the HTTP status of every answer, unless supports is true and the path is /supported
 	supports bool
 	heard    []string
 }

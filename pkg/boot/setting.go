@@ -10,13 +10,13 @@ import (
 // of all settings. The runbook's table of settings is generated from the same list.
 type Setting struct {
 	Name string
-	// Default is the value of a variable that is empty. If there is no such value, the runbook
-	// has the text in Otherwise instead. It says what an empty variable means.
+	// Default is the value that an empty variable gets. If there is no Default, the text
+	// Otherwise tells the readers of the runbook what an empty variable means.
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
-	// Template means that the template sets the variable, to the same value for every function.
-	// Secret means that the value can contain a secret. The template gives such a value only to
-	// the functions that read it.
+	// Template means that the template sets the variable, to one value for all functions. Secret
+	// means that the value can contain a secret: a function that does not read it gets an empty
+	// variable instead.
 	Template, Secret bool
 	Readers          Readers
 

@@ -40,8 +40,8 @@ func parseOrigin(v string) (string, error) {
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname reports whether the host of a URL is a valid name or IP address, and its port, if
-// there is one, is valid.
+// hostname reports whether the host of a URL is a valid name or IP address. If the URL has a
+// port, the port must be valid as well.
 func hostname(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false
@@ -267,8 +267,8 @@ func parseBootstrapURL(v string) (string, error) {
 	return v, nil
 }
 
-// parseTableName parses the name of a DynamoDB table. The pattern does not limit the
-// length, because a repetition such as {3,255} would take a twentieth of a function's start to
+// parseTableName parses the name of a DynamoDB table. The pattern does not limit the length,
+// because a repetition such as {3,255} would take a twentieth of a function's start to
 // compile. The same holds for parseStackName.
 func parseTableName(v string) (string, error) {
 	const most = 255
