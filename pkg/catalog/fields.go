@@ -10,7 +10,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/redirect"
 )
 
-// Field is a field of a JSON object, or a part of a field.
+// Field describes a field of a JSON object, or one of the shapes in the Items of a field.
 type Field struct {
 	Name        string
 	Type        string // the JSON type: string, integer, boolean, array or object; "" means any
