@@ -129,8 +129,7 @@ type listed struct {
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module, and of the modules of the CDK app, "make deploy" and
-// pay-mcp.
+// list returns the packages of this module and of the three modules below infra.
 func list(t *testing.T) []listed {
 	t.Helper()
 	var all []listed
@@ -181,8 +180,8 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// holdImports checks the imports of a package. The layer of the package must allow each of
-// them, and none may be a foreign module that only other packages may import.
+// holdImports checks the imports of a package. The package may import another package of ours
+// only if its layer allows that, and a module in foreign only if foreign allows that.
 func holdImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {
@@ -223,9 +222,8 @@ func TestDeployedCode(t *testing.T) {
 	}
 }
 
-// TestTheSellerStandsAlone checks the packages with which another program can sell something
-// else for payments over x402. They must link nothing of the lookups and the rest of this
-// product.
+// TestTheSellerStandsAlone checks the packages that another program can use to sell something
+// else over x402. They must not link the lookups or the rest of this product.
 func TestTheSellerStandsAlone(t *testing.T) {
 	sold := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
 	for _, p := range list(t) {

@@ -32,16 +32,16 @@ import (
 )
 
 // TestGenerated checks that the embedded tool catalog is the one that package catalog gives.
-// With -update it writes the file. infra/house makes the other generated files: styles,
-// scripts and the markup of programs.
+// With -update, the test writes that file. The other files in assets/generated come from
+// infra/house.
 func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }
 
-// TestRelease checks that the recorded release of the MCP server is that of the present tools,
-// instructions and registry entry. Each change of one of them is a new release, and no number
-// is used twice. So if one has changed, -update increases the number by one. The test uses
-// blankSite, because a release does not depend on the Site.
+// TestRelease checks that release.json has the hash of the present tools, instructions and
+// registry entry of the MCP server. If one of them has changed, -update writes the new hash
+// with the next release number. The test uses blankSite, because a release does not depend on
+// the Site.
 func TestRelease(t *testing.T) {
 	const file = "assets/generated/release.json"
 	r := decoded[release](must(os.ReadFile(file)))
@@ -102,11 +102,9 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole returns a field's description. If the field is an array of objects,
-// describeWhole adds the names of the objects' fields, as in "A and AAAA {address}; MX
-// {preference, exchange}". If the field is a single object, describeWhole adds no names,
-// because the example answer shows them. For a field that contains another tool's result, that
-// tool's entry shows them.
+// describeWhole returns a field's description. If the field is an array of objects, it adds
+// the names of the objects' fields, as in "A and AAAA {address}; MX {preference, exchange}".
+// For a single object it adds no names, because the example answer shows them.
 func describeWhole(f catalog.Field) string {
 	text, joint := describe(f), ": "
 	for _, item := range f.Items {
@@ -239,8 +237,7 @@ func decoded[T any](raw []byte) (v T) {
 	return v
 }
 
-// same fails the test if two values differ: want is expected, and got is a document or a part
-// of one.
+// same fails the test if want and got differ.
 func same(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {

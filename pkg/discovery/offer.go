@@ -11,24 +11,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// The maximum sizes of an offer with its retry token, in bytes of JSON. The offer is in the
-// head of a 402. A proxy with default settings lets a head through if it has at most 4,000
-// bytes. In the head, the offer is in base64 and therefore a third longer.
+// The maximum sizes of an offer with its retry token, in bytes of JSON. The head of a 402
+// contains the offer in base64, which is a third longer than the JSON. A proxy with default
+// settings lets a head of at most 4,000 bytes through.
 //
-// maxSigned leaves room for a signature of the terms. If the host has 40 characters, the
-// signature has 760 bytes. Each further character of the host is in the signature twice, in
-// base64: in the id of the key and in the URL. maxUnsigned leaves no room for a signature. It
-// leaves room only for the headers of a page and the headers that answer a request from
-// another origin.
+// maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
+// name has usualHost characters. It contains each further character twice, in base64: in the
+// id of the key and in the URL. maxUnsigned leaves room only for the headers of a page and the
+// headers that answer a request from another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
-	usualHost   = 40 // characters of the host name for which maxSigned is meant
+	usualHost   = 40 // the length of the host name for which maxSigned is meant
 )
 
 // identifier is the extension payment-identifier of x402, with which a payer names a payment.
 // The payer need not use it, because the nonce already makes a payment count only once. The
-// schema in it is short, because every challenge and every payment contain it.
+// schema is short, because every challenge and every payment contain the extension.
 const identifier = `{"info":{"required":false},"schema":{"type":"object","required":["required"]}}`
 
 // variant says how detailed the discovery extension of a path is.
@@ -83,9 +82,8 @@ func bazaarOf(op catalog.Operation) []object {
 }
 
 // toolBazaar returns the discovery extension for a tool. The extension is as short as
-// possible, because a model reads it twice and has already read the tool's schemas. It
-// contains the tool's name, because facilitators list a tool under that name and the
-// resource's URL.
+// possible, because models read it after they have read the tool's schemas. It contains the
+// tool's name, because facilitators list a tool under that name and the resource's URL.
 func toolBazaar(op catalog.Operation) object {
 	anyString := schema{Type: "string"}
 	anyObject := schema{Type: "object"}

@@ -62,14 +62,8 @@ type errorSet struct {
 // other operations declare every status that they can answer.
 //
 // The description has no response named "default", because that would count as one more
-// declared response. A default response would give generated clients a type for the errors
-// with undeclared statuses. The client of ogen would return an *ErrorBodyStatusCode as a
-// result, that of openapi-python-client would parse an ErrorBody, and openapi-typescript would
-// add the error body to the type of the result's error. Without a default response, these
-// clients lack the type, but none of them loses a body. In ogen's client, the field Payload of
-// validate.UnexpectedStatusCodeError has the response. In that of openapi-python-client, the
-// field content of the detailed response and of UnexpectedStatus has the body. openapi-fetch
-// always parses the body into its result's error. TestGeneratedClients in infra/clients checks
+// declared response. So generated clients have no type for errors with undeclared statuses,
+// but they still give the body to their caller. TestGeneratedClients in infra/clients checks
 // that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	var only []int
@@ -94,11 +88,11 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 	return sets
 }
 
-// errorSets gives a name to each error response that the operations declare. It returns each
-// response once, except the 402. The first response that it returns is the 429 that the free
-// documents declare. The first response with a status is named after the status. Each further
-// response with that status has the same name with a number appended. The name of a 402 is
-// always PaymentRequired, because its body is the challenge, whatever its code.
+// errorSets names the error responses that the operations declare, and returns each of them
+// once, except the 402. It returns first the 429 that the free documents declare. The first
+// response with a status is named after the status. Further responses with that status get the
+// same name and a number. The name of a 402 is always PaymentRequired, because its body is the
+// challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
 	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}

@@ -182,8 +182,8 @@ type paramView struct {
 }
 
 // paywallAssets are the assets that the paywall needs. Most Lambda functions serve no other
-// page. The linker drops the assets of other pages from them, as they are in other variables.
-// That saves 180 KB in each function.
+// page. The assets of the other pages are in other variables, so the linker leaves them out of
+// these functions. That saves 180 KB in each function.
 //
 //go:embed assets/paywall.html.tmpl assets/parts.html.tmpl assets/generated/paywall.css assets/generated/paywall.js
 var paywallAssets embed.FS
@@ -207,8 +207,7 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 
 // signable returns the parts of an offer that the page needs to make a payment: the URL of the
 // resource, the terms, and the extensions that a payment must repeat. It omits the resource's
-// description, the listing for catalogs and the signed offers: the service itself tells the
-// facilitator what is sold and what catalogs list.
+// description, the listing for catalogs and the signed offers.
 func signable(offer x402.PaymentRequired) object {
 	extensions := maps.Clone(offer.Extensions)
 	delete(extensions, "bazaar")
@@ -287,7 +286,7 @@ func (p *paywall) takeParams() {
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
-		a.Shown = "" // the page shows no value that is too long or not ASCII; no valid value is either
+		a.Shown = "" // the page shows only ASCII values of at most maxShown characters; every valid value is one
 	}
 	a.Typed = a.Shown
 	if len(p.Visit.Query) == 0 {
@@ -380,11 +379,10 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing adds to two maps what the page needs to show an answer with these fields. The map
-// rules is for a bundle: above each part of its answer, the page has a line that says in words
-// what the part has found. The key is the name of the part; the value has the rules of the
-// operation whose result the part is. The map hints has how each field is shown, by the name
-// of the field. All fields of one name are shown in the same way.
+// showing fills two maps that the page needs to show an answer with these fields. hints maps
+// the name of a field to the way in which the field is shown; all fields of one name are shown
+// in the same way. rules is for the answer of a bundle: it maps the name of each part to the
+// Verdicts of the operation that gives this part.
 func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

@@ -54,10 +54,9 @@ func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte)
 func mainOf(root *html.Node) *html.Node { return elements(root, "main")[0] }
 
 // TestPaywall checks the page of every operation, and of an operation with odd characters in
-// its texts. It compares three whole pages with golden files: a page for a single lookup of a
-// domain, the page of a bundle, which has the rules of the bundle's parts, and the page of the
-// smoke test, which needs no domain. The golden files leave out the style and the script,
-// because these are files themselves.
+// its texts. It compares three whole pages with golden files: the pages of a single lookup, of
+// a bundle, and of the smoke test, which needs no domain. The golden files leave out the style
+// and the script, because these are files in assets/generated.
 func TestPaywall(t *testing.T) {
 	odd := catalog.DNS()
 	odd.Slug = "odd"
@@ -86,9 +85,8 @@ func TestPaywall(t *testing.T) {
 	}
 }
 
-// TestPaywallSize checks that every page stays smaller than maxPage in a deployment with
-// receipts and with the longest host. The offer then has a signature, and the host has 64
-// characters.
+// TestPaywallSize checks that every page stays smaller than maxPage, even if the offer has a
+// signature and the host has the largest supported length, 64 characters.
 func TestPaywallSize(t *testing.T) {
 	s := testSite()
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"
@@ -110,8 +108,8 @@ func TestPaywallSize(t *testing.T) {
 
 // TestPaywallOfAVisit checks what the page shows of a request. The snippets and the form must
 // show every parameter that the operation reads, and no other. If the domain is missing, or
-// the service would refuse the request, the page must have no wallet. It must then show the
-// reason, and outside the form nothing of the request except the host name that the page
+// the service would refuse the request, the page must have no wallet and must show the reason.
+// Outside the form, such a page must show nothing of the request, except a host name that it
 // suggests instead.
 func TestPaywallOfAVisit(t *testing.T) {
 	const refused, stranger = "domain has the character ' ', which <no> domain name has.", "a stranger's words"
@@ -122,7 +120,7 @@ func TestPaywallOfAVisit(t *testing.T) {
 		asked, refused string
 		call           string   // the call that the snippet makes
 		shown          []string // the values of the request that the page shows, or the host name that the page suggests instead
-		says           string   // the text that the page must contain if there is nothing to pay for; empty if there is
+		says           string   // the text that the page must contain if it has no wallet; empty if it has one
 	}{
 		"a name": {op: dns, asked: "domain=www.example.org", call: dns.Path + "?domain=www.example.org", shown: []string{"A", "www.example.org"}},
 		"a type": {
@@ -232,7 +230,7 @@ func FuzzPaywallDomain(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, domain string) {
 		root, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), domain))
-		plain := regexp.MustCompile(`[^.]`).ReplaceAllString(domain, "a") // keeps the dots: the page has another element for each dot, where a line may break
+		plain := regexp.MustCompile(`[^.]`).ReplaceAllString(domain, "a") // keeps the dots, because the page has an additional element (a possible line break) for each dot
 		if domain == "" || len(domain) > 253 || !untrusted.ASCII(domain) {
 			plain = ""
 		}

@@ -178,8 +178,7 @@ func querySchema(op catalog.Operation, notes bool) schema {
 	return s
 }
 
-// row is a line of a table that describes fields. It describes one field, or one field inside
-// another.
+// row is a line of a table that describes fields. Each line describes one field.
 type row struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"`
@@ -250,7 +249,7 @@ func namedSchemas(tops []catalog.Field) object {
 }
 
 // recordOf returns the schema of an object with these fields. If all fields have the same
-// description, that description is only in the description of the object.
+// description, recordOf puts it only into the description of the object.
 func recordOf(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
@@ -306,9 +305,8 @@ func indented(raw []byte) string {
 	return strings.TrimSuffix(string(pretty), "\n")
 }
 
-// jsonValue converts the text of a value to the JSON type in kind, which the parameter or
-// field declares. A text that is not empty becomes an integer or a string. An empty text
-// becomes nil.
+// jsonValue returns a text as a JSON value. The value is an integer if kind is "integer" and
+// the text is one, and otherwise a string. An empty text becomes nil.
 func jsonValue(kind, text string) any {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil && kind == "integer" {
 		return n
@@ -336,8 +334,8 @@ func exampleQuery(op catalog.Operation) object {
 	return query
 }
 
-// must returns v. It panics if err is not nil, so it is only for errors that can come from
-// nothing but a bug, such as those about embedded files.
+// must returns v. It panics if err is not nil, so it is only for errors that only a bug can
+// cause, such as those about embedded files.
 func must[T any](v T, err error) T {
 	if err != nil {
 		panic(err)

@@ -71,7 +71,7 @@ func (s Site) networkName() string {
 }
 
 // shortNetworkName returns the name of the network, or its CAIP-2 id if the network has no
-// known name. It says of a test network that it is one.
+// known name. To the name of a test network it adds ", a test network".
 func (s Site) shortNetworkName() string {
 	switch n := x402.Network(s.Terms.Network); {
 	case n.Test:

@@ -284,8 +284,8 @@ func TestOffers(t *testing.T) {
 			for name, raw := range offer.Extensions {
 				checkExtension(t, op, kind, name, raw)
 			}
-			// As a payer does, add an id for the extension payment-identifier to the offer. It
-			// has the form that the x402 client's helper writes.
+			// As a payer does, add an id for the extension payment-identifier to the offer.
+			// The id has the form that the x402 client's helper writes.
 			offer.Extensions[x402.ExtensionIdentifier] = bytes.Replace(offer.Extensions[x402.ExtensionIdentifier],
 				[]byte(`"required":false`), []byte(`"required":false,"id":"pay_7d5d747be160e280504c099d984bcfe0"`), 1)
 			if payment := must(wallet.Pay(offer, s.Now())); len(payment) >= mostPayment {

@@ -14,8 +14,8 @@ import (
 )
 
 // snippet is a program that calls the first operation of the catalog, as the documentation
-// shows it. The program is a file of assets/snippets in which this deployment's values replace
-// those of the file. infra/clients runs the program as it is shown.
+// shows it. The program is a file of assets/snippets with the values of this deployment.
+// infra/clients runs the program as it is shown.
 type snippet struct {
 	ID      string // the snippet's anchor on the documentation page
 	Title   string

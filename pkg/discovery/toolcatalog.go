@@ -83,9 +83,9 @@ type playbookStep struct {
 }
 
 // toolCatalogOf returns the tool catalog of a Site. It replaces the placeholders in the
-// embedded catalog by the values of the deployment, none of which needs escaping in JSON. To
-// render the catalog from package catalog instead would take a tenth of the time from the
-// function's start to its first answer.
+// embedded catalog by the values of the deployment, none of which needs escaping in JSON. It
+// does not render the catalog from package catalog, because that would take a tenth of the
+// time between the function's start and its first answer.
 func toolCatalogOf(s Site) []byte {
 	blank := blankSite()
 	values := strings.NewReplacer(
@@ -309,10 +309,9 @@ type release struct {
 }
 
 // ServerVersion returns the version of the MCP server. A registry accepts each version only
-// once, and shows the version that is the greatest by semantic versioning. Semantic versioning
-// does not order hashes and does not compare build metadata, so a hash of the tools would not
-// do. The last number of the version is therefore a counter. If the tools, the instructions or
-// the registry entry have changed, "make update" increases the counter.
+// once, and shows the version that is the greatest by semantic versioning. So the last number
+// of the version is a counter, and not a hash. If the tools, the instructions or the registry
+// entry have changed, "make update" increases the counter.
 func ServerVersion() string {
 	var r release
 	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
@@ -338,7 +337,7 @@ func serverEntryOf(s Site) object {
 
 // serverName returns the MCP server's name in the registry, such as com.example.api/hostfacts.
 // It consists of the host's labels in reverse order, a slash and the name of the service. A
-// registry demands a proof that the publisher owns the host.
+// registry demands a proof that the publisher owns this host.
 func (s Site) serverName() string {
 	_, host, _ := strings.Cut(s.Origin, "://")
 	host, _, _ = strings.Cut(host, ":")

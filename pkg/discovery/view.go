@@ -280,8 +280,8 @@ func described[T any]() []row {
 	return slices.DeleteFunc(rows(catalog.FieldsOf[T]()), func(r row) bool { return r.Description == "" })
 }
 
-// errorBodyOf returns an example of an error body. It has a charged error, because readers ask
-// most about these.
+// errorBodyOf returns an example of an error body. The example is an error that is charged,
+// because readers ask most about such errors.
 func errorBodyOf(op opView, origin string) fault.Body {
 	i := slices.IndexFunc(op.Outcomes, func(o outcome) bool { return o.Class == fault.Answer })
 	shown := op.Outcomes[i]
@@ -297,8 +297,8 @@ func errorBodyOf(op opView, origin string) fault.Body {
 	}
 }
 
-// opViewOf returns an operation with the data that its paywall page needs. It leaves out the
-// data that only the documents need, and newView adds these.
+// opViewOf returns an operation with the data that its paywall page needs. newView adds the
+// data that only the documents need.
 func opViewOf(s Site, op catalog.Operation) opView {
 	return opView{
 		Operation:    op,

@@ -68,13 +68,13 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf returns two sets of codes of a package. The first set, stated, has the codes that
-// the Codes functions of the package list. The second set, named, has the codes that the rest
-// of the package names, and the codes that guard, origin and dns list if the package imports
-// them. There are two exceptions. If the package uses neither guard.Connector nor
-// guard.Target, only InvalidDomain counts of the codes of guard. If the package parses no
-// record type, the InvalidType of another package does not count. If the package names a code
-// of package fault other than InternalError, the test fails.
+// codesOf returns two sets of codes of a package. stated has the codes that the Codes
+// functions of the package list. named has the codes that the rest of the package names, and
+// the codes that guard, origin and dns list if the package imports them. named leaves out two
+// kinds of imported codes. A package without guard.Connector and guard.Target does not
+// connect, so it gets only InvalidDomain from guard. A package that parses no record type
+// cannot return InvalidType. The test fails if the package names a code of package fault other
+// than InternalError.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := uses{
@@ -181,8 +181,8 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds the codes to which the expression pkg.name refers to the given set: a code
-// of package lookup, or all codes that the function Codes of a package lists.
+// addSelector adds codes to set for the expression pkg.name. These are a code of package
+// lookup, or all codes that the function Codes of a package lists.
 func (u *uses) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true

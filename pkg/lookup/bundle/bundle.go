@@ -64,8 +64,8 @@ type Owed struct {
 	tried bool // whether the lookup of at least one field in Parts was tried
 }
 
-// Prevented reports whether at least one field is owed and the lookup of no owed field was
-// tried (fault.Error.IsPrevented).
+// Prevented reports whether there are owed fields and none of their lookups was tried
+// (fault.Error.IsPrevented).
 func (o Owed) Prevented() bool { return len(o.Parts) > 0 && !o.tried }
 
 // add adds a field to the owed fields if its failure has the class fault.Owed. failure is nil
@@ -89,9 +89,9 @@ func (o *Owed) add(field string, failure *fault.Error) {
 // times out alone, and the bundle does not time out with it.
 //
 // If ctx ends before all lookups have ended, sideBySide returns an error with the code in
-// timeout, whatever the lookups found. It does the same if the deadline has passed by the
-// clock. This is for a process that was frozen until after the deadline. In such a process,
-// the lookups may time out, through no fault of the host, before the timer of ctx fires.
+// timeout, whatever the lookups found. It also compares the deadline with the clock. This is
+// for a process that was frozen until after the deadline: there, the lookups may time out
+// before the timer of ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))

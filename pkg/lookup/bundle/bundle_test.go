@@ -63,8 +63,8 @@ var errPanic = errors.New("panics")
 
 // TestOwed checks the Owed of both bundles for the faults of their three children. Owed must
 // list the fields whose faults have the class fault.Owed. Prevented must be true if there are
-// such fields and the lookup of none was tried. Silent must be true if the target was silent
-// in the lookup of one of them.
+// such fields and none of their lookups was tried. Silent must be true if the target was
+// silent in at least one of these lookups.
 func TestOwed(t *testing.T) {
 	late := lookup.Fault(lookup.SSLTimeout, nil)
 	prevented, gone := lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented(), lookup.Fault(lookup.NXDomain, nil)
@@ -293,9 +293,7 @@ func spelled(f *fault.Error) string {
 // TestResolvesOnce checks that the children of a bundle share the resolution of a name. The
 // test runs both bundles with a resolver that stays silent. In each bundle, each question must
 // be sent once, over one UDP socket. The test does not count the questions about com, with
-// which package dns checks whether the resolver works. The tests of package dns check the
-// answers to shared questions, and that the function end that dns.Share returns stops these
-// questions.
+// which package dns checks whether the resolver works.
 func TestResolvesOnce(t *testing.T) {
 	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // the key is the record type for HostIntel; the value is the expected number of questions: A and AAAA for each bundle and for the registry's server, and MX if that is the record type
 		t.Run(kind, func(t *testing.T) {

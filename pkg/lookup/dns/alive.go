@@ -10,9 +10,8 @@ import (
 )
 
 const (
-	// proofTime is the part of a lookup's time that is kept for checking whether its resolvers
-	// work. If an eighth of the remaining time is less than proofTime, only that eighth is
-	// kept.
+	// proofTime is how much time a lookup reserves for checking whether its resolvers work. A
+	// lookup reserves at most an eighth of its remaining time.
 	proofTime = time.Second / 2
 
 	// proofLasts is how long a resolver counts as working after it has answered a question
@@ -32,7 +31,7 @@ type working struct {
 
 	mu     sync.Mutex
 	proved map[netip.AddrPort]time.Time     // when each resolver last answered a question about com
-	proofs map[netip.AddrPort]chan struct{} // one for each check of a resolver; closed when the check has ended
+	proofs map[netip.AddrPort]chan struct{} // for each resolver that is being checked, a channel that is closed when the check ends
 }
 
 func newWorking(now func() time.Time) *working {

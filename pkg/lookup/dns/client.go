@@ -1,7 +1,7 @@
 // Package dns looks up the A, AAAA, MX, TXT, CNAME, NS or SOA records of a public name, live,
 // from public recursive resolvers. It trusts neither the names nor the resolvers. The other
-// lookups use a Client as their guard.Resolver. (It is the DNS Explorer of the service: spec
-// §2.1, §4.2.)
+// lookups use a Client as their guard.Resolver. The service sells the lookups of this package
+// as the DNS Explorer (spec §2.1, §4.2).
 //
 // A Client uses a reply only if its address, ID and letter case match the question. It returns
 // only records of the queried name or of the names to which its aliases lead. It does not
@@ -18,7 +18,7 @@
 //	REFUSED, NOTIMP, FORMERR …,  the next resolver is queried, because these say
 //	a referral, any rcode in a   something about the resolver and nothing
 //	reply without the question,  about the name
-//	refused, no route
+//	no route, no connection
 //	silence                      the next resolver is queried as well
 //
 // To find out whether a resolver works, a Client asks it for the name servers of com. A
@@ -30,8 +30,8 @@
 // more. One kind of network cannot be detected: one that answers the question about com, or
 // forges a proof, and denies other names to every resolver.
 //
-// A resolver is queried last for half a minute if it had not replied when another resolver,
-// which was queried later, answered. This way only one question waits for a dead resolver.
+// If a resolver has not replied when another resolver, which was queried later, answers, a
+// Client queries it last for half a minute. So only one question waits for a dead resolver.
 //
 // If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
 // Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if
@@ -74,15 +74,13 @@ type Config struct {
 	// Dial opens "udp" and "tcp" connections to resolvers. It must return when its context
 	// ends. Default: a plain net.Dialer.
 	Dial func(ctx context.Context, network, address string) (net.Conn, error)
-	// Now is the clock for the time since a resolver answered a question about com or was
-	// late. It is time.Now by default.
+	// Now is the clock for what a Client remembers about its resolvers. Default: time.Now.
 	Now func() time.Time
 }
 
 // Client queries resolvers. It is safe for concurrent use and leaves nothing running between
-// calls. It remembers two things about the resolvers: for a minute, which of them have
-// answered a question about com; and for half a minute, which of them had not replied when a
-// resolver that was queried later answered.
+// calls. It remembers for a minute which resolvers have answered a question about com, and for
+// half a minute which resolvers were slower than a resolver that was queried later.
 type Client struct {
 	resolvers []netip.AddrPort
 	dial      func(ctx context.Context, network, address string) (net.Conn, error)
@@ -225,12 +223,11 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	return f
 }
 
-// unresolved returns the error for a name without an address in either family. A reply about
-// the name normally counts more than a missing reply. The exception: if one family has no
-// addresses and the lookup of the other family failed, the error is that failure, because the
-// name may still have addresses. If the servers answer NXDOMAIN for one family although the
-// name exists for the other, the name counts as existing: old servers make this mistake (RFC
-// 4074 §4.2).
+// unresolved returns the error for a name without an address in either family. A denial of the
+// name counts most, then any other reply with an error, then a lookup without a usable reply.
+// A reply without addresses counts least, because the other family may have addresses. If the
+// servers deny the name for one family although it exists for the other, the denial does not
+// count: old servers make this mistake (RFC 4074 §4.2).
 func unresolved(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {

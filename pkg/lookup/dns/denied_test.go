@@ -53,8 +53,9 @@ func TestDeniedAll(t *testing.T) {
 	})
 }
 
-// TestDenied checks lookups over several resolvers when a network denies names to some of
-// them.
+// TestDenied checks lookups when a network denies names to some of the resolvers. A denial
+// without proof must count only if its resolver answers the question about com and a second
+// resolver denies the name as well.
 func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]

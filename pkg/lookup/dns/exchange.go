@@ -209,11 +209,10 @@ func (q question) overTCP(conn net.Conn) (*miekg.Msg, error) {
 // parseReply parses received bytes. It returns the reply, errStray or errCut. It checks the TC
 // bit before it reports an error of the parser, because a truncated reply may not parse.
 //
-// Some resolvers refuse a question with a short reply that does not repeat the question. Such
-// a reply may end the attempt at this resolver, or cause another attempt over TCP or without
-// EDNS. Resolvers never refuse with NOERROR or NXDOMAIN. So parseReply treats a reply with one
-// of these codes and without a question as stray: a forger could send it without guessing the
-// letter case of the name.
+// Some resolvers refuse a question with a short reply that does not repeat the question.
+// parseReply accepts such a reply, unless its code is NOERROR or NXDOMAIN: resolvers never
+// refuse with these codes, and a forger could send the reply without guessing the letter case
+// of the name.
 func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	if len(raw) < headerSize || binary.BigEndian.Uint16(raw) != q.id {
 		return nil, errStray

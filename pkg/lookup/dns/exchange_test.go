@@ -265,10 +265,10 @@ func wantBug(t *testing.T, err error, method string) {
 }
 
 // TestPanic checks that a panic in any goroutine of a lookup becomes the error of the lookup
-// at once, and does not end the process. This holds whatever other replies have come or are
-// still awaited. In a lookup of both address families, the addresses of one family must not
-// hide a panic in the lookup of the other, not even a panic in the IPv6 lookup after the grace
-// is over.
+// at once, and does not end the process. This must hold whatever other replies have come or
+// are still awaited. In a lookup of both address families, a panic in one family must become
+// the error even if the other family has addresses. This includes a panic in the IPv6 lookup
+// after the grace is over.
 func TestPanic(t *testing.T) {
 	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {

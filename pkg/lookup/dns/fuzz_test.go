@@ -31,8 +31,8 @@ func types() (all []string) {
 	return all
 }
 
-// FuzzReply parses arbitrary bytes as a reply. If they are one, it checks the reply's header
-// and the form of the result.
+// FuzzReply parses arbitrary bytes as a reply. If the bytes parse, it checks the header of the
+// reply and the form of the result.
 func FuzzReply(f *testing.F) {
 	for i, typ := range types() {
 		for _, b := range seeds(fuzzed(typ)) {

@@ -11,8 +11,8 @@ const (
 	// lateLasts is how long a late resolver is queried after all others.
 	lateLasts = time.Minute / 2
 
-	// trialDelay is how long a resolver on trial may take before the next resolver is queried
-	// as well. If the resolver on trial is still dead, a lookup loses only this time.
+	// trialDelay is how long a lookup waits for a resolver on trial before it queries the next
+	// resolver as well. A resolver that is still dead costs a lookup only this time.
 	trialDelay = 15 * time.Millisecond
 )
 

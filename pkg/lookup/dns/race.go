@@ -12,16 +12,15 @@ import (
 
 const (
 	// hedgeDelay is how long to wait for the first resolver before the second is queried as
-	// well. The wait doubles for each further resolver. hedgeDelay is also how long to wait
-	// for the reply over UDP before TCP is tried, if another datagram has come first.
+	// well. The wait doubles for each further resolver. After a datagram over UDP that is not
+	// the reply, a question also waits for hedgeDelay before it is sent over TCP.
 	hedgeDelay = 200 * time.Millisecond
 
 	// timeout is the time limit of a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is the time between the end of a lookup and its deadline. If a tenth of the
-	// remaining time is shorter than margin, the lookup ends by that tenth before its
-	// deadline.
+	// margin is how long before its deadline a lookup ends. A lookup with little time ends
+	// earlier than its deadline by only a tenth of its remaining time.
 	margin = 50 * time.Millisecond
 )
 
@@ -52,8 +51,8 @@ type placed struct {
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // an earlier one has failed, and otherwise after a delay that doubles. If no resolver answers,
 // or ctx ends, exchange returns the result of unanswered. If an attempt panics, exchange
-// panics. All attempts have ended when exchange returns. Meanwhile exchange records two facts
-// in the answer that a points to: which resolvers were queried, and the first SERVFAIL.
+// panics. All attempts have ended when exchange returns. While exchange runs, it records in *a
+// which resolvers were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
@@ -137,8 +136,8 @@ func (r *race) noteReply(p placed) {
 	}
 }
 
-// noteLate records the resolvers that had not replied when a resolver that was queried later
-// won.
+// noteLate records as late each resolver that was queried before the winner and has not
+// replied.
 func (r *race) noteLate(winner int) {
 	for at, server := range r.order[:winner] {
 		if !r.replied[at] {

@@ -13,7 +13,7 @@ import (
 
 // Record is an Address, MX, TXT, Target or SOA. Names in records are in lower case, without
 // the trailing dot, and with the escapes of RFC 1035 §5.1. The root is ".". The method size
-// returns the length of the record's texts and names; a TXT counts its text once.
+// returns the length of the record's texts and names. For a TXT it counts only the field Text.
 type Record interface{ size() int }
 
 // Address is a record of type A or AAAA. An IPv6 address is written as in RFC 5952.
@@ -75,8 +75,8 @@ func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
 }
 
 // readers has a reader for each type that Lookup supports. TypeParam decides which of these
-// types a parameter may name. The shortest MX and SOA records consist of their numbers and one
-// or two root names.
+// types a parameter may name. The shortest MX record has a number and one root name. The
+// shortest SOA record has two root names and five numbers.
 var readers = sync.OnceValue(func() map[uint16]reader {
 	return map[uint16]reader{
 		miekg.TypeA:     reads(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),

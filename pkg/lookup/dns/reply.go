@@ -44,8 +44,8 @@ type reply struct {
 
 // newReply extracts the facts about a name from a message. If the question is for CNAME,
 // newReply follows no alias. A name must not have several aliases; if it does, the first
-// counts. The chain ends before it would repeat a name. newReply ignores DNAME records,
-// because resolvers add the CNAME records that follow from them.
+// counts. newReply follows each alias only once. It ignores DNAME records, because resolvers
+// add the CNAME records that follow from them.
 func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *reply {
 	r := &reply{
 		msg:      m,
@@ -94,8 +94,9 @@ func (r *reply) follow() {
 	}
 }
 
-// aliased reports whether an NXDOMAIN reply contains the alias that was queried. Some servers
-// look up the target of the alias as well. NXDOMAIN is then about the target (RFC 6604 §3).
+// aliased reports whether the alias itself was queried, and an NXDOMAIN reply contains it. The
+// alias then exists: some servers look up its target as well, and NXDOMAIN is about the target
+// (RFC 6604 §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }

@@ -15,7 +15,7 @@ import (
 // Share returns a context for the lookups of one bundle. Under this context a Client sends
 // each question only once, for Lookup and Addresses alike. So the addresses in the DNS result
 // of a bundle are those to which its other lookups connect. Each caller keeps its own
-// deadline. A caller whose deadline passes gets the result of the facts that are known so far.
+// deadline. If that deadline passes, the caller gets what the resolvers have said so far.
 //
 // The caller of Share must call end when all lookups have returned. The function end stops the
 // questions that are still in progress and waits until they have ended.
@@ -34,7 +34,7 @@ type questions struct {
 }
 
 // answer holds the result of exchange. The result is complete when the channel in the field
-// over is closed. Until then, answer holds the facts that are known so far.
+// over is closed. Until then, only servfail and queried may be read.
 type answer struct {
 	over     chan struct{}
 	servfail atomic.Pointer[reply]
@@ -107,8 +107,8 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 	return a
 }
 
-// wait waits until the answer is complete. If ctx ends earlier, wait returns the result of the
-// facts that are known so far.
+// wait waits until the answer is complete. If ctx ends earlier, wait returns the result of
+// unanswered.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
 	case <-a.over:

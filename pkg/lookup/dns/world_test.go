@@ -331,8 +331,8 @@ func (w *world) check(dials ...string) {
 	}
 }
 
-// questions returns, sorted, the questions that the resolvers have received since its last
-// call.
+// questions returns, sorted, the questions that the resolvers have received since the last
+// call of questions.
 func (w *world) questions() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -115,10 +115,10 @@ func (d *Dialer) Resolve(ctx context.Context, name string) (Target, error) {
 	return Target{Name: name, Addrs: addrs}, nil
 }
 
-// Dial implements Connector. It tries at most sixteen addresses, in the way that the doc
-// comment of the function race describes. IPv4 and IPv6 addresses alternate, beginning with
-// IPv4. A family without a route is left out. Dial takes at most three quarters of the
-// remaining time of ctx. If ctx itself ends, the error wraps the error of ctx and has no code.
+// Dial implements Connector. It tries at most sixteen addresses, with the function race. IPv4
+// and IPv6 addresses alternate, beginning with IPv4. A family without a route is left out.
+// Dial takes at most three quarters of the remaining time of ctx. If ctx itself ends, the
+// error wraps the error of ctx and has no code.
 func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, netip.Addr, error) {
 	none := netip.Addr{}
 	if err := checkAddrs(t.Addrs...); err != nil {
@@ -297,8 +297,8 @@ func checkAddrs(addrs ...netip.Addr) error {
 	return nil
 }
 
-// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). No
-// later check follows.
+// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). It
+// is the last check.
 func checkSocket(network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
