@@ -32,8 +32,7 @@ import (
 )
 
 // TestGenerated checks that the embedded tool catalog is the one that package catalog gives.
-// With -update, the test writes that file. The other files in assets/generated come from
-// infra/house.
+// With -update, the test writes the catalog to its file.
 func TestGenerated(t *testing.T) {
 	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }

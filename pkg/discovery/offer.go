@@ -13,12 +13,12 @@ import (
 
 // The maximum sizes of an offer with its retry token, in bytes of JSON. The head of a 402
 // contains the offer in base64, which is a third longer than the JSON. A proxy with default
-// settings lets a head of at most 4,000 bytes through.
+// settings accepts a head of at most 4,000 bytes.
 //
 // maxSigned leaves room for a signature of the terms. The signature has 760 bytes if the host
-// name has usualHost characters. It contains each further character twice, in base64: in the
-// id of the key and in the URL. maxUnsigned leaves room only for the headers of a page and the
-// headers that answer a request from another origin.
+// name has usualHost characters. Each further character of the host name is in the signature
+// twice, in base64: in the id of the key and in the URL. maxUnsigned leaves room only for the
+// headers of a page and the headers that answer a request from another origin.
 const (
 	maxSigned   = 1925
 	maxUnsigned = 2100
@@ -174,10 +174,10 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 	return fitting(required, s, bazaarOf(op))
 }
 
-// Challenge is the JSON body of a 402. The embedded PaymentRequired says what must be paid;
-// its member "error" is a string. The other members are the error's code and message, and how
-// a client marks a request as a repetition. The header PAYMENT-REQUIRED has only the
-// PaymentRequired, because clients echo it.
+// Challenge is the JSON body of a 402. The embedded PaymentRequired says what must be paid.
+// The other members are the error's code and message, and how a client marks a request as a
+// repetition. The header PAYMENT-REQUIRED has only the PaymentRequired, because clients echo
+// it.
 type Challenge struct {
 	x402.PaymentRequired
 	Code        fault.Code  `json:"code"`
@@ -205,7 +205,7 @@ func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f 
 }
 
 // windowOf returns the duplicate window of an operation. The smoke test has none, because it
-// charges each payment without a key.
+// charges every payment that has no key.
 func windowOf(op catalog.Operation, s Site) time.Duration {
 	if op.Kind == catalog.SmokeTest {
 		return 0

@@ -179,7 +179,7 @@ func outcomeOf(info fault.Info) outcome {
 		o.Moved = &charge.Yes
 	}
 	switch {
-	case info.Code == fault.PaymentRequired: // a 402 charges nothing; its body is the offer, which has no member "charged"
+	case info.Code == fault.PaymentRequired: // a 402 charges nothing
 		o.Charged = "no"
 		o.Moved = new(bool)
 	case info.Code == fault.InternalError: // this code alone does not say whether an answer is owed: one is owed only if the error followed a settlement

@@ -144,7 +144,8 @@ type Visit struct {
 	// Refused says, in words for the visitor, why the service would refuse the request. If it
 	// is not empty, the page offers no payment.
 	Refused string
-	// Known says, in words for the visitor, what is known about the answer. It may be empty.
+	// Known says, in words for the visitor, what the service knows about the answer before it
+	// makes the lookup. It may be empty.
 	Known string
 	// Offer is the offer of the 402 that the page replaces. The page lets a wallet sign the
 	// terms of this offer and nothing else.
@@ -286,7 +287,7 @@ func (p *paywall) takeParams() {
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
-		a.Shown = "" // the page shows only ASCII values of at most maxShown characters; every valid value is one
+		a.Shown = "" // the page shows no other values; a valid value is always short and ASCII
 	}
 	a.Typed = a.Shown
 	if len(p.Visit.Query) == 0 {
@@ -379,10 +380,10 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing fills two maps that the page needs to show an answer with these fields. hints maps
-// the name of a field to the way in which the field is shown; all fields of one name are shown
-// in the same way. rules is for the answer of a bundle: it maps the name of each part to the
-// Verdicts of the operation that gives this part.
+// showing fills two maps that the page needs to show an answer with these fields. The map
+// hints gives, for the name of a field, how the field is shown; all fields of one name are
+// shown in the same way. The map rules is only for a bundle. It gives, for the name of each
+// part of the answer, the Verdicts of the operation whose result this part is.
 func showing(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

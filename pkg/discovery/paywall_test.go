@@ -86,7 +86,7 @@ func TestPaywall(t *testing.T) {
 }
 
 // TestPaywallSize checks that every page stays smaller than maxPage, even if the offer has a
-// signature and the host has the largest supported length, 64 characters.
+// signature and the host has 64 characters.
 func TestPaywallSize(t *testing.T) {
 	s := testSite()
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"

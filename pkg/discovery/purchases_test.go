@@ -9,7 +9,7 @@ import (
 )
 
 // TestWindowOfOperations checks the duplicate windows of the operations. The smoke test has
-// none, because it charges each payment without a key. Every other operation has the Site's
+// none, because it charges every payment that has no key. Every other operation has the Site's
 // window. The challenge must give this window. The tool catalog must override its general
 // window for the smoke test only. The hints readOnlyHint and idempotentHint of a tool must be
 // false for the smoke test and true for every other operation.

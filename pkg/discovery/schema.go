@@ -41,7 +41,7 @@ const (
 	names                 // the names of the top-level fields
 	shallow               // the top-level fields and their types
 	deep                  // the fields at all levels and their types, all of them optional
-	exact                 // like deep, but fields are required unless optional, and others are forbidden
+	exact                 // like deep, but only optional fields may be absent, and other fields are forbidden
 	named                 // like exact, with descriptions; an object with a named schema is a reference to that schema
 )
 

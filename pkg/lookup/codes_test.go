@@ -68,10 +68,10 @@ func TestCodesAreStated(t *testing.T) {
 	}
 }
 
-// codesOf returns two sets of codes of a package. stated has the codes that the Codes
-// functions of the package list. named has the codes that the rest of the package names, and
-// the codes that guard, origin and dns list if the package imports them. named leaves out two
-// kinds of imported codes. A package without guard.Connector and guard.Target does not
+// codesOf returns two sets of codes of a package. The set stated has the codes that the Codes
+// functions of the package list. The set named has the codes that the rest of the package
+// names, and the codes that guard, origin and dns list if the package imports them. Two kinds
+// of imported codes are left out. A package without guard.Connector and guard.Target does not
 // connect, so it gets only InvalidDomain from guard. A package that parses no record type
 // cannot return InvalidType. The test fails if the package names a code of package fault other
 // than InternalError.

@@ -89,9 +89,9 @@ func (o *Owed) add(field string, failure *fault.Error) {
 // times out alone, and the bundle does not time out with it.
 //
 // If ctx ends before all lookups have ended, sideBySide returns an error with the code in
-// timeout, whatever the lookups found. It also compares the deadline with the clock. This is
-// for a process that was frozen until after the deadline: there, the lookups may time out
-// before the timer of ctx fires.
+// timeout, whatever the lookups found. It returns the same error if the deadline has passed by
+// the clock, because in a process that was frozen the lookups may time out before the timer of
+// ctx fires.
 func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
 	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))

@@ -248,8 +248,8 @@ func TestNoTimeToBlame(t *testing.T) {
 			cancel()
 			return ctx, cancel
 		}},
-		// The lookup times out before it queries the second resolver, so only one resolver can
-		// be said to work.
+		// The lookup times out before it queries the second resolver. One working resolver is
+		// not enough to blame the name if two are configured.
 		"hardly any": {func(ctx context.Context) (context.Context, context.CancelFunc) {
 			return context.WithTimeout(ctx, 200*ms)
 		}},

@@ -24,11 +24,11 @@
 // To find out whether a resolver works, a Client asks it for the name servers of com. A
 // resolver that has answered this question within the last minute counts as working.
 //
-// NXDOMAIN is proven by the SOA record of a zone above the name other than the root. An
-// NXDOMAIN without proof counts only if its resolver works. So the denials of a network that
-// denies every name are ignored, and the error is upstream_unavailable if no resolver knows
-// more. One kind of network cannot be detected: one that answers the question about com, or
-// forges a proof, and denies other names to every resolver.
+// NXDOMAIN is proven by the SOA record of a zone above the name, unless that zone is the root.
+// An NXDOMAIN without proof counts only if its resolver works. So the denials of a network
+// that denies every name are ignored, and the error is upstream_unavailable if no resolver
+// knows more. One kind of network cannot be detected: one that answers the question about com,
+// or forges a proof, and denies other names to every resolver.
 //
 // If a resolver has not replied when another resolver, which was queried later, answers, a
 // Client queries it last for half a minute. So only one question waits for a dead resolver.

@@ -137,7 +137,7 @@ func short(typ, data string) change {
 	}
 }
 
-// TestBounds checks that an answer ends after 1,000 records, or earlier if they are long.
+// TestBounds checks that a result has at most 1,000 records, and fewer if they are long.
 // Addresses must return all addresses, because its caller has to check every address.
 func TestBounds(t *testing.T) {
 	t.Parallel()
@@ -188,7 +188,7 @@ func TestProbe(t *testing.T) {
 		"lower case":       {says: both(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
-		for range 64 { // many times, because a short name has few random spellings
+		for range 64 { // many times: if a random spelling could be all lower case, Probe would sometimes trust the resolver of the last case
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := w.client().Probe(ctx); testbed.Code(err) != c.want {
 				t.Errorf("%v, want %q", err, c.want)

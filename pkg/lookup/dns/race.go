@@ -19,8 +19,8 @@ const (
 	// timeout is the time limit of a lookup whose context has no deadline.
 	timeout = 8 * time.Second
 
-	// margin is how long before its deadline a lookup ends. A lookup with little time ends
-	// earlier than its deadline by only a tenth of its remaining time.
+	// margin is the time that a lookup leaves unused before its deadline. It leaves at most a
+	// tenth of its remaining time unused.
 	margin = 50 * time.Millisecond
 )
 

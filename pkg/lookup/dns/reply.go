@@ -94,9 +94,9 @@ func (r *reply) follow() {
 	}
 }
 
-// aliased reports whether the alias itself was queried, and an NXDOMAIN reply contains it. The
-// alias then exists: some servers look up its target as well, and NXDOMAIN is about the target
-// (RFC 6604 §3).
+// aliased reports whether the question was for the CNAME record of a name and an NXDOMAIN
+// reply contains that record. The name then exists: some servers also look up the target of
+// the alias, and NXDOMAIN is about the target (RFC 6604 §3).
 func (r *reply) aliased() bool {
 	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
 }

@@ -297,8 +297,8 @@ func checkAddrs(addrs ...netip.Addr) error {
 	return nil
 }
 
-// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control). It
-// is the last check.
+// checkSocket checks the address that a socket is about to connect to (net.Dialer.Control).
+// This is the last check before the connection.
 func checkSocket(network, address string, _ syscall.RawConn) error {
 	a, err := netip.ParseAddrPort(address)
 	if err != nil || network != "tcp4" && network != "tcp6" {
