@@ -158,8 +158,8 @@ func TestWellKnown(t *testing.T) {
 
 // TestOrigins checks the icon of an offer and the name of the server. The offer must have the
 // icon only if facilitators accept its URL. The name of the MCP server in the registry must
-// begin with the host's labels in reverse order, because a publisher can prove that they own
-// the host.
+// begin with the host's labels in reverse order, because the registry demands a proof that the
+// publisher owns this host.
 func TestOrigins(t *testing.T) {
 	for origin, want := range map[string][2]string{
 		"https://api.example.com":      {"https://api.example.com/favicon.svg", "com.example.api/hostfacts"},

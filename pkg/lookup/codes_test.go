@@ -181,8 +181,8 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	})
 }
 
-// addSelector adds codes to set for the expression pkg.name. These are a code of package
-// lookup, or all codes that the function Codes of a package lists.
+// addSelector adds to set the codes that the expression pkg.name means. This is one code of
+// package lookup, or all codes that the function Codes of a package lists.
 func (u *uses) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true

@@ -30,8 +30,9 @@
 // knows more. One kind of network cannot be detected: one that answers the question about com,
 // or forges a proof, and denies other names to every resolver.
 //
-// If a resolver has not replied when another resolver, which was queried later, answers, a
-// Client queries it last for half a minute. So only one question waits for a dead resolver.
+// A resolver is late if another resolver, which was queried later, answers before it. A Client
+// queries a late resolver last for half a minute. So only one question waits for a dead
+// resolver.
 //
 // If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
 // Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if

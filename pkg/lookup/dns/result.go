@@ -69,8 +69,9 @@ func (q Query) Values() url.Values {
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
-	// Rcode is NOERROR or YXDOMAIN. It is SERVFAIL if no resolver knows more. It is NXDOMAIN
-	// if the queried alias, which is then in Records, leads to a name that does not exist.
+	// Rcode is NOERROR, YXDOMAIN, SERVFAIL or NXDOMAIN. SERVFAIL means that no resolver knows
+	// more. NXDOMAIN means that the queried alias, which is then in Records, leads to a name
+	// that does not exist.
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest TTL of the records and of the aliases that lead to them.

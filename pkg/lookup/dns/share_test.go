@@ -62,8 +62,8 @@ func TestShare(t *testing.T) {
 }
 
 // TestShareDeadlines checks calls with different deadlines that share a question. A call whose
-// time ends first returns the facts that are known so far. The question continues for the
-// calls with more time.
+// time ends first must return what the resolvers have said so far. The question must continue
+// for the calls with more time.
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -92,7 +92,7 @@ func families(v4, v6 change) change {
 	}
 }
 
-// sections adds an answer section and an authority section, glue and EDNS.
+// sections adds answers, authority records, glue and EDNS to a reply.
 func sections(records []string, ns ...string) change {
 	glue := parse([]string{"a.gtld-servers.net. 172800 IN A 192.5.6.30"})
 	return both(answer(records...), authority(ns...), func(m *miekg.Msg) { m.Extra = glue }, withEDNS)
