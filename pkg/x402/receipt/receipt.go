@@ -36,8 +36,7 @@ type Statement struct {
 	ResponseHash         string `json:"responseHash" doc:"SHA-256 of the body as it was sent, 0x and hexadecimal"`
 	ResponseHashAlg      string `json:"responseHashAlg" doc:"sha256"`
 	ResponseHashEncoding string `json:"responseHashEncoding" doc:"raw, which means the bytes themselves"`
-	// Transaction is empty if it is known that the payment was made, but not in which
-	// transaction.
+	// Transaction is empty if the payment was made in a transaction that is not known.
 	Transaction string `json:"transaction,omitempty" doc:"Transaction hash; absent when it is not known"`
 	Version     int    `json:"version" doc:"1"`
 }
@@ -92,9 +91,9 @@ type Signer struct {
 // ErrMismatch says that the public key of a private key is not published.
 var ErrMismatch = errors.New("receipt: the private key belongs to none of the published keys")
 
-// NewSigner returns a Signer that signs with a private key. The argument published lists the
-// keys in the seller's DID document. If the public key of the private key is not in that list,
-// the error is ErrMismatch.
+// NewSigner returns a Signer that signs with a private key. The second argument lists the keys
+// in the seller's DID document. If the public key of the private key is not in that list, the
+// error is ErrMismatch.
 func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
 	for _, key := range published {
 		if key.Equal(private.Public()) {
@@ -143,7 +142,7 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned returns the text that the signature of a compact JWS covers. The argument name is
+// unsigned returns the text that the signature of a compact JWS covers. Its second argument is
 // the thumbprint of the key.
 func unsigned(resource, name string, payload any) (string, error) {
 	u, err := url.Parse(resource)
@@ -183,8 +182,8 @@ func canonical(v any) ([]byte, error) {
 // resource URL may each have some KB.
 const MaxSize = 16 << 10
 
-// ErrInvalid says that a receipt is malformed, that its signature is not by the key that it
-// names, or that this key is not published.
+// ErrInvalid says that a receipt is malformed, that the key named in it did not sign it, or
+// that this key is not published.
 var ErrInvalid = errors.New("receipt: invalid")
 
 // Verify parses a receipt and checks its signature. The receipt names its key by an id (see

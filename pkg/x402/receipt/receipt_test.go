@@ -19,9 +19,8 @@ const (
 	vector = "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6YXBpLmV4YW1wbGUuY29tIzNpUi1INlh4XzNycHQ3ZU5NVVZOYXpTWmtVY2xiX2Nla0JKWlpMNG1sVXMifQ." +
 		"eyJpc3N1ZWRBdCI6MTc5NTIxOTUwMCwibmV0d29yayI6ImVpcDE1NTo4NDUzIiwicGF5ZXIiOiIweDcwOTk3OTcwQzUxODEyZGMzQTAxMEM3ZDAxYjUwZTBkMTdkYzc5QzgiLCJyZXNvdXJjZVVybCI6Imh0dHBzOi8vYXBpLmV4YW1wbGUuY29tL3YxL3Rvb2xzL2RucyIsInRyYW5zYWN0aW9uIjoiMHg4OWM5MWM3ODllNTcwNTliMTcyODVlN2JhMTcxNmExZjVmZjRjNWRhY2UwZWE1YTUxMzVmMjYxNThkMDQyMWI5IiwidmVyc2lvbiI6MX0." +
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
-	// The same package has made these two signatures. whole is the signature of the statement
-	// in vector with the request and the digest of the body added. offered is the signature of
-	// an offer.
+	// The same package has made these two signatures. The first signs the statement that
+	// delivery returns. The second signs the offer in TestVectors.
 	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
 	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
@@ -54,7 +53,8 @@ func signer(k ed25519.PrivateKey, others ...ed25519.PublicKey) *receipt.Signer {
 	return must(receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...)))
 }
 
-// find returns a function that finds keys in the DID document of a host that publishes keys.
+// find returns a function that finds a key in the DID document of api.example.com. That host
+// publishes the given keys.
 func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	doc := must(receipt.Document("api.example.com", keys))
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
@@ -154,8 +154,8 @@ func TestChanged(t *testing.T) {
 	}
 }
 
-// TestForm checks that text with a valid signature is a receipt only if it also has the form
-// of version 1, and if the public key has the right size.
+// TestForm checks that Verify refuses signed text that does not have the form of version 1. It
+// must also refuse a public key of the wrong size.
 func TestForm(t *testing.T) {
 	t.Parallel()
 	const header, said = `{"alg":"EdDSA","kid":"k"}`, `{"version":1,"payer":"p"}`
