@@ -180,8 +180,8 @@ func TestReceiveNodeDown(t *testing.T) {
 				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
 				d.chain = p
 				p.before = c.during(p)
-				// If the node hangs after a first batch, that batch counts as read: there was
-				// no time for more.
+				// Unread is not set if the node hangs only after a first batch: the next run
+				// reads the rest.
 				want := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
 				ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
 				defer cancel()
@@ -220,7 +220,8 @@ func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 }
 
 // TestReceiveNothingNew checks that a run ends without moving the cursor if the node is behind
-// or returns nothing new. If the scanner goes back, the run returns an error.
+// or returns nothing new. If the scanner returns a block before the cursor, the run returns an
+// error.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()

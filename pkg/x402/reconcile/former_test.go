@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// seller is a seller with a former payee, on the ledger of a harness.
+// seller is a seller whose payee has changed. Its payments are in the ledger of the harness.
 type seller struct {
 	d      *harness
 	p      *fakeScanner
@@ -102,8 +102,9 @@ func TestFormerPayee(t *testing.T) {
 	})
 }
 
-// TestFormerPayeeDaysLater checks that even a first run that comes days later finds the money.
-// This one run reads everything, so it also forgets the former payee.
+// TestFormerPayeeDaysLater checks that the money of a wrongly refused payment is found even if
+// the first run comes days after the payee changed. This run reads everything, so it also
+// forgets the former payee.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		s := formerly(d)

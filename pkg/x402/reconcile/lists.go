@@ -52,10 +52,9 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 }
 
 // Unproven returns the number of payments that a facilitator refused while the seller had no
-// node to confirm the refusal. Such a payment may have moved money nevertheless. Of these
-// payments, Unproven takes those that changed last, at most as many as the number newest. It
-// calls see for each of them, in the order of their last changes. The error comes from the
-// index or the ledger, or says that ctx ended.
+// node to confirm the refusal. Such a payment may have moved money nevertheless. Unproven
+// calls see for the payments that changed last, the oldest change first. newest is the largest
+// number of these calls. The error comes from the index or the ledger, or says that ctx ended.
 func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
@@ -102,7 +101,7 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 type visits struct {
 	open    func(ledger.Payment) error // called for each record of ledger.ListOpen
 	between func()                     // called after ListOpen and before ledger.ListOwed
-	owed    func(ledger.Payment) error // called once for each record of either list whose answer is owed and that no attempt holds
+	owed    func(ledger.Payment) error // called once for each record of either list, if its answer is owed and no attempt holds it
 }
 
 // walk goes through two lists of the index, ledger.ListOpen and then ledger.ListOwed, each

@@ -81,7 +81,7 @@ func TestReconcileUnsent(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
 				d.blind = blind
 				d.bought(1, 1)  // its process died while the payment owned its purchase
-				d.bought(2, 12) // its process died while the payment waited for another one, 12
+				d.bought(2, 12) // its process died while the payment waited for payment 12
 				d.bought(3, -1) // its process died before the purchase was opened
 				d.claim(4)      // its process died; the payment has no purchase
 				d.uncertain(5)  // a payment in doubt
@@ -157,8 +157,8 @@ func TestReconcileSilence(t *testing.T) {
 	})
 }
 
-// TestReconcileReadsToTheEnd checks that the lists are read to their end, whatever is in them.
-// If the time ends first, the summary says that the run is unfinished.
+// TestReconcileReadsToTheEnd checks that the lists are read to their end, even if they are
+// long. If the time ends first, the summary says that the run is unfinished.
 func TestReconcileReadsToTheEnd(t *testing.T) {
 	last, stop := 0, func() {}
 	withReconciler(t, func(op ledgertest.Op, n int, _ ledger.Record) ledgertest.Fault {
@@ -297,8 +297,8 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 	})
 }
 
-// TestReconcileFinishesAVerdict checks that a finding is written even if the run's time ends at
-// that moment, and that no further question is asked.
+// TestReconcileFinishesAVerdict checks a run whose time ends while the chain is asked. The
+// finding must still be written, and no further question may be asked.
 func TestReconcileFinishesAVerdict(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watched()
@@ -328,7 +328,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 // TestUnproven checks which payments count as unproven. A payment counts if a facilitator
 // refused it or turned it away while the seller had no node, even if another payment has taken
 // over its purchase. The payment does not count if evidence disproves it, or once its money is
-// found. Unproven must pass on the payments that changed last.
+// found. Unproven must pass the payments that changed last to its function.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		d.blind = true
@@ -359,6 +359,6 @@ func TestUnproven(t *testing.T) {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
 		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // with a node no refusal counts as unproven, because the chain shows whether the refused payment was paid
+		d.wants(reconcile.Summary{Owed: 1}) // there is a node now, so the chain shows whether a refused payment was paid
 	})
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Scanner reads a payee's incoming transfers from the chain. The cost of reading depends on
-// the number of transfers, and not on the number of requests that were never paid.
+// Scanner reads a payee's incoming transfers from the chain. The cost of reading grows with
+// the number of transfers. Requests that were never paid cost nothing.
 type Scanner interface {
 	// Transfers reads the transfers to payee, beginning with the block whose number is from,
 	// and does a limited amount of work. If it returns an error, it has read nothing, and the
@@ -36,10 +36,10 @@ type Scanner interface {
 type Batch struct {
 	// Transfers has the transfers of whole blocks, in the order of the chain.
 	Transfers []Transfer
-	// Next is the first block that was not read. It follows the last block that was read.
+	// Next is the first block that was not read.
 	Next uint64
 	// Safe is the newest block that could have been read, and SafeTime is its time. If a node
-	// is behind, Safe may be less than Next-1, and there was nothing to read.
+	// is behind, Safe may be less than Next-1. There was then nothing to read.
 	Safe     uint64
 	SafeTime time.Time
 }
@@ -47,8 +47,7 @@ type Batch struct {
 // Done reports whether the batch reaches the newest safe block.
 func (b Batch) Done() bool { return b.Next > b.Safe }
 
-// Transfer is money that reached a payee, with the authorization that moved it, if there was
-// one.
+// Transfer is money that reached a payee, with or without an authorization.
 type Transfer struct {
 	Transaction string // lower case hex
 	Block       uint64
@@ -57,8 +56,9 @@ type Transfer struct {
 	Time        time.Time
 	From, To    x402.Address
 	Value       *big.Int // atomic units; may be 0
-	// Authorized means that From's authorization with Nonce made the transfer. Any other
-	// transfer is a deposit without an authorization.
+	// Authorized means that an authorization of the account From made the transfer. Nonce is
+	// the nonce of that authorization. Any other transfer is a deposit without an
+	// authorization.
 	Authorized bool
 	Nonce      [32]byte
 }
@@ -102,8 +102,7 @@ func (r *run) note(payTo string) {
 	}
 }
 
-// soldKey returns the key of the ledger's record of the payees that were paid in the token and on
-// the network of Terms.
+// soldKey returns the key of the ledger's record that lists the payees of the token of Terms.
 func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
@@ -152,9 +151,9 @@ func (r *run) cheapest(payee x402.Address) *big.Int {
 	return lowest
 }
 
-// forget removes a payee from the ledger after every transfer that can have gone to the payee
-// was read. That is the case when the chain was read to a block after the last authorization
-// expired.
+// forget removes a payee from the ledger when no further transfer to the payee can follow: the
+// chain was read to its newest safe block, and that block is later than the end of the last
+// authorization.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
 	p := r.soldTo(payee)
 	if p == nil || !read.Done() {
@@ -246,9 +245,9 @@ func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) 
 }
 
 // cursor returns the cursor at which reading continues. If the payee has no cursor, cursor
-// makes one, which starts the time firstStretch ago. An authorization that was signed earlier
-// than that has expired. For a former payee, the new cursor starts firstStretch before the
-// time by which the payee had its last payment (ledger.Payee.Until).
+// makes one that starts firstStretch before now. An authorization that was signed earlier has
+// expired. For a former payee, the new cursor starts firstStretch before ledger.Payee.Until, a
+// time after the last payment to the payee.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)
@@ -297,10 +296,10 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 
 // testify records a transfer, with these exceptions. A transfer without an authorization, or
 // of no money, is never recorded. Three kinds of transfers are recorded only if their payment
-// is on record: early transfers, transfers that are too old, and transfers of less than any
-// price.
+// is on record: early transfers, transfers that are too old, and transfers of less than the
+// lowest price.
 //
-// number points to the number of the summary that counts the transfer, or is nil if the
+// number points to the field of the Summary that counts the transfer. It is nil if the
 // transfer is not counted at all. attention is a message about the transfer for an operator,
 // or empty.
 func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {

@@ -99,7 +99,7 @@ func earlier(d time.Duration) func(*reconcile.Transfer) {
 
 func unauthorized(t *reconcile.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
 
-// cursorOf returns the stored cursor of a payee. cursor returns the cursor of our payee.
+// cursorOf returns the stored cursor of a payee.
 func (d *harness) cursorOf(payee x402.Address) *ledger.Cursor {
 	d.t.Helper()
 	key := ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), payee.String())
@@ -226,7 +226,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
-		owed := map[string]string{} // by key; all these amounts are due for a refund
+		owed := map[string]string{} // the amounts to refund, by the key of the record
 		missed, err := d.reconciler().Outstanding(t.Context(), func(r ledger.Payment) {
 			var q x402.Requirements
 			d.must(json.Unmarshal(r.Terms, &q))

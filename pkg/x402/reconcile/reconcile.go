@@ -25,11 +25,11 @@ import (
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence reads the chain. Without Evidence, the Reconciler still counts what is owed. It
-	// then ends only payments that were never sent according to the ledger.
+	// Evidence reads the chain. Without Evidence, the Reconciler still counts what is owed. Of
+	// the payments in doubt, it then ends only those that the ledger shows as never sent.
 	Evidence x402.Evidence
-	// Scanner reads the transfers to the payee. Without a Scanner, money for a payment that is
-	// not in doubt is not found.
+	// Scanner reads the transfers to the payee. Only a Scanner finds money for a payment that
+	// is not in doubt.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses must be valid.
 	// After a change of configuration, the ledger can have payments under other terms. If such
@@ -79,7 +79,7 @@ type Summary struct {
 	RefusedLate int // listed records that were found never to be paid
 	StillOpen   int // listed records whose authorizations can still execute
 	CannotTell  int // listed records without evidence either way
-	Undue       int // listed records whose attempt died, most likely before it sent the payment; they are not in doubt, but it is not certain yet that they were not sent
+	Undue       int // listed records whose attempt died, probably before it sent the payment; a later run decides them
 	Skipped     int // listed records that are decided, paid, deleted meanwhile, or held by another attempt
 	Failed      int // listed records that are corrupt, or on which the ledger failed
 	Left        int // listed records not reached in time, or beyond the limit of 1,000 questions
@@ -87,10 +87,10 @@ type Summary struct {
 	Open int // listed records that were in doubt when the run looked at them, and that no attempt held
 
 	Received  int  // transfers that were read, to the payee or a former payee
-	Deposits  int  // read transfers that are not payments: without authorization, or below any price
+	Deposits  int  // transfers that are not payments: without an authorization, or below the lowest price
 	Found     int  // transfers for payments that were not known to be paid; their answers are now owed
 	Unasked   int  // transfers without a known request; a refund is due
-	Unmatched int  // transfers too old, or with records too broken, to tell whether they were answered
+	Unmatched int  // transfers whose payments may have been answered: too old, or with a corrupt record
 	Unread    bool // the chain could not be read
 
 	Owed       int  // payments that are paid, not answered, and not being looked up
@@ -201,7 +201,7 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 }
 
 // decide decides one record of ledger.ListOpen. It asks for evidence unless settling has
-// ended. It returns a pointer to the number of the summary in which the record counts.
+// ended. It returns a pointer to the field of the Summary that counts the record.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil
