@@ -32,8 +32,8 @@ func (b *timedBody) Read(p []byte) (int, error) {
 }
 
 // limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline, as behind an adapter for cloud functions. Such an adapter passes a request on
-// only when the body has arrived.
+// a deadline, for example behind an adapter for cloud functions. Such an adapter passes a
+// request on only when the body has arrived.
 func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
@@ -42,9 +42,9 @@ func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(un
 // The function does nothing over HTTP/2, where the stream ends anyway. It also does nothing if
 // the client sent the header Expect, because such a client waits before it sends the body.
 //
-// The request is a copy so that the original keeps its body. If that body is not read to its
-// end, net/http closes the connection. If the connection stayed open, the rest of the body
-// would be taken for the next request.
+// The original request keeps its body, because net/http closes the connection if that body is
+// not read to its end. If the connection stayed open, the rest of the body would be taken for
+// the next request.
 func withTimedBody(w http.ResponseWriter, r *http.Request, maxBytes int64) (timed *http.Request, end func()) {
 	connection := http.NewResponseController(w)
 	body := &timedBody{ReadCloser: r.Body, connection: connection}

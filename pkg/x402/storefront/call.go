@@ -22,7 +22,7 @@ type toolCall struct {
 	box     *Toolbox
 	tool    *Tool
 	call    *mcp.Call
-	message *mcp.Request // the message that has the call
+	message *mcp.Request // the message that contains the call
 	id      string
 	bad     error // what is wrong with the arguments; nil if they are right
 	taken   atomic.Bool
@@ -95,7 +95,7 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 	tool := b.tools[call.Tool]
 	target, body, bad := tool.Request(call.Arguments)
 	router := b.server.Router
-	if bad != nil { // wrong arguments give no path for the router
+	if bad != nil { // a call with wrong arguments has no path that the router could use
 		router = tool.Endpoint
 	}
 	c := &toolCall{

@@ -27,8 +27,8 @@ var noon = time.Date(2026, time.November, 22, 12, 0, 0, 0, time.UTC)
 func documented(c fault.Code) string { return "https://api.example.com/docs#error-" + string(c) }
 
 // aCall returns a tool call, with or without a payment, by a client of the old or the modern
-// protocol. It also returns a function that makes the client's result from a response to the
-// GET that the call stands for.
+// protocol. It also returns a function that turns the response to the call's GET into the
+// result that the client gets.
 func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	docs := func(_ *http.Request, c fault.Code) string { return documented(c) }
 	front := Front{Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return noon }, Docs: docs}
@@ -45,11 +45,10 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 	return x, func(res Response) Response { return box.result(x, q, res) }
 }
 
-// TestOnlyAChallengeAsksForAPayment checks, for every code and every cause, that no other
-// error looks like a challenge, which asks for a payment. Clients sign again when they see
-// x402Version and accepts. If the first payment is in doubt, in progress, limited or owed, a
-// client that signs again pays twice. A stored error must have the same body over HTTP and
-// MCP.
+// TestOnlyAChallengeAsksForAPayment checks that no error except payment_required looks like a
+// challenge. A client that sees x402Version and accepts signs another payment. If its first
+// payment is in doubt, in progress, limited or owed, the client then pays twice. A stored
+// error must have the same body over HTTP and MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {

@@ -8,8 +8,8 @@ import (
 )
 
 // TestDeadline checks that a request is answered before its Lambda function times out, and
-// that a lookup leaves time for the settlement. The functions that answer requests have 29 s,
-// as the tests of the template check; API Gateway waits for 30 s.
+// that a lookup leaves time for the settlement. These functions have 29 s, and API Gateway
+// waits for 30 s.
 func TestDeadline(t *testing.T) {
 	t.Parallel()
 	if deadline >= 29*time.Second {

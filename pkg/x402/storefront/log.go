@@ -62,7 +62,7 @@ func appendFault(attrs []slog.Attr, f *fault.Error) []slog.Attr {
 	return attrs
 }
 
-// appendPayment appends the attributes of a payment that are not empty.
+// appendPayment appends the attributes of a payment, without those that are empty.
 func appendPayment(attrs []slog.Attr, t *x402.Trace) []slog.Attr {
 	var states []string
 	for _, state := range t.States {

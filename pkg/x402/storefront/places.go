@@ -2,9 +2,9 @@ package storefront
 
 import "sync"
 
-// mostPlaces is how many values a Places keeps. A stranger can send requests for any host. So
-// when there are too many places, a new one replaces an old one: otherwise a stranger could
-// keep out the real host.
+// mostPlaces is how many values a Places keeps. When a Places is full, a new place replaces an
+// old one. Otherwise a stranger could fill it with requests for invented hosts, and the real
+// host would find no room.
 const mostPlaces = 64
 
 // Places stores one value for each place. The zero value is empty.

@@ -159,8 +159,8 @@ func (w *Recorder) Write(b []byte) (int, error) {
 	return w.Body.Write(b)
 }
 
-// Fail makes a fault the result of the handler that writes to w. Everything that the handler
-// has written is dropped. w is a Recorder.
+// Fail sets the result of the handler that writes to w: the fault f. Everything that the
+// handler has written is dropped. w must be a Recorder.
 func Fail(w http.ResponseWriter, f *fault.Error) { w.(*Recorder).Fault = f }
 
 // MarkOwed describes the owed parts of an answer: prevented means that none of them was tried,

@@ -22,7 +22,7 @@ type Response struct {
 	Trace  *x402.Trace  // nil if no payment was read
 	// Reason says why the client got this response, if there is no Trace.
 	Reason string
-	// Receipt is the settlement that the client learns of with the response; nil means none.
+	// Receipt is the settlement that the response tells the client about; nil means none.
 	Receipt *x402.SettleResponse
 	// Replayed means that the answer comes from the ledger.
 	Replayed bool
