@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses every request if
-// the field left is false, and panics if the field broken is true.
+// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses every request when
+// no ticket is left, and panics when the check is broken.
 type box struct {
 	*market
 	tickets *stock

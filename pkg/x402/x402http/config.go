@@ -43,8 +43,8 @@ type Config struct {
 	Ledger ledger.Store
 
 	// Network is the CAIP-2 name of the network on which payments are made: x402.Base, which
-	// is the default, or x402.BaseSepolia, whose money is worth nothing. Of both networks this
-	// package knows the USDC contract and a public node. See x402.Networks.
+	// is the default, or x402.BaseSepolia, whose money is worth nothing. This package knows
+	// the USDC contract and a public node of both networks. See x402.Networks.
 	Network string
 	// Asset is the contract of the token, if it is not USDC. AssetName and AssetVersion are
 	// the token's EIP-712 domain. On a network that x402.Networks does not list, all three are
