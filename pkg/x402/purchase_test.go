@@ -50,7 +50,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		}
 		b.expectCalls("two signatures", 1, 1)
 		time.Sleep(time.Nanosecond)
-		b.window = 2 * duplicateWindow // for answers after this line
+		b.window = 2 * duplicateWindow // later answers have a longer window
 		b.expect("after the window", b.ask(b.sign(nil), "GET /a"), answered())
 		b.expectCalls("after the window", 2, 2)
 		b.expectReplay("the superseded one, after the window", x402.Outcome{Status: 200, Body: []byte(`{"n":2}`), Receipt: first.Receipt}, b.ask(second, "GET /a"))
@@ -82,8 +82,8 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 	})
 }
 
-// TestOwnerOfAPurchase checks the answer to a new signature for a purchase that another
-// payment owns, for every state of the owner.
+// TestOwnerOfAPurchase checks the answer to a second payment for a purchase that a first
+// payment owns. Each row has another state of the first payment.
 func TestOwnerOfAPurchase(t *testing.T) {
 	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
 	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
@@ -234,8 +234,8 @@ func TestPaymentIdentifier(t *testing.T) {
 	})
 }
 
-// TestPingIsBoughtAnew checks that every ping without a key is settled, because two pings
-// share no answer. Pings with the same key are one purchase.
+// TestPingIsBoughtAnew checks that, without a key, each payment for a ping is settled and gets
+// a new answer. Pings with the same key are one purchase.
 func TestPingIsBoughtAnew(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
@@ -276,9 +276,10 @@ func TestInvalidKeys(t *testing.T) {
 	})
 }
 
-// TestRefusedSignatureHoldsThePurchase plays an authorization that was refused for its
-// signature. It blocks the purchase as long as it can be executed. The answer to a new
-// signature must say that a new key buys at once, and a new key must do so.
+// TestRefusedSignatureHoldsThePurchase plays a payment that was refused for its signature. The
+// purchase stays blocked while the authorization of this payment can still be executed. The
+// answer to a second payment must advise a new Idempotency-Key. A payment with a new key must
+// be answered.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
@@ -301,10 +302,10 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 	})
 }
 
-// TestWithoutExtensions plays a payment that came without its offer's extensions. The answer
-// must tell the payer that the same signature cannot be repeated once the payment is paid. If
-// other payments can join the purchase, the answer must tell the payer to sign again, which is
-// not charged. A payment with the retry token gets no advice like that.
+// TestWithoutExtensions plays a payment that came without its offer's extensions. If other
+// payments can join the purchase, the answer must tell the payer to sign a new payment, which
+// is not charged. Otherwise it must say that this payment cannot be repeated once it is paid.
+// A payment with the retry token gets neither advice.
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},

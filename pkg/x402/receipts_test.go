@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipts signs with one key. If err is set, the key is not available.
+// receipts is a signer with one key. If err is set, the key is not available.
 type receipts struct {
 	*receipt.Signer
 	public ed25519.PublicKey
@@ -68,9 +68,9 @@ func unsigned(t *testing.T, what string, out x402.Outcome) {
 	}
 }
 
-// TestReceipts checks that each answer has one receipt, regardless of how often a client asks
-// and with which payment of the purchase. No other reply has a receipt. If the key is not
-// available, the answer is the same, but has no receipt.
+// TestReceipts checks that a client that asks again gets the same answer with the same
+// receipt, even with another payment for the purchase. A reply that is not an answer has no
+// receipt. If the key is not available, the answer is the same, but has no receipt.
 func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
@@ -119,8 +119,8 @@ func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 	return d
 }
 
-// oweFirst makes the first lookup fail, and checks that the reply has no receipt, because a
-// debt is not an answer.
+// oweFirst makes the first lookup fail, and checks that the reply has no receipt: it is not an
+// answer.
 func (d *receiptTrial) oweFirst() {
 	d.t.Helper()
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
@@ -129,7 +129,8 @@ func (d *receiptTrial) oweFirst() {
 	time.Sleep(time.Second)
 }
 
-// withoutKey checks an answer that could not be signed, and later replies with this answer.
+// withoutKey checks that an answer that could not be signed has no receipt, even when it is
+// sent again.
 func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.t.Helper()
 	unsigned(d.t, "without the key", out)
@@ -140,8 +141,8 @@ func (d *receiptTrial) withoutKey(out x402.Outcome) {
 	d.expectReplay("without the key", out, d.ask(d.first, "GET /a"))
 }
 
-// withKey checks an answer that was signed, and later replies with this answer. A day later
-// the answer is gone, and the reply has no receipt.
+// withKey checks that a signed answer has a receipt, and has the same receipt when it is sent
+// again. A day later the answer is gone, and the reply has no receipt.
 func (d *receiptTrial) withKey(out x402.Outcome) {
 	d.t.Helper()
 	jws := d.signs.holds(d.t, "answered", out)
@@ -159,8 +160,8 @@ func (d *receiptTrial) withKey(out x402.Outcome) {
 	unsigned(d.t, "a day later", d.ask(d.first, "GET /a"))
 }
 
-// TestSignedOffer checks that an offer is signed once, as soon as there is a key, by the
-// signer of receipts. A client may echo any signature, or none.
+// TestSignedOffer checks that an offer is signed once, as soon as there is a key. A payment
+// must be accepted whether the client echoes the signature, another one, or none.
 func TestSignedOffer(t *testing.T) {
 	for name, echo := range map[string]func(map[string]json.RawMessage){
 		"echoed":   func(map[string]json.RawMessage) {},

@@ -82,12 +82,11 @@ func TermsOf(r ledger.Payment) (Requirements, error) {
 }
 
 const (
-	// alreadyUsed is the reason of a 402 that is the same for every record. A sender who
-	// copied the payment from the chain learns nothing from this reason. A payer whose client
-	// leaves out the extensions of offers learns what to do.
+	// alreadyUsed is the reason in a 402. It is the same for every record, so a sender who
+	// copied the payment from the chain learns nothing from it. It tells a payer whose client
+	// leaves out the extensions of offers what to do.
 	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-	// answerGone is the reason of a 402 for a payment that was answered, if the answer is no
-	// longer kept.
+	// answerGone is the reason in a 402 for a payment whose answer is no longer kept.
 	answerGone = "authorization already used"
 )
 
@@ -193,9 +192,9 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
 }
 
-// owed returns the answer for a fault that came after settlement, so that the payment is
-// charged. If retryable is true, another lookup may follow, and the payer can retry with the
-// same signature. Otherwise the message says that a refund is due, and asks for no retry.
+// owed returns the answer for a fault that came after settlement. The payment is charged. If
+// retryable is true, another lookup may follow, and the payer can retry with the same
+// signature. Otherwise the message says that a refund is due, and asks for no retry.
 func (a answers) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome {
 	if retryable {
 		f = a.repeatable(f, r)
@@ -239,8 +238,8 @@ func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error
 	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
-// failureOf returns the failure of a lookup, which is on record, as a fault. Records of
-// earlier releases have no status, and their fault gets the status 504.
+// failureOf turns the recorded failure of a lookup into a fault. Records of earlier releases
+// have no status. Their fault gets the status 504.
 func failureOf(l *ledger.Failure) *fault.Error {
 	status := cmp.Or(l.Status, http.StatusGatewayTimeout)
 	return fault.Info{
@@ -273,8 +272,8 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName returns the fault for a payment that is sent under another purchase name than at
-// first. The payment belongs to the purchase that its first claim named.
+// otherName returns the fault for a payment that is repeated under another purchase name. The
+// payment belongs to the purchase that its first claim named.
 func otherName(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
 	if ledger.Named(r.Purchase) {
@@ -284,10 +283,11 @@ func otherName(r ledger.Payment) *fault.Error {
 		"This signature was sent %s at first. Send it as it was sent then, or sign a new authorization for this purchase.", first)
 }
 
-// otherNonce answers a payment whose nonce is already on record, though not for this
-// authorization. Either the nonce belongs to another authorization, or the record is of money
-// that came without a request. That money has no authorization to compare with, so it may come
-// from this payment. vouched means that the payer is known to have signed this payment.
+// otherNonce answers a payment whose nonce is already on record, but without this
+// authorization. There are two cases. Either the record is of another authorization, or it is
+// of money that came without a request. In the second case the record names no authorization,
+// so the money may come from this payment. vouched means that the payer is known to have
+// signed this payment.
 func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":

@@ -15,8 +15,9 @@ import (
 )
 
 // Serve answers a signed request. The end of the client's context does not end the work: once
-// money may move, Serve continues even if the client has disconnected. No goroutine of the
-// request outlives Serve or, if Outcome.Finish is set, Finish.
+// money may move, Serve continues even if the client has disconnected. When Serve returns, all
+// goroutines of the request have ended. If Outcome.Finish is set, they have ended only when
+// Finish returns.
 func (g *Gate) Serve(ctx context.Context, r Request) Outcome {
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), r.Deadline)
 	defer cancel()
@@ -238,8 +239,8 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	return refused(a.mismatch.Error(), response)
 }
 
-// verify asks the facilitator about a signature that cannot be verified locally, of a payment
-// that has no record. Once the authorization is used, the facilitator can no longer verify the
+// verify asks the facilitator about a payment that has no record and whose signature cannot be
+// verified locally. Once the authorization is used, the facilitator can no longer verify the
 // signature. verify then reads the record again, because another request may have claimed the
 // payment meanwhile.
 func (a admission) verify(ctx context.Context) *Outcome {
@@ -352,7 +353,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 // lease returns when the leases of this attempt end.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
-// spare returns how much time is left for everything but the job's budget and the writes to
+// spare returns the time until the deadline, less the job's budget and the time for writes to
 // the ledger.
 func (a *attempt) spare() time.Duration {
 	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork

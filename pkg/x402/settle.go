@@ -39,7 +39,7 @@ func (h *holder) fulfil(ctx context.Context) *Outcome {
 }
 
 // noSlot ends an attempt that got no slot. It gives the claim back. Nothing was sent, and no
-// lookup counts.
+// lookup is counted.
 func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {
 		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
@@ -149,7 +149,7 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
 		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
-	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no row of the table fits, which is a bug
+	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no conclusion fits, which is a bug
 	if event == ledger.EventRefused && r.BadSignature {
 		event = ledger.EventBadSignature
 	}
@@ -311,8 +311,8 @@ type conclusion struct {
 }
 
 // asksChain reports whether a reply requires a question to the chain. Moved does not. Any
-// other reply does if the payment is in doubt, or if the reply does not exclude that money has
-// moved. If the payment was sent before, Refused and stopped require the question as well,
+// other reply does if the payment is in doubt, or if money may have moved in spite of the
+// reply. If the payment was sent before, Refused and stopped require the question as well,
 // because the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {

@@ -99,8 +99,8 @@ type Verification struct {
 
 // Evidence finds out from the chain whether an authorization moved money to the payee. Find
 // only reads, and ends when ctx ends. Find must look for the transfer itself: a used
-// authorization alone proves nothing, because a cancelled authorization counts as used as
-// well.
+// authorization alone proves nothing, because the chain shows a cancelled authorization as
+// used.
 type Evidence interface {
 	Find(ctx context.Context, q Question) Finding
 }

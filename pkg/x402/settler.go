@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Settler settles the payments of a Gate. One returns a Settler for a single Facilitator.
-// Package fallback has a Settler for two facilitators.
+// Settler settles the payments of a Gate. The function One makes a Settler for a single
+// Facilitator. Package fallback has a Settler for two facilitators.
 type Settler interface {
 	// First names the facilitator that is asked first. When a payment is claimed, this name is
 	// written to its record. The name is empty if there is only one facilitator.
