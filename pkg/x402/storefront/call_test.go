@@ -46,9 +46,9 @@ func aCall(paid, modern bool) (*exchange, func(Response) Response) {
 }
 
 // TestOnlyAChallengeAsksForAPayment checks that no error except payment_required looks like a
-// challenge. A client that sees x402Version and accepts signs another payment. If its first
-// payment is in doubt, in progress, limited or owed, the client then pays twice. A stored
-// error must have the same body over HTTP and MCP.
+// challenge. A client signs another payment when it sees "x402Version" and "accepts". If its
+// first payment is in doubt, in progress, limited or owed, the client then pays twice. A
+// stored error must have the same body over HTTP and MCP.
 func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 	never := []string{"accepts", "x402Version", "structuredContent", "PAYMENT-", "Retry-After", "Idempotency-Key"}
 	for _, info := range slices.Concat(fault.All(), lookup.Codes()) {
