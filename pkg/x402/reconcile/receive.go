@@ -64,8 +64,8 @@ type Transfer struct {
 }
 
 const (
-	// oldestTransfer is the greatest age at which a transfer without a record gets a new one.
-	// The payment of an older transfer may have been answered, because records of answered
+	// oldestTransfer is the greatest age at which a transfer that has no record gets one. The
+	// payment of an older transfer may have been answered, because records of answered
 	// payments are deleted after 35 days.
 	oldestTransfer = 34 * 24 * time.Hour
 	// firstStretch is how far back the first cursor of a payee begins. That is the longest
@@ -206,8 +206,8 @@ type unreadable struct{ error }
 
 // batch reads one batch, compares its transfers with the ledger, and moves the cursor to the
 // block after the batch. If a transfer cannot be compared, for example because the time is up,
-// the cursor moves only to the block of that transfer. The next run continues there. Otherwise
-// a batch that takes longer than a run would be begun by every run and finished by none.
+// the cursor moves only to the block of that transfer. The next run continues there. If the
+// cursor stayed where it was, a batch that takes longer than a run would never be finished.
 func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {

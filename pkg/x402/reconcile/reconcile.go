@@ -53,13 +53,13 @@ type Reconciler struct {
 
 // Limits of one run.
 const (
-	maxAsked = 1000 // the largest number of payments about which evidence is asked for
+	maxAsked = 1000 // the largest number of payments about which a run asks for evidence
 	// evidenceBudget is the longest time for one question, so that a node that hangs does not
 	// use up a whole run for the first question.
 	evidenceBudget = 4 * time.Second
-	// reclaimLease is how long the lease lasts under which one finding is written, and
-	// writeBudget is the longest time for writing it. A write that has begun is finished even
-	// if the time of the run ends.
+	// reclaimLease is how long the lease for writing one finding lasts, and writeBudget is the
+	// longest time for the write. A write that has begun is finished even if the time of the
+	// run ends.
 	reclaimLease = 10 * time.Second
 	writeBudget  = 5 * time.Second
 	// maxDoubts is how many records without evidence are logged one by one. If a node is down,
@@ -241,7 +241,7 @@ func (r *run) endUnsent(ctx context.Context, record ledger.Payment) (*int, error
 	return &r.RefusedLate, err
 }
 
-// timeUp reports whether ctx has ended, that is, whether the time is up.
+// timeUp reports whether ctx has ended.
 func timeUp(ctx context.Context) bool { return ctx.Err() != nil }
 
 // decideByEvidence asks for evidence about a record. It holds no lease while it asks the
@@ -341,7 +341,7 @@ func (r *run) countDebt(ctx context.Context, record ledger.Payment) error {
 }
 
 // answerSilence stores the target's silence as the answer of a record. If Error is nil, it
-// does nothing, and a request stores the answer.
+// does nothing, and the payer's next request stores the answer.
 func (r *run) answerSilence(ctx context.Context, record ledger.Payment) error {
 	if r.Error == nil {
 		return nil
