@@ -197,7 +197,7 @@ func (b *harness) buySecond(c ownerRow, first string) {
 	if c.owner != "" && b.stored(first).State != c.owner {
 		b.t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
 	}
-	// The first payment is always sent as the same bytes.
+	// Each time the first payment is sent, it must have the same bytes.
 	for _, p := range b.sent {
 		if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
 			b.t.Errorf("sent %+v, then %+v", b.sent[0], p)

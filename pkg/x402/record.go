@@ -128,7 +128,7 @@ func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
-// answers creates the answers that need only the record of a payment. It does no I/O.
+// answers has methods that answer from the record of a payment alone. They do no I/O.
 type answers struct {
 	now     time.Time
 	payer   Address

@@ -386,7 +386,7 @@ func conclusions() []conclusion {
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
-		// The payer did not cause the reason. Therefore the answer never blames the payer,
+		// The payer did not cause the failure. Therefore the answer never blames the payer,
 		// whether or not there is doubt.
 		{TurnedAway, anyDoubt, anyFate, ledger.EventTurnedAway, replyFault},
 		{NotSent, anyDoubt, anyFate, ledger.EventNotSent, replyFault},

@@ -34,7 +34,7 @@ const (
 	HeaderResponse  = "PAYMENT-RESPONSE"
 	// HeaderKey carries a purchase key (draft-ietf-httpapi-idempotency-key-header).
 	HeaderKey = "Idempotency-Key"
-	// HeaderReplayed is "true" on the stored answer of an earlier purchase.
+	// HeaderReplayed is "true" if the answer is a stored one that is sent again.
 	HeaderReplayed = "Idempotent-Replayed"
 	// HeaderAge is the age of a stored answer in seconds (RFC 9111 section 5.1).
 	HeaderAge = "Age"
