@@ -55,7 +55,8 @@ func HashOf(body []byte) string {
 	return "0x" + hex.EncodeToString(sum[:])
 }
 
-// Covers reports whether the receipt has the digest of this body, in the form of HashOf.
+// Covers reports whether the receipt is for this body, that is, whether it has the digest that
+// HashOf returns.
 func (s Statement) Covers(body []byte) bool {
 	known := s.ResponseHashAlg == hashAlg && s.ResponseHashEncoding == encoding
 	return known && s.ResponseHash == HashOf(body)

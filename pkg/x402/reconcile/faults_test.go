@@ -64,7 +64,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 		d.find = verdict(x402.Finding{Fate: x402.NeverPaid})
 		unreadable := payment(1)
 		d.must(d.memory.Plant(t.Context(), unreadable.Key, []byte(`{"key":`)))
-		strange := map[string]string{} // readable records that no payment can have made
+		strange := map[string]string{} // records that can be read, but that no payment can have made
 		for name, change := range map[string]func(p *ledger.Submission){
 			"key":   func(p *ledger.Submission) { p.Key = "strange" },
 			"terms": func(p *ledger.Submission) { p.Terms = json.RawMessage(`[]`) },

@@ -114,7 +114,7 @@ func (b *Toolbox) description(origin string) *mcp.Description {
 	return d
 }
 
-// rpc turns a response of the protocol into a Response.
+// rpc turns a response of package mcp into a Response.
 func rpc(m *mcp.Response) Response {
 	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {

@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// Config says who is paid, which service settles payments, and where they are recorded. PayTo,
-// Facilitator, Ledger, and one of Origin and OriginOf are required; everything else has a
-// default.
+// Config says who is paid, which service settles payments, and where payments are recorded.
+// PayTo, Facilitator, Ledger, and one of Origin and OriginOf are required; everything else has
+// a default.
 type Config struct {
 	// PayTo is the account that receives the payments: 0x and 40 hexadecimal digits, either
 	// all in one letter case or with the checksum of EIP-55. All programs that are paid on
@@ -43,8 +43,8 @@ type Config struct {
 	Ledger ledger.Store
 
 	// Network is the CAIP-2 name of the network on which payments are made: x402.Base, which
-	// is the default, or x402.BaseSepolia, whose money is worth nothing. This package knows
-	// the USDC contract and a public node of both networks. See x402.Networks.
+	// is the default, or x402.BaseSepolia, whose money is worth nothing. For each of the two,
+	// this package knows the USDC contract and a public node. See x402.Networks.
 	Network string
 	// Asset is the contract of the token, if it is not USDC. AssetName and AssetVersion are
 	// the token's EIP-712 domain. On a network that x402.Networks does not list, all three are
