@@ -48,7 +48,7 @@ func Codes() []fault.Code {
 
 // Query is the query of a lookup whose only parameter is a host name.
 type Query struct {
-	Domain string // as Domain returns it for the grammar Hostname
+	Domain string // the normalised host name
 }
 
 // ParseQuery parses the parameter domain and ignores all others. Its error is invalid_domain.
@@ -61,8 +61,8 @@ func ParseQuery(q url.Values) (Query, error) {
 // equal.
 func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 
-// DomainParam returns the parameter domain of a query, normalised by Domain. Its error is
-// invalid_domain, even if the parameter is missing, empty or repeated.
+// DomainParam returns the parameter domain of a query, normalised by Domain. The error is
+// invalid_domain if the parameter is missing or repeated, or if Domain refuses it.
 func DomainParam(q url.Values, g Grammar) (string, error) {
 	switch v := q["domain"]; len(v) {
 	case 0:
@@ -167,9 +167,9 @@ func check(name string, g Grammar) error {
 }
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
-// rule. A plain ASCII name is only converted to lower case, because these rules would refuse
-// real hosts that have "--" in the third and fourth place. mapIDNA does not check lengths and
-// empty labels; the function check does.
+// rule. Real hosts have "--" in the third and fourth place, so hyphens are not checked. A plain
+// ASCII name is only converted to lower case, because the strict rules would refuse an
+// underscore. The function check checks lengths and empty labels.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -214,15 +214,14 @@ func isSpecial(name string) bool {
 	for {
 		switch name {
 		case
-			// Special-use domain names. They are in the IANA registry of RFC 6761, to which
-			// RFC 6762, 7686, 9476 and the whole of arpa were added.
+			// The special-use domain names of the IANA (RFC 6761, 6762, 7686 and 9476). The
+			// IANA lists only some names under arpa; the guard refuses them all.
 			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
 			// ICANN has reserved these for private use, or refused to delegate them.
 			"internal", "corp", "home", "mail",
 			// Private in practice (RFC 6762 appendix G).
 			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
-			// The metadata service of a cloud, although it lies under a public top-level
-			// domain.
+			// The metadata service of Google Cloud. The top-level domain goog is public.
 			"metadata.goog":
 			return true
 		}

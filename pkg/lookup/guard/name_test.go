@@ -22,8 +22,8 @@ var (
 	name253 = strings.Repeat(label63+".", 3) + strings.Repeat("b", 57) + ".com"
 )
 
-// TestDomainAccepts checks names that the guard must accept. It must accept names with an
-// underscore under DNSName only.
+// TestDomainAccepts checks names that the guard must accept. If a name has an underscore, the
+// grammar DNSName must accept it, and the grammar Hostname must refuse it.
 func TestDomainAccepts(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
@@ -164,9 +164,9 @@ func FuzzDomain(f *testing.F) {
 	})
 }
 
-// holdDomain checks the name got, which Domain returned for the input raw and the grammar g.
-// The name must match the regular expression form. Domain must return it unchanged under g and
-// under DNSName.
+// holdDomain checks a name that Domain returned for the input raw and the grammar g: it must
+// match the given regular expression and must not look like an IP address. Domain must return
+// it unchanged for g and for DNSName.
 func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {
@@ -183,9 +183,8 @@ func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Reg
 	}
 }
 
-// isInet reports whether a lenient parser reads s as an address. One such parser is netip.
-// Another is inet_aton, which accepts one to four parts in decimal, octal or hexadecimal of
-// any size.
+// isInet reports whether netip or inet_aton could read s as an IP address. inet_aton reads
+// decimal, octal and hexadecimal numbers that are separated by dots.
 func isInet(s string) bool {
 	if _, err := netip.ParseAddr(s); err == nil {
 		return true
