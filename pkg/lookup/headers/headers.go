@@ -43,7 +43,7 @@ type Result struct {
 // Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
 // not send it, and "" if the origin sent it empty. The origin may send several header fields
 // of one name. If the standard says that the header is a list, their values are joined with ",
-// ". Otherwise only the first field is used. origin.Text converts the values.
+// ". Otherwise only the first field is used. origin.Text converts the values to UTF-8.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
@@ -92,9 +92,8 @@ type Client struct{ origins *origin.Client }
 // New returns a Client that connects and sends its requests with the given origin.Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
-// Lookup answers a query before ctx ends. Its errors are those that origin.Fault returns, with
-// headers_timeout as the code of a time-out. An error that says nothing about the target has
-// that code as well.
+// Lookup answers a query before ctx ends. Its errors are those that origin.Fault returns. The
+// code of a time-out is headers_timeout.
 func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	target, err := c.origins.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
@@ -135,12 +134,11 @@ func names() (all []string) {
 	return all
 }
 
-// allowlisted returns the headers of the spec and leaves out all others. The variable lists
-// names the headers whose values are lists according to their standards: RFC 9110 and 9111,
-// CSP 3, Referrer Policy, Permissions Policy, Fetch and HTML. Fetch and HTML split
-// X-Content-Type-Options and X-Frame-Options at commas. No standard defines X-Powered-By, but
-// each layer of a server may add a field; the result has them in the order in which they were
-// sent. Strict-Transport-Security is not a list: only its first field counts (RFC 6797 §8.1).
+// allowlisted returns the headers of the spec and leaves out all others. Some headers are lists
+// by their standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions Policy, Fetch and
+// HTML. Fetch and HTML split X-Content-Type-Options and X-Frame-Options at commas. No standard
+// defines X-Powered-By; it counts as a list, because each layer of a server may add a field.
+// Strict-Transport-Security is not a list: only its first field counts (RFC 6797 §8.1).
 func allowlisted(h http.Header) (out Headers) {
 	lists := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",

@@ -30,8 +30,8 @@ func client(c guard.Connector) *headers.Client {
 	return headers.New(&origin.Client{Connector: c, UserAgent: "hostfacts (test)"})
 }
 
-// TestResult checks that results have the form of spec §2.4, and which values their headers
-// have. If a header is sent twice, the result must have both values of a list header, and the
+// TestResult checks that a result has the form of spec §2.4 and the values that the origin
+// sent. If a header is sent twice, the result must have both values of a list header, and the
 // first value of any other header.
 func TestResult(t *testing.T) {
 	type row struct {
@@ -86,9 +86,8 @@ func TestResult(t *testing.T) {
 	})
 }
 
-// TestLong checks the size limits of a response's headers. All headers together may be as long
-// as curl accepts, 300 KiB. The sixteen headers that a result reports may together be at most
-// 64 KiB long.
+// TestLong checks the size limits of a response's headers. All headers together may have up to
+// 300 KiB, the limit of curl. The sixteen headers of a result may together have up to 64 KiB.
 func TestLong(t *testing.T) {
 	cookies := strings.Repeat("Set-Cookie: a="+strings.Repeat("b", 990)+"\r\n", 290)
 	policy := func(n int) string { return "Content-Security-Policy: " + strings.Repeat("c", n) + "\r\n" }
@@ -117,7 +116,7 @@ func TestLong(t *testing.T) {
 // TestLookupOn looks up headers over an existing connection, as the uptime check does. The
 // lookup must not resolve the name again. If the connection serves the request, the lookup
 // must make no other connection. If the connection turns out to be dead, the lookup must make
-// exactly one.
+// one new connection.
 func TestLookupOn(t *testing.T) {
 	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
 		w := testbed.NewOrigins(t)
