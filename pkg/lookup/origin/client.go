@@ -53,11 +53,14 @@ func Late(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Fault gives a code to an error of this package or of a guard.Connector. An error that
-// already has a code keeps it. ErrSilence and guard.ErrUnresolvable get the code timeout and
-// are marked as the target's silence (fault.Error.Silence). guard.ErrResolvers, and any other
-// error when ctx has ended, say nothing about the target: they get the code timeout without
-// that mark. Any error that is left is returned unchanged.
+// Fault gives a code to an error of this package or of a guard.Connector:
+//
+//   - An error that already has a code keeps it.
+//   - ErrSilence and guard.ErrUnresolvable get the time-out code, and are marked as the
+//     target's silence (fault.Error.Silence).
+//   - guard.ErrResolvers gets the time-out code without that mark, because it says nothing
+//     about the target. The same goes for any other error if ctx has ended.
+//   - All other errors are returned unchanged.
 func Fault(ctx context.Context, err error, timeout fault.Code) error {
 	switch {
 	case errors.As(err, new(*fault.Error)):
@@ -118,8 +121,8 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	h.used = true
 	stop := context.AfterFunc(ctx, func() { conn.NetConn().Close() })
 	h.limit.N = maxHead
-	// A server may refuse the request by sending an answer and closing the connection before
-	// it has read everything. So a failed write does not end the attempt.
+	// A server may answer and close the connection before it has read the whole request. So
+	// the answer is read even if the write has failed.
 	_, sendErr := io.WriteString(conn, method+" "+path+" HTTP/1.1\r\n"+
 		"Host: "+h.target.Name+"\r\n"+
 		"User-Agent: "+h.client.UserAgent+"\r\n"+

@@ -50,8 +50,8 @@ func (a Answer) refusesHead() bool {
 
 // Fetch requests a path with HEAD, and with GET if the outcome of HEAD is not final. The path
 // must be absolute and printable ASCII without spaces; it may have a query. If HEAD is not
-// answered within headPatience, Fetch sends GET in parallel, and the first answer counts. The
-// errors of Fetch are for the function Fault.
+// answered within headPatience, Fetch sends GET in parallel, and the first answer counts. An
+// error of Fetch may have no code; Fault gives it one.
 func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	if h.conn == nil {
 		if err := h.connect(ctx); err != nil {
@@ -97,9 +97,9 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	return afterHead(head, get)
 }
 
-// afterHead returns the outcome of GET. It is for a HEAD whose outcome is not final, or that
-// was cancelled because GET succeeded. If HEAD was sent but no connection could be made for
-// GET, the error says that.
+// afterHead returns the outcome of GET, for use when the outcome of HEAD does not count. If
+// HEAD failed and no connection could be made for GET, the error is http_failed and mentions
+// both failures.
 func afterHead(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
@@ -113,8 +113,8 @@ func afterHead(head, get outcome) (Answer, error) {
 	return get.answer, get.err
 }
 
-// replace closes the connection of h and replaces it with that of the other Host, which must
-// be for the same target.
+// replace closes the connection of h and gives h the state of another Host for the same
+// target.
 func (h *Host) replace(by *Host) {
 	h.Close()
 	*h = *by

@@ -126,8 +126,8 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 	io.WriteString(secure, answer.with)
 }
 
-// TestOnlyHEADFailed checks the error if HEAD fails and the connection for GET is closed before its
-// TLS handshake. The error must be about HEAD.
+// TestOnlyHEADFailed checks the error if HEAD fails and the TLS handshake for GET fails as
+// well. The error must be the http_failed of HEAD, not a handshake_failed.
 func TestOnlyHEADFailed(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)

@@ -22,10 +22,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestConnections checks which requests share a connection. It sends requests on one Host
-// until one returns the last expected status. The origin has a list of answers for each
-// connection; some answers refuse HEAD. The bytes of a body must never be read as the next
-// answer, even if they look like one.
+// TestConnections checks which requests of one Host share a connection. The origin has a list
+// of answers for each connection; some answers refuse HEAD. The bytes of a body must never be
+// read as the next answer, even if they look like one.
 func TestConnections(t *testing.T) {
 	const (
 		ok    = "HTTP/1.1 200 OK\r\nServer: b\r\nContent-Length: 1000000\r\n\r\n<html>"
@@ -122,7 +121,7 @@ const (
 	addr = "93.184.216.34"
 )
 
-// host returns the origin whose name is in the constant name, and which w serves on loopback.
+// host returns a Host for the origin a.test.com, which w serves on loopback.
 func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
