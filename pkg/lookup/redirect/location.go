@@ -99,7 +99,7 @@ func hostOf(authority string) (host string, stop StopReason) {
 		}
 		authority = authority[at+1:]
 	}
-	bracket := strings.Index(authority, "]") + 1 // the port follows the bracket, after the colons of an IPv6 address
+	bracket := strings.Index(authority, "]") + 1 // the colons before the bracket belong to an IPv6 address, not to a port
 	name, port, _ := strings.Cut(authority[bracket:], ":")
 	number, err := strconv.ParseUint("0"+port, 10, 16)
 	decoded, wrong := decodeHost(authority[:bracket] + name)

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of testdata/locations.tsv: a Location in an answer from the URL base, and what
-// follow makes of it. rules names the rules from which that outcome follows: WHATWG, guard or
-// hostfacts. The head of the file explains these names.
+// read is a row of testdata/locations.tsv: a Location, the result of follow for it, and the
+// rules that explain this result: WHATWG, guard or hostfacts. The first lines of the file say
+// what these three names mean.
 type read struct{ location, outcome, rules string }
 
 // base returns the URL from which the Locations in testdata/locations.tsv come.

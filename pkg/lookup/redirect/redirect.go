@@ -1,6 +1,6 @@
 // Package redirect follows the HTTPS redirects that start at https://{domain}/, and returns
-// each hop and the reason why the chain ended. Chains may lead to private addresses or
-// nowhere. (It is the Redirect Tracer of the service: spec §2.5, §3.2, §4.6.)
+// each hop and the reason why the chain ended. (The service offers this lookup as "Redirect
+// Tracer": spec §2.5, §3.2, §4.6.)
 //
 // Every host of a chain must pass the domain guard and the address guard before the package
 // connects to it. A chain has at most five hops. No connection outlives a call. The package

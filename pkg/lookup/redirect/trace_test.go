@@ -107,7 +107,7 @@ func TestTrace(t *testing.T) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, c.a)
 		site(w, b, bAddr, c.b)
-		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // not net/http, which refuses the path
+		w.Serve("my_shop.test.com", "93.184.216.12", func(conn *tls.Conn) { // a server of net/http would refuse the path
 			if line, _ := bufio.NewReader(conn).ReadString('\n'); line == "HEAD /50%-off HTTP/1.1\r\n" {
 				io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n")
 			}
