@@ -93,8 +93,8 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result returns the answer to a query from what the server has sent in its flight. The result
-// says whether the certificate is expired or not yet valid at the time now. The only error is
+// result returns the Result for a query that led to the flight f from the server at peer. The
+// time in now decides whether the certificate is expired or not yet valid. The only error is
 // errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
@@ -137,7 +137,8 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	return r, nil
 }
 
-// serialText returns an integer in hex, from its value in two's complement, as DER has it.
+// serialText returns a serial number in hex. The parameter twos holds the number in two's
+// complement, as DER encodes it.
 func serialText(twos []byte) string {
 	n := new(big.Int).SetBytes(twos)
 	sign := ""
@@ -267,9 +268,9 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered returns names by OID. Each key of lines is what several OIDs begin with, up to the
-// last dot. The value lists these OIDs as pairs: the last number of an OID, and the name for
-// that OID.
+// numbered returns a map from OIDs to names. A key of lines is the common beginning of several
+// OIDs, up to their last dot. Its value lists these OIDs as pairs: the last number of an OID,
+// and the name for that OID.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

@@ -270,8 +270,8 @@ type parts struct {
 	outer                                                   []byte
 }
 
-// der joins the parts to a certificate and signs it with the given key. The parts say that the
-// signature is one of ECDSA, whatever the key; no test checks the signature.
+// der joins the parts to a certificate and signs it with the given key. The certificate may
+// name another signature algorithm than that of the key; no test checks the signature.
 func (p parts) der(key crypto.Signer) []byte {
 	tbs := tlv(0x30, p.version, p.serial, p.inner, p.issuer, p.validity, p.subject, p.spki, p.rest)
 	sum := sha256.Sum256(tbs)

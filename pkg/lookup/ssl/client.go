@@ -129,8 +129,9 @@ func (r *recorder) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// secret returns the secret from which the keys are derived that encrypt the certificate of a
-// TLS 1.3 server. It returns an empty secret if crypto/tls has logged none.
+// secret returns the server's handshake traffic secret of TLS 1.3. The server encrypts its
+// certificate with keys derived from this secret. If crypto/tls has logged no such secret, the
+// result is empty.
 func (r *recorder) secret() []byte {
 	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
@@ -143,12 +144,14 @@ func (r *recorder) secret() []byte {
 // name in the hello. After this alert, another hello with the same name cannot help.
 const alertUnrecognizedName = 112
 
-// handshake makes one TLS handshake over conn with an offer. There are three outcomes. If the
-// handshake is completed and the offer is not Browser, it returns a flight with a leaf, and
-// the TLS connection, over which HTTP/1.1 can be spoken. If the handshake fails after the leaf
-// was received, or the offer is Browser, it returns a flight with a leaf, and no connection.
-// Otherwise it returns an error, and retry reports whether another hello may succeed. If it
-// returns no connection, it has closed conn.
+// handshake makes one TLS handshake over conn with the offer o. There are three outcomes:
+//
+//   - If the handshake is completed, the results are a flight with a leaf, and a connection
+//     for HTTP/1.1.
+//   - If the handshake fails after the leaf was received, or if it is completed with the offer
+//     Browser, the result is a flight with a leaf. conn is closed.
+//   - Otherwise the result is an error. conn is closed, and retry reports whether another
+//     hello may succeed.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, retry bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
@@ -217,8 +220,8 @@ func ParseQuery(q url.Values) (Query, error) {
 	return Query{Domain: domain}, nil
 }
 
-// Values returns the normalised parameters of the query. Two requests ask the same if these
-// are equal.
+// Values returns the normalised parameters of the query. Two requests are the same if their
+// values are equal.
 func (q Query) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "port": {strconv.Itoa(origin.Port)}}
 }

@@ -41,8 +41,8 @@ const (
 	maxRecord = 16384 + 2048 // the largest payload of an encrypted record in TLS 1.2; in TLS 1.3 it is smaller
 )
 
-// flight holds what has been read of a server's first flight. These are the messages that the
-// server sends before it waits for the client.
+// flight holds what has been read of a server's first flight, which consists of the messages
+// that the server sends before it waits for the client.
 type flight struct {
 	hello          bool // whether a ServerHello was received, which chose the version and the suite
 	version, suite uint16
@@ -232,7 +232,7 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	out, _ := hkdf.Expand(h, secret, info, size) // Expand fails only if size is larger than newOpener ever passes
+	out, _ := hkdf.Expand(h, secret, info, size) // fails only for a size far beyond those that newOpener passes
 	return out
 }
 
@@ -251,8 +251,8 @@ func suites() (all []suite) {
 		older  = "RSA DH_DSS DH_RSA DHE_DSS DHE_RSA"
 	)
 	for _, block := range []struct {
-		first        uint16
-		keys, bodies string // the key exchanges, and the ends of the names. Each key exchange is combined with each end, and the suites get consecutive numbers: first those of the first key exchange, then those of the second, and so on
+		first        uint16 // the number of the first suite; the others follow one by one
+		keys, bodies string // key exchanges, and ends of names; each key exchange is combined with each end, before the next key exchange
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},

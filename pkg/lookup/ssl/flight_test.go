@@ -83,10 +83,9 @@ func TestFlight(t *testing.T) {
 	}
 }
 
-// TestChoice checks what a flight has of the server's choice. The name of a suite must be the
-// IANA name, which crypto/tls also uses. The result must have that name even if the client did
-// not offer the suite, and no version for SSL 3.0. A certificate that comes without a
-// ServerHello must be ignored.
+// TestChoice checks the suite and the version that a server has chosen. The name of a suite
+// must be its IANA name, even if crypto/tls does not know the suite. For SSL 3.0, the result
+// must have no version. A certificate that comes without a ServerHello must be ignored.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	certificate := []byte{22, 3, 3, 0, 12, 11, 0, 0, 8, 0, 0, 5, 0, 0, 2, 0xde, 0xad}
@@ -131,8 +130,9 @@ func TestFirstCertificate(t *testing.T) {
 	}
 }
 
-// FuzzFlight checks that readFlight returns, whatever bytes it reads. If there is a leaf, it
-// must be part of the bytes or of a decrypted record.
+// FuzzFlight checks that readFlight returns for arbitrary bytes, and returns the same leaf if
+// they arrive one by one. A leaf must follow a ServerHello, and must not be longer than the
+// input.
 func FuzzFlight(f *testing.F) {
 	for _, highest := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		read, secret, _ := recording(f, highest)
@@ -219,8 +219,8 @@ func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: no
 
 func query() Query { return Query{Domain: domain} }
 
-// inspect calls Client.Inspect for the host. It closes the returned connection at the end of
-// the test.
+// inspect calls Client.Inspect for the host in the constant domain. The returned connection is
+// closed at the end of the test.
 func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx := testbed.Soon(t)

@@ -75,8 +75,8 @@ func TestLarge(t *testing.T) {
 		t.Errorf("%d names of %d bytes", n, maxNamesText)
 	}
 	// These chains exceed the limit of crypto/tls. A small leaf fits into the first record of
-	// the Certificate message. A large leaf does not. It can be read all the same, because the
-	// rest of the message after the leaf is not needed.
+	// the Certificate message. A large leaf does not, so it is read from the answer to the
+	// widest hello.
 	for what, leaf := range map[string][]byte{"large": der, "small": with(nil)} {
 		chain := [][]byte{leaf, make([]byte, 256<<10)}
 		got, err := client(peer(t, handshakes(chain, ecKey(), nil)).Dialer()).Lookup(testbed.Soon(t), query())
@@ -127,9 +127,8 @@ func TestRefusedByTheStandardLibrary(t *testing.T) {
 	})
 }
 
-// halting is a server's connection that stops the server in the middle of a handshake. If left
-// is not 0 at the beginning, halting stops the server after it has written so many bytes. If
-// left is 0 at the beginning, halting stops the server after its first flight. To stop the
+// halting is a server's connection that stops the server in the middle of a handshake: after
+// the number of bytes in left, or, if left is 0, after the server's first flight. To stop the
 // server, halting calls the function in end, closes the connection and returns an error.
 type halting struct {
 	net.Conn
@@ -314,7 +313,7 @@ func TestPeers(t *testing.T) {
 
 		// The server sends a certificate, and then the handshake fails.
 		"client certificate, TLS 1.2": {demand(tls.VersionTLS12), tls12, 1},
-		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // in TLS 1.3, the client completes the handshake before the server misses its certificate
+		"client certificate, TLS 1.3": {demand(tls.VersionTLS13), tls13 + open, 1}, // in TLS 1.3, the client completes the handshake before the server sees that the client has no certificate
 		"key of another, TLS 1.2":     {handshakes(der, other, atMost(tls.VersionTLS12)), tls12, 1},
 		"key of another, TLS 1.3":     {handshakes(der, other, nil), tls13, 1},
 		"late alert":                  {later(func(c net.Conn) { c.Write([]byte{21, 3, 3, 0, 2, 2, 40}) }), tls12, 1},

@@ -131,9 +131,9 @@ func escape(s string) string {
 	return b.String()
 }
 
-// attributeNames returns the short names of attribute types by OID. If there are several, RFC
-// 4514 §3 comes first, then the LDAP descriptors of RFC 4519 and 2985, and then the profiles
-// of the CA/Browser Forum and common practice.
+// attributeNames returns a map from the OIDs of attribute types to their short names. If a type
+// has several names, the name of RFC 4514 §3 comes first, then the LDAP descriptors of RFC 4519
+// and 2985, and then the profiles of the CA/Browser Forum and common practice.
 func attributeNames() map[string]string {
 	return numbered(map[string]string{
 		"2.5.4.": "3 CN 4 SN 5 serialNumber 6 C 7 L 8 ST 9 STREET 10 O 11 OU 12 title 13 description " +
