@@ -141,8 +141,8 @@ func TestRedirectVerdicts(t *testing.T) {
 	hold(t, redirect.Verdicts(), results)
 }
 
-// host returns a HostIntelResult without problems, after the given change. The tests of the
-// rules of both bundles use it.
+// host makes a HostIntelResult without problems, applies the given change and returns the
+// result. The rules of both bundles are tested with it.
 func host(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
 	h := bundle.HostIntelResult{Domain: "example.com"}
 	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
