@@ -83,7 +83,6 @@ func holdRequest(t *testing.T, r *http.Request) {
 }
 
 // TestOutcomes checks the result or the error for each way in which a registry can respond.
-// Other tests cover the framing of a response's head and body.
 func TestOutcomes(t *testing.T) {
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
 	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
@@ -140,9 +139,8 @@ func zipped(s string) string {
 	return b.String()
 }
 
-// TestWrongTypes gives each member of a domain object that a result uses values of wrong
-// types. The result must then be the same as without that member, with empty lists instead of
-// null.
+// TestWrongTypes checks domain objects in which one member has a value of a wrong type. The
+// result must be the same as without that member.
 func TestWrongTypes(t *testing.T) {
 	t.Parallel()
 	plain := `{"domain":"example.com","source":"rdap","rdap_server":"","handle":null,"status":[],` +
@@ -185,9 +183,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses arbitrary bytes as an RDAP answer. If the function about says that the
-// bytes are an answer about example.com, and the published name is ASCII, that name must
-// contain example.com. Any result must have the properties that holdResult checks.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer. An ASCII name counts as the name
+// example.com only if it contains that text. Correct JSON must not be changed before it is
+// parsed. Any result must have the properties that holdResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -354,7 +352,7 @@ func TestSlowPeers(t *testing.T) {
 		},
 	}, func(t *testing.T, s *stage, peer func(*stage) func(net.Conn)) {
 		s.place("rdap.registry.com:443", peer(s))
-		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // the client's default limit
+		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // the time limit of s.lookup
 		hurried, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		s.failsAt(hurried, 2*time.Second, lookup.WhoisTimeout)

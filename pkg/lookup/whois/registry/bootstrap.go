@@ -83,8 +83,8 @@ func (b *bootstrap) due(s *state) bool {
 }
 
 // load returns the bootstrap file in use. If a newer file is due, one of the concurrent calls
-// first looks for it, and the other calls wait. If it finds none, load returns the old file.
-// It returns an error only if no file has ever been loaded, or if ctx ends while load waits.
+// first looks for it, and the other calls wait. If no newer file is found, load returns the
+// old one. It returns an error only if no file was ever loaded, or if ctx ends while it waits.
 // If ctx has ended, the error is whois_timeout. Otherwise it is bootstrap_unavailable. During
 // the pause after a failed download, this error is marked as prevented
 // (fault.Error.IsPrevented).
@@ -226,8 +226,8 @@ func parseRegistry(doc []byte) (registry, error) {
 	return r, nil
 }
 
-// find returns the base URL of the RDAP server for a domain name. It is the server of the
-// longest suffix of the name that the file has. A suffix consists of whole labels (RFC 9224
+// find returns the base URL of the RDAP server for a domain name. If the file lists several
+// suffixes of the name, the longest suffix counts. A suffix consists of whole labels (RFC 9224
 // §4).
 func (r registry) find(name string) (base string, ok bool) {
 	for {

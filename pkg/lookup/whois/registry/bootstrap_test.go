@@ -140,7 +140,7 @@ func TestFirstLoadTimesOut(t *testing.T) {
 // TestFirstLoadTakenOver checks lookups that start at the same time while no file has been
 // loaded. One of them tries to load the file, but IANA stays silent. If this lookup runs out
 // of time, another lookup must take over, and no pause may begin, unlike after a failed
-// download. A lookup may also run out of time while it waits for its turn.
+// download. A third lookup runs out of time while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
 	play(t, func(t *testing.T, s *stage) {
@@ -347,9 +347,9 @@ func TestParseBootstrapURL(t *testing.T) {
 	}
 }
 
-// TestPolicies checks which redirects the policies follow and stay allow. follow is the policy
-// for RDAP servers, and stay is the policy for the bootstrap URL. Each row has the URLs that
-// were requested before, the next URL, and what each policy must say.
+// TestPolicies checks which redirects are allowed for RDAP servers (the policy follow) and for
+// the bootstrap URL (the policy stay). In each row, from has the URLs that were requested
+// before, and to is the next URL.
 func TestPolicies(t *testing.T) {
 	type row struct {
 		from, to     string

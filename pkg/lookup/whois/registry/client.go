@@ -12,6 +12,8 @@
 // 9224) is kept in memory and in a Cache. When it is a day old, the package looks for a newer
 // file. Until it finds one, it continues to use the old file.
 //
+// A lookup ends in one of these ways:
+//
 //	a domain object of that name            the result
 //	404, or an error object that says 404   not_found; for the web host of a suffix, such as
 //	                                        www.gov.uk, the registration of the suffix if
@@ -46,11 +48,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// maxAnswer is the largest accepted size of a registry's answer, in bytes. The function
-// answers returns the limits for the depth of the answer and for the number of values in it.
-// Normal answers have a few kilobytes and some hundred values.
+// maxAnswer is the largest accepted size of a registry's answer, in bytes. Normal answers have
+// a few kilobytes.
 const maxAnswer = 1 << 20
 
+// answers returns the limits for the nesting of a registry's answer and for the number of
+// values in it. Normal answers have some hundred values.
 func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
 
 // Client queries registries. It is safe for concurrent use.

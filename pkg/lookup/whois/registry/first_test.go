@@ -102,8 +102,8 @@ func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, e
 
 // TestFirst checks the first lookup of a process, which needs both the bootstrap file and the
 // address of the registry. It must succeed although resolvers are dead or datagrams are lost.
-// It must not use this machine's own resolver. That would wait five seconds for a dead server,
-// as it does when dig or curl asks.
+// It must not use this machine's own resolver, which would wait five seconds for a dead
+// server.
 func TestFirst(t *testing.T) {
 	const first = "1.1.1.1:53"
 	type row struct {

@@ -108,9 +108,9 @@ func objects(v any) (all []object) {
 	return all
 }
 
-// text returns a value that is a string, without surrounding blanks. Some registries send
-// identifiers as JSON numbers, so text also accepts a whole number. For any other value, and
-// for a string of more than maxText bytes, it returns "".
+// text returns a string without surrounding blanks. Some registries send identifiers as JSON
+// numbers, so text also accepts a whole number. For any other value, and for a string of more
+// than maxText bytes, it returns "".
 func text(v any) string {
 	const exact = 1 << 53 // from this number on, a float64 may differ from the number that was sent
 	switch v := v.(type) {
@@ -202,8 +202,8 @@ func entityName(e object) string {
 
 // property returns the text of the property called name in a jCard (RFC 7095). Of a property,
 // it uses only the first element, which is the name, and the last element, which is the value.
-// The properties of the card may be nested to the given depth. The depth maxCard also finds
-// properties one level deeper than the standard says.
+// It finds properties down to the given depth of nesting. Some cards are nested one level
+// deeper than the standard says; maxCard allows for them.
 func property(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
@@ -248,8 +248,8 @@ func event(events []object, actions ...string) *string {
 }
 
 // date returns a published eventDate in the form of RFC 3339, in UTC, or "" if it cannot read
-// it. RFC 9083 §4.5 requires the form of RFC 3339, but registries also use other forms. date
-// reads a time without a zone as UTC, and a date without a time as midnight. Seconds may have
+// it. RFC 9083 §4.5 requires the form of RFC 3339, but registries also use other forms. A time
+// without a zone counts as UTC, and a day without a time counts as midnight. Seconds may have
 // a fraction. If the seconds, or the minutes of an offset, are missing, they are zero.
 func date(published string) string {
 	if len(published) > 64 {

@@ -137,8 +137,8 @@ func certificate() tls.Certificate {
 // site is the behaviour of a server: it writes to w the response to the request r.
 type site func(w io.Writer, r *http.Request)
 
-// serve returns the server of a site: it reads a request from a connection, and the site say
-// responds.
+// serve returns a server that reads one request from a connection and lets the given site
+// respond to it.
 func serve(say site) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {

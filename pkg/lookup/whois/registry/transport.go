@@ -141,7 +141,7 @@ func (t transport) receive(stream io.Reader, req *http.Request) (*http.Response,
 		body, err = t.readBody(resp)
 	case 3:
 		if _, bad := resp.Location(); bad != nil && !errors.Is(bad, http.ErrNoLocation) {
-			err = errors.New("a malformed location") // this error comes before that of http.Client, which would quote the location
+			err = errors.New("a malformed location") // without this error, http.Client would return one that quotes the location
 		}
 	}
 	if err != nil {
@@ -204,8 +204,8 @@ func escaped(doc []byte) []byte {
 
 // follow is the redirect policy for RDAP servers. It need not check the host, because a
 // guarded dial connects to the host. It refuses a redirect from https to http, and a redirect
-// to a URL with a user. It allows only the standard port of https, that of http for an http
-// URL, and the port of the redirecting URL.
+// to a URL with a user. The port must be 443, or 80 for an http URL, or the same as the port
+// of the redirecting URL.
 func follow(next *http.Request, via []*http.Request) error {
 	to := next.URL
 	last := via[len(via)-1].URL
