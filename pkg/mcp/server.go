@@ -24,8 +24,8 @@ import (
 // ServerName is the name of the hostfacts server in the protocol.
 const ServerName = "hostfacts"
 
-// Server answers all requests except tool calls. It is immutable. Its JSON form is the
-// description of the server that clients get.
+// Server makes the responses to requests. It is immutable. Its JSON form is the description of
+// the server that clients get.
 type Server struct {
 	Name    string        `json:"name"`
 	Title   string        `json:"title,omitempty"`
