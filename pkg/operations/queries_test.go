@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// reader returns a function that parses parameters with parse and returns their normalised
-// form, or an error code. It also checks that parsing the normalised form gives the same form.
+// reader returns a function that parses parameters and returns their normalised form, or an
+// error code. The function also checks that the normalised form is parsed to the same form.
 func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error)) func(*testing.T, url.Values) string {
 	return func(t *testing.T, values url.Values) string {
 		q, err := parse(values)
