@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// proseFile is a path of this module in backticks, or in a Markdown link.
+// proseFile matches a path of this module in backticks or in a Markdown link.
 var proseFile = regexp.MustCompile("[`(]((?:pkg|infra|functions|events|\\.ci|\\.github)/[A-Za-z0-9_./-]+)[`)]")
 
 // TestProse checks that the paths that the Markdown files name exist.
