@@ -30,7 +30,7 @@ func twice(name string) func(way) answer {
 	}
 }
 
-// badlyNamed pays, and sends an invalid key as the name of its purchase.
+// badlyNamed pays, and sends an invalid purchase key.
 func badlyNamed(w way) answer {
 	const key = "with space"
 	header := w.sign("example.com")
@@ -41,8 +41,8 @@ func badlyNamed(w way) answer {
 }
 
 // whileAnotherRuns pays for a lookup while an earlier lookup of the same client holds the only
-// slot. It checks that the answer says that the calls of this client hold the slots, and that
-// the earlier payment is answered.
+// slot. The answer must say that a call of the same client holds the slot. The earlier payment
+// must be answered as well.
 func whileAnotherRuns(w way) answer {
 	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
 	w.resolver = func() (dns.Result, error) {
