@@ -167,9 +167,9 @@ func check(name string, g Grammar) error {
 }
 
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
-// rule. Real hosts have "--" in the third and fourth place, so hyphens are not checked. A plain
-// ASCII name is only converted to lower case, because the strict rules would refuse an
-// underscore. The function check checks lengths and empty labels.
+// rule. Some real hosts have "--" in the third and fourth place, so hyphens are not checked. A
+// plain ASCII name is only converted to lower case, because the strict rules would refuse an
+// underscore. Lengths and empty labels are checked later, by the function check.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
 	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
@@ -214,8 +214,8 @@ func isSpecial(name string) bool {
 	for {
 		switch name {
 		case
-			// The special-use domain names of the IANA (RFC 6761, 6762, 7686 and 9476). The
-			// IANA lists only some names under arpa; the guard refuses them all.
+			// The special-use domain names of IANA's registry (RFC 6761, 6762, 7686 and 9476).
+			// The registry has only some names under arpa; the guard refuses all of them.
 			"localhost", "local", "test", "example", "invalid", "onion", "alt", "arpa",
 			// ICANN has reserved these for private use, or refused to delegate them.
 			"internal", "corp", "home", "mail",

@@ -103,7 +103,7 @@ func TestDomainNamesTheFault(t *testing.T) {
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
-// ASCII that contains the text part.
+// ASCII. The message must contain the text in part.
 func wantInvalid(t *testing.T, raw string, err error, part string) {
 	t.Helper()
 	var f *fault.Error
