@@ -42,8 +42,9 @@ type Result struct {
 
 // Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
 // not send it, and "" if the origin sent it empty. The origin may send several header fields
-// of one name. If the standard says that the header is a list, their values are joined with ",
-// ". Otherwise only the first field is used. origin.Text converts the values to UTF-8.
+// of one name. If the standard says that the header is a list, their values are joined with a
+// comma and a space. Otherwise only the first field is used. origin.Text converts the values
+// to UTF-8.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
