@@ -39,7 +39,7 @@ type Client struct {
 	UserAgent string // names the service and its URL, in printable ASCII
 }
 
-// ErrSilence means that a host accepted a connection, but did not complete its handshake and
+// ErrSilence means that a host accepted a connection, but did not complete its handshake or
 // its answer before the caller's deadline.
 var ErrSilence = errors.New("origin: the host is silent")
 

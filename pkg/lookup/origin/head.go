@@ -56,8 +56,8 @@ func (a Answer) Reports(names ...string) error {
 	return lookup.Faultf(lookup.HTTPFailed, nil, "The HTTPS request was answered, but the response headers that are reported here are longer than 64 KiB.")
 }
 
-// readHead reads the head of the final answer and skips interim answers. An answer with status
-// 101 is final, although no upgrade was requested.
+// readHead reads the head of the final answer and skips interim answers. Status 101 counts as
+// final; the package never requests an upgrade.
 func readHead(from *bufio.Reader) (a Answer, err error) {
 	text := textproto.NewReader(from)
 	for a.Status < 200 && a.Status != http.StatusSwitchingProtocols {

@@ -138,8 +138,8 @@ func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer
 	return h.Fetch(ctx, "/")
 }
 
-// forever returns a server that writes the text head, and then writes the text piece again and
-// again until the connection is closed.
+// forever returns a server that writes the text in head once, and then the text in piece again
+// and again until the connection is closed.
 func forever(head, piece string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		http.ReadRequest(bufio.NewReader(conn))
@@ -317,7 +317,7 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// answers completes the handshake if the client asks for the right host, and answers the
+// answers completes the handshake if the client asks for the host a.test.com, and answers the
 // request.
 func answers(t *testing.T, secure *tls.Conn) {
 	t.Helper()
@@ -347,7 +347,7 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// timesOut requests / from an origin that sends the text head and then stops. If head consists
+// timesOut requests / from an origin that sends the text in head and stops. If head consists
 // of dashes, the origin sends nothing and stops during a handshake: the first for one dash,
 // the second for two, and so on. Then the time expires if expires is true; otherwise the
 // caller cancels.
