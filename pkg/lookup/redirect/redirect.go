@@ -140,7 +140,7 @@ func Verdicts() []lookup.Verdict {
 // Client traces redirects. It is safe for concurrent use.
 type Client struct{ origins *origin.Client }
 
-// New returns a Client that sends its requests with origins.
+// New returns a Client that connects and sends its requests with the given origin.Client.
 func New(origins *origin.Client) *Client { return &Client{origins} }
 
 // Lookup answers a query before ctx ends. Its errors are redirect_timeout and the errors of
@@ -202,8 +202,8 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the result of a trace whose next hop failed. late means that the earlier hosts
-// left this hop hardly any time, so that its time-out is their fault.
+// end returns the outcome of a trace whose next hop failed with err. late means that the
+// earlier hosts left this hop hardly any time, so that its time-out is their fault.
 func (r Result) end(err error, late bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
