@@ -40,8 +40,8 @@ type certificate struct {
 }
 
 // parseCertificate parses the fields of a certificate that a result needs. It also accepts
-// many certificates that crypto/x509 refuses. If crypto/x509 accepts a certificate, both find
-// the same values. The only error of parseCertificate is errNotACertificate.
+// many certificates that crypto/x509 refuses. If crypto/x509 accepts a certificate, the values
+// are the same as those of crypto/x509. The only error is errNotACertificate.
 func parseCertificate(leaf []byte) (certificate, error) {
 	var der, body, tbs, algorithm cryptobyte.String
 	in := cryptobyte.String(leaf)

@@ -196,8 +196,9 @@ func TestResult(t *testing.T) {
 		dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))))
 	sans("a.example b.example", extensions(san(dnsName("a.example")), ext("2.5.29.18", tlv(0x30, dnsName("issuer.example"))), san(dnsName("b.example"))))
 
-	// The result must have the algorithm's name in the RFC that defines the algorithm. The
-	// algorithm must be that of the outer field, which is not signed.
+	// The certificate names its signature algorithm twice, in a signed field and in an outer
+	// field that is not signed. The result must have the algorithm of the outer field, by its
+	// name in the RFCs.
 	for want, dotted := range map[string]string{
 		"sha256WithRSAEncryption": "1.2.840.113549.1.1.11", "rsassaPss": "1.2.840.113549.1.1.10",
 		"ecdsa-with-SHA384": "1.2.840.10045.4.3.3", "Ed448": "1.3.101.113", "1.2.3.4.5": "1.2.3.4.5",

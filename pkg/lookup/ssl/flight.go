@@ -251,8 +251,8 @@ func suites() (all []suite) {
 		older  = "RSA DH_DSS DH_RSA DHE_DSS DHE_RSA"
 	)
 	for _, block := range []struct {
-		first        uint16 // the number of the first suite; the others follow one by one
-		keys, bodies string // key exchanges, and ends of names; each key exchange is combined with each end, before the next key exchange
+		first        uint16 // the number of the first suite; each further suite has the next number
+		keys, bodies string // key exchanges, and ends of names; first come all suites of the first key exchange, one for each end
 	}{
 		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
