@@ -183,9 +183,9 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses arbitrary bytes as an RDAP answer. An ASCII name counts as the name
-// example.com only if it contains that text. Correct JSON must not be changed before it is
-// parsed. Any result must have the properties that holdResult checks.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer. An answer with an ASCII name may count
+// as one about example.com only if the name contains example.com. The function escaped must
+// not change correct JSON. Any result must have the properties that holdResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {

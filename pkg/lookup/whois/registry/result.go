@@ -202,8 +202,8 @@ func entityName(e object) string {
 
 // property returns the text of the property called name in a jCard (RFC 7095). Of a property,
 // it uses only the first element, which is the name, and the last element, which is the value.
-// It finds properties down to the given depth of nesting. Some cards are nested one level
-// deeper than the standard says; maxCard allows for them.
+// It finds properties down to the given depth of nesting. The depth maxCard is one level more
+// than the standard has.
 func property(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {

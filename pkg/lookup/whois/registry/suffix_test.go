@@ -10,12 +10,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSuffix checks names below a suffix with several labels. If the registry has no
-// registration of the web host of the suffix, such as www.gov.uk, the lookup must also query
-// the registry about the suffix. If the registry shows a registration of the suffix, that must
-// be the result. Otherwise the error's message must say that another registry may keep the
-// names below the suffix. For any other name, the lookup must not query the registry about the
-// suffix.
+// TestSuffix checks names below gov.uk, a suffix with two labels. If the registry has no
+// registration of www.gov.uk, the web host of the suffix, the lookup must also query the
+// registry about gov.uk. If the registry shows a registration of gov.uk, that must be the
+// result. Otherwise the error's message must say that another registry may keep the names below
+// gov.uk. For any other name, the lookup must not query the registry about gov.uk.
 func TestSuffix(t *testing.T) {
 	const (
 		made     = `"events":[{"eventAction":"registration","eventDate":"1996-08-01T00:00:00Z"}]`
