@@ -209,8 +209,9 @@ func (q *Request) invalid(code int, format string, args ...any) *Response {
 	return q.Fail(http.StatusBadRequest, code, fmt.Sprintf(format, args...), nil)
 }
 
-// refuse returns the response to a valid request for something that does not exist. Before
-// revision 2026-07-28, the status of that response is 200, as for any other answer.
+// refuse returns the response to a request that follows the rules of its revision but cannot be
+// carried out, such as a call of an unknown tool. Before revision 2026-07-28, the status of
+// that response is 200, as for any other answer.
 func (q *Request) refuse(status, code int, format string, args ...any) *Response {
 	if !q.Modern {
 		status = http.StatusOK
