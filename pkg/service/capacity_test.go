@@ -23,7 +23,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// capacity is a flag: with it, TestCapacity includes the rates that take long ("make bench").
+// capacity is a flag that "make bench" sets. With it, TestCapacity checks more rates, and takes
+// longer.
 var capacity = flag.Bool("capacity", false, "sell up to 10,000 a second on a model of DynamoDB's limits")
 
 // unitsASecond is the number of write units that DynamoDB accepts in a second for one item, or
