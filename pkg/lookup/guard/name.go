@@ -221,7 +221,7 @@ func isSpecial(name string) bool {
 			"internal", "corp", "home", "mail",
 			// Private in practice (RFC 6762 appendix G).
 			"lan", "intranet", "private", "localdomain", "domain", "workgroup",
-			// The metadata service of Google Cloud. The top-level domain goog is public.
+			// The metadata service of Google Cloud, below the public top-level domain goog.
 			"metadata.goog":
 			return true
 		}
