@@ -93,9 +93,9 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result returns the Result for a query that led to the flight f from the server at peer. The
-// time in now decides whether the certificate is expired or not yet valid. The only error is
-// errNotACertificate.
+// result returns the Result of a query, from the flight that the server at the address in peer
+// has sent. The time in now decides whether the certificate is expired or not yet valid. The
+// only error is errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
 	if err != nil {

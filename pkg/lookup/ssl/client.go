@@ -146,10 +146,10 @@ const alertUnrecognizedName = 112
 
 // handshake makes one TLS handshake over conn with the offer o. There are three outcomes:
 //
-//   - If the handshake is completed, the results are a flight with a leaf, and a connection
-//     for HTTP/1.1.
-//   - If the handshake fails after the leaf was received, or if it is completed with the offer
-//     Browser, the result is a flight with a leaf. conn is closed.
+//   - If the handshake is completed, and o is not Browser, the results are a flight with a leaf
+//     and a connection for HTTP/1.1.
+//   - If the handshake is completed, and o is Browser, or if it fails after the leaf was
+//     received, the result is a flight with a leaf. conn is closed.
 //   - Otherwise the result is an error. conn is closed, and retry reports whether another
 //     hello may succeed.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, retry bool, err error) {
