@@ -21,8 +21,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network adds DNS resolvers to a stage. It connects the client of the stage to the resolvers
-// and to the hosts, and loses some of the datagrams.
+// network adds DNS resolvers to a stage. It connects the client of the stage to these resolvers
+// and to the servers of the stage, and loses some of the datagrams.
 type network struct {
 	*stage
 
