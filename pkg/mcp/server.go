@@ -121,7 +121,7 @@ type Result struct {
 	Structured bool
 	IsError    bool
 	// Meta is the _meta of the result, with the information that HTTP has in headers. Members
-	// that x402 does not define begin with the server's name, such as weather/replayed.
+	// that x402 does not define begin with the server's name, such as hostfacts/replayed.
 	Meta map[string]any
 }
 
