@@ -191,12 +191,12 @@ const (
 	gatewayLine   = 400
 )
 
-// kindOfCall is a kind of call whose cost is counted. took, its time on Lambda, is an
-// assumption, because it depends mostly on the facilitator and the target.
+// kindOfCall is a kind of call whose cost is counted. Its time on Lambda is an assumption,
+// because it depends mostly on the facilitator and the target.
 type kindOfCall struct {
-	name string // the name of the kind in its row of the README's table
-	took time.Duration
-	fee  float64 // the fee of the facilitator, in US dollars
+	name string        // the name of the kind in its row of the README's table
+	took time.Duration // the time on Lambda
+	fee  float64       // the fee of the facilitator, in US dollars
 	do   func(f *fleet) x402test.Reply
 }
 
@@ -262,9 +262,8 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether figure, a number as a document writes it, differs from want by at most
-// a tenth of want. The counted sizes differ a little from run to run, because of ids and
-// compression.
+// near reports whether a number in a document differs from want by at most a tenth of want.
+// The counted sizes differ a little from run to run, because of ids and compression.
 func near(figure string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(figure, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
