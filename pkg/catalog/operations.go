@@ -154,7 +154,7 @@ func Whois() Operation {
 		Tool:    "whois_lookup",
 		Kind:    Tool,
 		Result:  "WhoisResult",
-		Use:     "to learn how a domain is registered",
+		Use:     "to look up the registration of a domain",
 		Summary: "Registry data of a public domain over RDAP.",
 		Description: "Registration data of a public domain from its registry's RDAP server: registrar, status, dates, name servers, DNSSEC. " +
 			"A host name is reduced to its registrable domain.",

@@ -191,7 +191,7 @@ func purchaseKey(headers []string, p *Payment) (string, error) {
 		key = key[1 : len(key)-1]
 	}
 	if len(headers) > 1 || !ValidKey(key) {
-		cause := errors.New("the header Idempotency-Key must have 1 to 255 visible ASCII characters, and be sent once")
+		cause := errors.New("a request must have at most one header Idempotency-Key, of 1 to 255 visible ASCII characters")
 		return "", fault.New(fault.InvalidIdempotencyKey, cause)
 	}
 	return key, nil

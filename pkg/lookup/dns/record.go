@@ -33,7 +33,7 @@ type MX struct {
 // is escaped after the strings are joined, so a character that is split over two strings is
 // whole there.
 type TXT struct {
-	Text    string   `json:"text" doc:"The strings joined without a separator; bytes that are not UTF-8 become \\DDD, a backslash before three digits becomes \\092"`
+	Text    string   `json:"text" doc:"The strings joined without a separator; a byte that is not UTF-8 becomes \\DDD (decimal), and a backslash before three digits becomes \\092"`
 	Strings []string `json:"strings" doc:"The strings as published" item:"One character-string, written like text"`
 }
 

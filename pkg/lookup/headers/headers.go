@@ -34,7 +34,7 @@ func Codes() []fault.Code { return append(origin.Codes(), lookup.HeadersTimeout)
 type Result struct {
 	Domain  string  `json:"domain" doc:"Normalized FQDN fetched"`
 	URL     string  `json:"url" doc:"Always https://{domain}/"`
-	Method  string  `json:"method" doc:"Method that the host answered" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Method  string  `json:"method" doc:"Method of the answered request" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status  int     `json:"status" doc:"HTTP status of the origin"`
 	PeerIP  string  `json:"peer_ip" doc:"Peer IP address"`
 	Headers Headers `json:"headers" doc:"Sixteen headers, null where absent" schema:"ResponseHeaders"`

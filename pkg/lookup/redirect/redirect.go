@@ -65,7 +65,7 @@ type Result struct {
 type Hop struct {
 	Index  int    `json:"index" doc:"From 0"`
 	URL    string `json:"url" doc:"URL requested"` // normalised, without fragment
-	Method string `json:"method" doc:"Method that the host answered" enum:"HEAD,GET" schema:"ProbeMethod"`
+	Method string `json:"method" doc:"Method of the answered request" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status int    `json:"status" doc:"HTTP status"`
 	PeerIP string `json:"peer_ip" doc:"Peer IP address"`
 	// Location is the header as received, whatever the status. It is nil if the answer has

@@ -195,7 +195,7 @@ var table = sync.OnceValue(func() []Info {
 			Code:    InvalidIdempotencyKey,
 			Status:  http.StatusBadRequest,
 			Class:   NoCharge,
-			Message: "An idempotency key is 1 to 255 visible ASCII characters, sent once; an id of payment-identifier is 16 to 128 letters, digits, _ and -.",
+			Message: "A request has at most one idempotency key, of 1 to 255 visible ASCII characters; an id of payment-identifier is 16 to 128 letters, digits, _ and -.",
 			Remedy:  "Send one key of visible ASCII characters, such as a UUID.",
 		},
 		{
