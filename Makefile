@@ -69,7 +69,7 @@ demo: ## Watch one purchase through a minute of failures, next to a seller witho
 pay: ## Buy an answer, with a throwaway key and play money unless you set KEY_FILE
 ##   URL=...           what to buy (default: the ping)
 ##   KEY=...           Idempotency-Key: one charge per payer and key (default: random)
-##   V=1               show the decoded handshake
+##   V=1               also show the payment headers, decoded
 ##   AGAIN=1           resend the last signature; AGAIN=<file> resends an earlier one
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   MAX=0.10          never pay more than this, in units of the token (default with KEY_FILE: 0.10)

@@ -86,7 +86,7 @@ func parse(args []string, as called.As) (o options) {
 	flags.StringVar(&o.max, "max", "", "never pay more than this, in units of the token (0.10) or in atomic units (5000atomic); default "+defaultMax+" with -key-file")
 	flags.StringVar(&o.again, "again", "", "resend a kept signature: 1 for the last one, or its file")
 	flags.StringVar(&o.dir, "dir", filepath.Join(".local", "payments"), "keep signatures and the throwaway key in this folder")
-	flags.BoolVar(&o.verbose, "v", false, "show the decoded handshake")
+	flags.BoolVar(&o.verbose, "v", false, "also show the payment headers, decoded")
 	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
 	flags.Usage = func() {
 		if as.ByMake() {
