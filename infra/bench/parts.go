@@ -68,9 +68,10 @@ func (s *site) repeat(answer string) {
 	}))
 }
 
-// bare starts a bare server for a target. First it sends one request of the target to the
-// target's server. The bare server repeats the answer to this request. If settle is not empty,
-// the bare server sends it to the facilitator before each answer.
+// bare starts a bare server for a target. To get the answer that the bare server repeats, bare
+// first sends one of the target's requests to the target's own server. If settle is not empty,
+// it is the body of a settlement request, and the bare server sends it to the facilitator
+// before each answer.
 func (s *site) bare(t target, settle []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
