@@ -187,8 +187,8 @@ const usualWindow = ""
 // TestSwallowedReply checks a purchase whose answer is lost on a connection that stays open.
 // An unmodified client waits until its timeout, signs another payment and calls again. With
 // the default window, both payments must be for the same purchase, which is paid once. The
-// same must hold for a client that calls a tool of the service or of the shop. charged.md has
-// rows for these tests.
+// same must hold over MCP, when a client calls a tool of the service or of the shop. charged.md
+// has rows for these tests.
 //
 // The test takes a minute, which is the timeout of the client with a key and of the SDK of the
 // Model Context Protocol.

@@ -28,8 +28,10 @@ const (
 
 // judged is a case for the program: a request whose receipt the program checks.
 type judged struct {
-	path   string                     // the path and query; "" means the example call
-	host   string                     // the host in the requested URL, if the configured host is localhost; "" means that both are 127.0.0.1
+	path string // the path and query; "" means the example call
+	// host is the host in the requested URL. If it is not empty, the service is configured for
+	// the host localhost. If it is empty, both hosts are 127.0.0.1.
+	host   string
 	change step                       // what an attacker does with the answer; nil means nothing
 	said   func(s *receipt.Statement) // changes what the receipt states, if it is not nil; the receipt is then signed again
 	by     ed25519.PrivateKey         // the key that signs the changed receipt; nil means the service's key

@@ -61,7 +61,7 @@ func ours(t *testing.T) goods {
 	return g
 }
 
-// shop returns the weather that infra/shop sells.
+// shop returns goods of the program infra/shop: the weather in Oslo.
 func shop() goods {
 	return goods{
 		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
@@ -107,8 +107,8 @@ func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
-// onTestnet returns a world whose service runs on Base Sepolia. Only the setting NETWORK
-// selects this network.
+// onTestnet returns a world whose service runs on Base Sepolia. To select this network, the
+// service needs only the setting NETWORK.
 func onTestnet(t *testing.T) world {
 	w := newWorld(t, resolver(t))
 	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
