@@ -26,8 +26,9 @@ const (
 )
 
 // TestReceiptKey makes two receipt keys. The second run gets the public key of the first run.
-// In both runs, the two printed settings must match, and the new public key must come before
-// the existing one. The notes must not show the private key.
+// In both runs, the printed list of public keys must contain the public key of the printed
+// private key. A new public key must come before the existing one. The notes must not show the
+// private key.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	published := ""

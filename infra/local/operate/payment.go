@@ -72,9 +72,11 @@ type payment struct {
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
 	Reason    string          `json:"reason,omitempty"` // why the payment was refused, is in doubt, or was closed as answered
-	// RefundDue means that the amount must be sent back. DueBack says why no lookup can answer
-	// the payment. Without DueBack, the payer can get the answer until a refund has begun.
-	// DueAt is when an owed answer turns into a refund that is due.
+	// RefundDue means that the amount must be sent back. DueBack then says why no lookup can
+	// answer the payment. If DueBack is empty, the payer can still get the answer until a refund
+	// has begun.
+	//
+	// DueAt is set only while an answer is owed. It is the time at which a refund becomes due.
 	RefundDue bool           `json:"refund_due"`
 	DueBack   ledger.DueBack `json:"due_back,omitempty"`
 	DueAt     time.Time      `json:"due_at,omitzero"`
