@@ -12,8 +12,9 @@ import (
 // maxDepth limits how deeply arguments may be nested.
 const maxDepth = 32
 
-// Canonical returns the same text for all ways to write the same arguments. It sorts members
-// by name, removes white space, and writes whole numbers without a fraction or an exponent.
+// Canonical rewrites the arguments of a call, so that the same arguments always give the same
+// text. It sorts members by name, removes white space, and writes whole numbers without a
+// fraction or an exponent. If there are no arguments, the text is {}.
 func Canonical(arguments []byte) (json.RawMessage, error) {
 	if trimmed := strings.TrimSpace(string(arguments)); trimmed == "" || trimmed == "null" {
 		return json.RawMessage("{}"), nil
