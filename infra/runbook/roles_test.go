@@ -146,8 +146,7 @@ func permitted(action string, place operators.Place, key string) string {
 	return action + " on " + string(place) + ", " + key
 }
 
-// tablePlace returns the place to which a table belongs. If index is not empty, it returns the
-// place to which that index of the table belongs.
+// tablePlace returns the Place of a table or, if index is not empty, of that index of the table.
 func tablePlace(name, index string) operators.Place {
 	places := []struct {
 		is           bool
@@ -168,7 +167,7 @@ func tablePlace(name, index string) operators.Place {
 	return operators.Place("table " + name + " " + index)
 }
 
-// secretPlace returns the place to which a secret belongs. id is the secret's name or ARN.
+// secretPlace returns the Place of a secret. id is the secret's name or ARN.
 func secretPlace(id string) operators.Place {
 	if strings.HasPrefix(id[strings.LastIndex(id, ":")+1:], rolesStack+"-") {
 		return operators.Secrets
@@ -308,7 +307,8 @@ func restoreAsRole(t testing.TB, server cloud.Dynamo) {
 	payments.Owe(t, payments.Ledger(w.direct.Open(rolesTable)))
 	protect(t, w.direct, rolesTable)
 	// According to the developer guide of DynamoDB, a restore requires read and write
-	// permissions for the target table. The emulator does not check these permissions.
+	// permissions for the target table. The role must have these permissions, although no
+	// request to the emulator shows that they are needed.
 	var wanted []string
 	for _, place := range []operators.Place{operators.Copies, operators.Drills} {
 		for _, action := range []string{"BatchWriteItem", "DeleteItem", "GetItem", "PutItem", "Query", "Scan", "UpdateItem"} {
