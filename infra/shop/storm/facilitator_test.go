@@ -122,7 +122,8 @@ func (b *bank) note(key string, shop int) {
 	}
 }
 
-// firstSent returns when a payment first arrived, and which process of the shop sent it.
+// firstSent returns the time at which a payment first arrived, and the process of the shop that
+// sent it.
 func (b *bank) firstSent(key string) send {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -169,8 +170,8 @@ func (b *bank) settle(w http.ResponseWriter, r *http.Request, shop int) {
 	b.money.ServeHTTP(w, toBooks)
 }
 
-// keyOf returns the key of an authorization in the ledger and in the records of the play
-// money.
+// keyOf returns the key of an authorization. The ledger and the records of the play money use
+// the same key.
 func keyOf(a x402.Authorization) string {
 	usdc := x402.USDC()
 	return ledger.Key(usdc.Network, strings.ToLower(usdc.Asset), strings.ToLower(a.From), strings.ToLower(a.Nonce))
