@@ -16,7 +16,7 @@ import (
 // that a text which a log may contain is not mistaken for a payment.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	// The private key is that of the first development account.
+	// This is the private key of Account(0), a well-known test account.
 	w := Must(x402test.WalletFromHex("ac0974bec39a17e36ba4a6b4d238ff944bacb478cbed5efcae784d7bf4f2ff80", rand.Reader))
 	terms := x402.Terms{Network: "eip155:8453", Asset: w.Address().Checksum(), PayTo: w.Address().Checksum(), Name: "USD Coin", Version: "2"}
 	var s Secrets
