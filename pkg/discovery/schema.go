@@ -42,7 +42,7 @@ const (
 	shallow               // the top-level fields and their types
 	deep                  // the fields at all levels and their types, all of them optional
 	exact                 // like deep, but only optional fields may be absent, and other fields are forbidden
-	named                 // like exact, with descriptions; an object with a named schema is a reference to that schema
+	named                 // like exact, with descriptions; an object with a named schema is replaced by a reference to that schema
 )
 
 // resultSchema returns the schema of an object with these fields. If the detail is exact or
