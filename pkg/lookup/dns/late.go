@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// lateLasts is how long a late resolver is queried after all others.
+	// lateLasts is how long a late resolver stays last in the order of queries.
 	lateLasts = time.Minute / 2
 
 	// trialDelay is how long a lookup waits for a resolver on trial before it queries the next

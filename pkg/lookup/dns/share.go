@@ -84,8 +84,9 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	return r, err
 }
 
-// start looks for an earlier answer to the same question and returns it. If there is none,
-// start begins to ask the question and returns the argument a, which will hold the answer.
+// start returns the answer to a question; the answer may not be complete yet. If the question
+// was asked before, start returns the earlier answer. Otherwise start begins to ask the
+// question, and returns its argument a, which will hold the answer.
 func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client

@@ -18,9 +18,9 @@ import (
 type Offer int
 
 const (
-	// Modern offers the same as current browsers: hybrid post-quantum key exchange, and
-	// http/1.1 by ALPN. Some servers require one of these. Unlike browsers, it does not offer
-	// HTTP/2, which this package does not speak.
+	// Modern offers hybrid post-quantum key exchange, and http/1.1 by ALPN, as current browsers
+	// do. Some servers require one of the two. Browsers also offer HTTP/2, but Modern does not,
+	// because this package does not speak HTTP/2.
 	Modern Offer = iota
 	// Plain offers TLS 1.3 without ALPN, in a single packet. Some old servers never answer a
 	// hello of two packets, and some refuse a hello with ALPN.

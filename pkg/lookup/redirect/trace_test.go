@@ -133,9 +133,9 @@ func TestTrace(t *testing.T) {
 	})
 }
 
-// TestJSON compares a result with spec §2.5 byte by byte. The trace has a HEAD that is
-// replaced by GET, a Location that is not UTF-8, and a Location in an answer that does not
-// redirect.
+// TestJSON checks every byte of a result in JSON, whose form is from the product's
+// specification (§2.5). The trace has a HEAD that is replaced by GET, a Location that is not
+// UTF-8, and a Location in an answer that does not redirect.
 func TestJSON(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)

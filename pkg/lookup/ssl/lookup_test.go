@@ -220,8 +220,8 @@ func intolerant(answer []byte) func(net.Conn) {
 	})
 }
 
-// curve returns a change, for handshakes, that makes a server accept only one kind of key
-// exchange.
+// curve returns a function that lets a server accept only one kind of key exchange. The
+// function is an argument of handshakes.
 func curve(id tls.CurveID) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.CurvePreferences = []tls.CurveID{id} }
 }
