@@ -5,8 +5,11 @@
 // It serves two kinds of clients on one path. Modern clients, of revision 2026-07-28 or later,
 // send the version in the _meta of every request, and repeat parts of the body in headers.
 // Clients of earlier revisions begin with initialize. The server stores nothing between two
-// requests. Payments are also sent in _meta (x402 specification, transports v2, MCP: the
-// tool-result binding).
+// requests.
+//
+// Payments follow the MCP transport of x402 v2: the client sends a payment in the _meta of a
+// request, and the server sends an offer as the result of a tool (specs/transports-v2/mcp.md in
+// the x402 repository).
 package mcp
 
 import (
