@@ -163,8 +163,8 @@ func Ping() Operation {
 	}
 }
 
-// maxQuery is the largest size of a query string, in bytes. The longest valid query string has
-// a percent-encoded domain of 253 bytes and a type.
+// maxQuery is the largest size of a query string, in bytes. It leaves enough room for a domain
+// of 253 bytes, which may be percent-encoded, and a type.
 const maxQuery = 2048
 
 // query is the result of parsing a query string for an operation.

@@ -165,9 +165,9 @@ func TestReconcileStoresSilence(t *testing.T) {
 
 // TestReconcileSays checks the log line of a run. Without evidence, a run counts the payments
 // in doubt and says that it had no evidence. A corrupt record does not make the run fail. If
-// the index cannot be read, the run and the invocation fail. ReconcileFailed must then be the
-// only number of the run, because an incomplete count could end an alarm, and the ledger must
-// not be ready. If only an optional probe fails, the deployment stays ready.
+// the index cannot be read, the run and the invocation fail, and the ledger must not be ready.
+// The line must then have ReconcileFailed but no counts of payments, because an incomplete
+// count could end an alarm. If only an optional probe fails, the deployment stays ready.
 func TestReconcileSays(t *testing.T) {
 	throttled := errors.New("throttled")
 	type line = map[string]any

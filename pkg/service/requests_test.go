@@ -35,7 +35,7 @@ type request struct {
 	status        int
 	code, charged string // the error code, and "charged" in the answer; see way.expect
 	replayed      bool
-	counts        string         // names of the expected metrics; the method counted adds Requests, Faults and those about payers and releases
+	counts        string         // names of the expected metrics, except Requests, Faults and those about payers and releases (see request.counted)
 	uncounted     bool           // the request does not count towards rolling back a release
 	silent        bool           // the facilitator does not reply
 	line          map[string]any // further members that the log line must have

@@ -268,7 +268,7 @@ func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i
 type attack struct {
 	name, asks string        // asks is the format of a request's domain; it has a place for the number of the request
 	rich       bool          // whether the payer has money; the service then owes the lookup, and later refunds the payer
-	reverts    time.Duration // how long the transaction of a payer without money takes to revert, as in peers
+	reverts    time.Duration // how long the transaction of a payer without money takes to revert; 0 means that the facilitator refuses the payment
 	crowd
 }
 
