@@ -34,7 +34,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // how long after the payment's block the first claim was; 0 means that it was two seconds before that block
+		claim   time.Duration // how long after the payment's block the first claim was; 0 stands for two seconds before that block
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
@@ -44,7 +44,7 @@ func TestFind(t *testing.T) {
 		want    x402.Finding
 		why     string        // a text in the cause; if it is not empty, CannotTell is expected instead of want
 		calls   []string      // the methods that the client must call, in order; nil means any
-		hinted  *x402.Finding // the finding if the question names the transaction; nil means the same as if it does not
+		hinted  *x402.Finding // the expected finding if the question also names the transaction; nil means that this changes nothing
 	}{
 		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
 		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},

@@ -226,8 +226,8 @@ func rewrite(method string, pairs ...string) rule {
 	return on(method, changed(strings.NewReplacer(pairs...).Replace))
 }
 
-// list changes the logs that a search finds. The function change gets the text between the
-// brackets of the list.
+// list changes the list of logs in the node's answer to a search. The function change gets the
+// text between the brackets of the list, and returns the new text.
 func list(change func(logs string) string) rule {
 	return on(methodLogs, changed(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"result":[`)
