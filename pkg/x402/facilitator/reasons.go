@@ -45,7 +45,8 @@ type reason struct {
 // reasons returns the table of the reasons that facilitators give, for both /settle and
 // /verify. The file reasons.md names the source of each reason. A reason that is not in the
 // table means doubt, because facilitators also give other reasons at the time of the
-// broadcast.
+// broadcast. There is one exception: if the HTTP status says that the request was turned away,
+// a reason that is not in the table means the same as the status.
 //
 // The first rows are the closed list of refusals about the payer. The next rows are for the
 // operator to deal with: credentials, quota, configuration, and what this service itself puts
@@ -53,8 +54,7 @@ type reason struct {
 // this service checked the payment against the same terms before it sent the payment. So
 // either this service sent something other than what the payer signed, or the facilitator
 // reads the terms differently. The last row has known reasons that prove nothing. They mean
-// doubt even with a status that turns the request away. With such a status, a reason that is
-// not in the table means the same as the status.
+// doubt with every status, even with one that says that the request was turned away.
 func reasons() []reason {
 	return []reason{
 		{meaning: refusal, words: []string{
