@@ -12,7 +12,7 @@ type Standing int
 const (
 	StandingMissing Standing = iota // there is no record, or it has expired
 
-	// It is not known whether money has moved.
+	// In the next three standings, it is not known whether money has moved.
 
 	StandingInFlight      // an attempt holds the lease
 	StandingPerhapsUnsent // an attempt died, perhaps before it sent the payment to the facilitator

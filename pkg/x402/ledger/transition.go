@@ -139,9 +139,9 @@ const keep = 35 * 24 * time.Hour
 // the payment has never opened it (see Sending).
 const purchaseKept = 2 * keep
 
-// expiry returns when a record that was just written may be deleted. The zero time means
-// never: it is returned for a payment that is in doubt or whose answer is owed, and for
-// cursors, repayments and payees.
+// expiry returns the time from which a record that was just written may be deleted. The zero
+// time means never: it is returned for a payment that is in doubt or whose answer is owed, and
+// for cursors, repayments and payees.
 func expiry(r Record, now time.Time) time.Time {
 	switch r := r.(type) {
 	case Payment:

@@ -181,7 +181,9 @@ func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	pair := func(script string) string { // returns a copy of the ledger on which some of Close's last statements were run
+	// pair copies the ledger with its -wal, runs a script on the copy, and returns the path of
+	// the copy. The statements in the scripts are among the last ones that Close runs.
+	pair := func(script string) string {
 		to := copied(t, running.at.path, "-wal")
 		db, err := (location{to}).connect(time.Second)
 		must(t, err)
