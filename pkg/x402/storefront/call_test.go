@@ -201,12 +201,12 @@ type lateKey struct {
 
 func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 
-// TestQuotes asks an endpoint for the quotes of places; a place is the URL at which a client
-// asks. The endpoint must make one quote for each place. If the offer in that quote could not
-// be signed yet, the endpoint must make a second quote as soon as the offer can be signed. A
-// quote's body for a tool call must never be signed. The endpoint keeps the quotes of at most
-// mostPlaces places. The latest place must always be among them, and no place may be dropped
-// while there is room.
+// TestQuotes asks an endpoint for quotes at several places. A place is the URL at which a
+// client asks. The endpoint must make one quote for each place. If the offer in that quote
+// could not be signed yet, the endpoint must make a second quote as soon as the offer can be
+// signed. The body that a quote has for a tool call must never contain a signed offer. The
+// endpoint keeps the quotes of at most mostPlaces places. The latest place must always be among
+// them, and no place may be dropped while there is room.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
 	terms := x402.USDC()
