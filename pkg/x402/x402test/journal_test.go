@@ -78,8 +78,8 @@ func TestJournal(t *testing.T) {
 	refusesJournals(t, path, string(whole[:begin]))
 }
 
-// refusesJournals checks that a file in which not every line is a transfer cannot be opened,
-// and is not changed.
+// refusesJournals plays three journals in which one line is not a transfer. NewFacilitator must
+// refuse each journal and leave its file unchanged.
 func refusesJournals(t *testing.T, path, line string) {
 	t.Helper()
 	for text, says := range map[string]string{

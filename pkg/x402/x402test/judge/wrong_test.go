@@ -34,7 +34,8 @@ const (
 	lies     fault = "lies"     // it always says that nothing was charged
 )
 
-// wrongSeller sells as a simple seller does: it verifies, answers, and settles.
+// wrongSeller sells as a simple seller does: it verifies the payment, answers, and settles the
+// payment. It also makes the mistake that the field fault names.
 type wrongSeller struct {
 	judge.Settings
 	fault fault
