@@ -70,9 +70,10 @@ func TestNoEndpointOnRecord(t *testing.T) {
 }
 
 // TestBoughtElsewhere plays a first payment at one endpoint, and then a new signature at
-// another. The new signature must buy at the other endpoint. If the first payment is in doubt
-// or was refused, the new signature must buy only if the chain has decided about the first
-// payment; otherwise the outcome must be uncertain. The first payment must not be sent again.
+// another. If the first payment was answered or its answer is owed, the new signature must buy
+// at the other endpoint. If the first payment is in doubt or was refused, the new signature
+// must buy there only if the chain has decided about the first payment. Otherwise the outcome
+// must be uncertain. The first payment must not be sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string

@@ -9,8 +9,8 @@ import (
 // canon simplifies a state, so that states with the same possible future become equal. It puts
 // the two processes in a fixed order. While no process runs, it also resets the versions, write
 // ids and numbers of attempts in the records: a process compares these only with values that it
-// has read itself. If a time in a record says only that something is over, canon replaces the
-// time with longAgo.
+// has read itself. If all that matters about a time in a record is that it has passed, canon
+// replaces the time with longAgo.
 func (x *explorer) canon(s state) state {
 	if s.quiet() {
 		s.serial = 0

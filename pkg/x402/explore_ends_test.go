@@ -206,9 +206,9 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 		"refused again falsely, and told that nothing is charged": moved && again && x.world.node,
 	})
 	own := x.payment(s, auth)
-	// A payer who is told that nothing is charged signs a new payment. Its outcome depends on
-	// the payment that owns the purchase. Therefore the owner must not be in doubt if the
-	// owner's money has moved.
+	// A payer who is told that nothing is charged signs a new payment for the same purchase.
+	// The outcome of the new payment depends on the payment that owns the purchase. Therefore,
+	// if that payment has moved money, its record must not be in doubt.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchase]].(ledger.Purchase); ok && x.world.atOnce == 1 && !x.world.separate && n.end.held >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)

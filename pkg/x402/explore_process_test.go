@@ -251,8 +251,9 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 // cursor.
 func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
-// pause replaces the Gate's pause between two reads of a record. Like any other call, the pause
-// ends with a reply of the explorer. It returns false if the time for waiting is over.
+// pause replaces the Gate's pause between two reads of a record. The explorer decides when the
+// pause ends, and whether the time for waiting is then over. If it is over, pause returns
+// false.
 func (p *live) pause(_ context.Context, d time.Duration) bool {
 	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
 }

@@ -23,7 +23,7 @@ type explored struct {
 	separate        bool               // each payment is a separate purchase
 	window          time.Duration      // Request.Window of every request
 	instants        []time.Duration    // the times since the beginning at which something can happen
-	auths           int                // number of authorizations for the purchase, not counting the third
+	auths           int                // number of authorizations for the purchase, not counting the one with the number third
 	atOnce          int                // largest number of processes at once
 	replies         []facilitatorReply // the possible replies of the facilitator
 	works           []work             // the ways in which the work can end
@@ -52,11 +52,11 @@ type budget struct {
 // The records of a world are numbered. The record of a payment has the number of its
 // authorization: 0, 1 or 2.
 const (
-	payments  = 3 // the count of payments, including the third
+	payments  = 3 // the count of payments, including the one with the number third
 	purchase  = 3 // the number of the record of the purchase
 	cursor    = 4 // the number of the record of the cursor
 	allKeys   = 5 // the count of all records
-	third     = 2 // the authorization that the payer signs in a continuation without faults
+	third     = 2 // the number of the extra authorization, which the payer signs only in a continuation without faults
 	listDigit = 8 // the base in which a list of payments is encoded in one number
 )
 
@@ -266,9 +266,9 @@ func (x *explorer) signed(t task) x402.Signed {
 	return x402.SignedFor(o, payer, byte(t.auth), until, token)
 }
 
-// endOf returns when the window of an authorization ends. The window of the third authorization
-// begins when the payer signs that authorization. If it has no record yet, endOf assumes that
-// the payer signs now.
+// endOf returns the time at which the window of an authorization ends. The window of the third
+// authorization begins when the payer signs that authorization. If it has no record yet, endOf
+// assumes that the payer signs now.
 func (x *explorer) endOf(s *state, auth int) time.Time {
 	if auth == third {
 		if r := x.payment(s, auth); r != nil {

@@ -229,12 +229,15 @@ func TestNonceOfAnotherAuthorization(t *testing.T) {
 	}
 }
 
-// TestClaimedWhileVerified plays two requests with the same payment of a contract wallet.
-// While the facilitator verifies the first request, the second request claims the payment and
-// is answered. The first request must then continue with the record. If the first request
-// comes from the payer, it is answered with the outcome of the payment; a refused payment is
-// sent again first. If the first request has another signature, the answer says that the
-// payment is used.
+// TestClaimedWhileVerified plays two requests, A and B, with one authorization of a contract
+// wallet. A arrives first. While the facilitator verifies A, the payer sends B, which claims
+// the payment and is answered. Then A must continue with the record of the payment:
+//
+//   - If the payer sent A, and the payment has moved money, A must get the same outcome as B.
+//   - If the payer sent A, and the facilitator refused the payment, the payment must be sent
+//     to the facilitator again.
+//   - If a stranger sent A, with another signature, the answer to A must say that the payment
+//     is used.
 func TestClaimedWhileVerified(t *testing.T) {
 	for name, c := range map[string]struct {
 		settled     x402.Settlement

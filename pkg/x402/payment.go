@@ -292,7 +292,7 @@ func decodeHex(s string, minLength, maxLength int) ([]byte, error) {
 // ParseUint256 parses a decimal uint256. It accepts only the canonical spelling, without
 // leading zeros.
 func ParseUint256(s string) (*big.Int, error) {
-	const mostDigits = 78 // the digits of 2^256-1
+	const mostDigits = 78 // the number of decimal digits of 2^256-1
 	wrong := errors.New("must be a decimal uint256 without leading zeros")
 	if len(s) > mostDigits {
 		return nil, wrong

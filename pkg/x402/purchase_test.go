@@ -32,9 +32,9 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
 // TestOnePurchaseOneCharge plays a payer who signs again for the same request. Without a key,
-// the payer must be charged once until the duplicate window ends. With the same key, the payer
-// must be charged once until a day has passed. Another request without a key, another payer or
-// another key makes a separate purchase. Another request with the same key is a conflict.
+// the payer must not be charged again before the duplicate window ends. With the same key, the
+// payer must not be charged again for a day. Another payer, another key, or another request
+// without a key makes a separate purchase. Another request with the same key is a conflict.
 func TestOnePurchaseOneCharge(t *testing.T) {
 	within(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow

@@ -350,7 +350,7 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// lease returns when the leases of this attempt end.
+// lease returns the time at which the leases of this attempt end.
 func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
 // spare returns the time until the deadline, less the job's budget and the time for writes to

@@ -23,8 +23,8 @@ const (
 // Address is an account on an EVM chain.
 type Address [20]byte
 
-// ParseAddress parses 0x and 40 hex digits. It does not check the letter case: EIP-55
-// checksums are optional, and clients send both forms.
+// ParseAddress parses 0x and 40 hex digits. It accepts any letter case, because EIP-55
+// checksums are optional, and clients send addresses with and without them.
 func ParseAddress(s string) (Address, error) {
 	var a Address
 	b, err := decodeHex(s, len(a), len(a))
