@@ -23,7 +23,7 @@ type explored struct {
 	separate        bool               // each payment is a separate purchase
 	window          time.Duration      // Request.Window of every request
 	instants        []time.Duration    // the times since the beginning at which something can happen
-	auths           int                // number of authorizations for the purchase, not counting the one with the number third
+	auths           int                // number of authorizations for the purchase, without the extra one (see the constant third)
 	atOnce          int                // largest number of processes at once
 	replies         []facilitatorReply // the possible replies of the facilitator
 	works           []work             // the ways in which the work can end
@@ -52,7 +52,7 @@ type budget struct {
 // The records of a world are numbered. The record of a payment has the number of its
 // authorization: 0, 1 or 2.
 const (
-	payments  = 3 // the count of payments, including the one with the number third
+	payments  = 3 // the count of payments, including the one with the extra authorization
 	purchase  = 3 // the number of the record of the purchase
 	cursor    = 4 // the number of the record of the cursor
 	allKeys   = 5 // the count of all records
