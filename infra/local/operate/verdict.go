@@ -57,8 +57,8 @@ func (a account) by(standings ...standing) *tally {
 // Only this file uses these standings. They are for counting such payments by their fate.
 func doubt(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
-// dollars returns the sum of the readable amounts as a price. If there are other amounts, it
-// adds their number.
+// dollars returns the sum of the readable amounts as a price. If some amounts cannot be
+// read, it also says how many.
 func (t *tally) dollars() string {
 	text := dollars(t.sum.String())
 	if t.unknown > 0 {
