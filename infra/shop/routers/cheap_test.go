@@ -17,9 +17,9 @@ type layout struct {
 	cheapURL, dearURL string
 	open              func(k kind, cheap, dear http.Handler) http.Handler
 	oneOrigin         bool
-	// same reports whether a seller behind this kind of router needs names to tell the two
-	// endpoints apart.
-	same func(k kind) bool
+	// needsNames reports whether the seller must name the two handlers, because nothing else
+	// tells them apart behind this kind of router.
+	needsNames func(k kind) bool
 }
 
 func layouts() map[string]layout {
@@ -29,24 +29,26 @@ func layouts() map[string]layout {
 	}
 	return map[string]layout{
 		"two routes": {
-			cheapURL: "http://shop.example/cheap/7", dearURL: "http://shop.example/dear/7", same: never,
+			cheapURL: "http://shop.example/cheap/7", dearURL: "http://shop.example/dear/7", needsNames: never,
 			open: func(k kind, cheap, dear http.Handler) http.Handler {
 				return k.open(sold("", "/cheap/{id}", cheap), sold("", "/dear/{id}", dear))
 			},
 		},
 		"two groups": {
 			cheapURL: "http://shop.example/cheap/report/7", dearURL: "http://shop.example/dear/report/7",
-			same: func(k kind) bool { return k.inner },
+			needsNames: func(k kind) bool { return k.inner },
 			open: func(k kind, cheap, dear http.Handler) http.Handler {
 				return k.open(sold("/cheap", "/report/{id}", cheap), sold("/dear", "/report/{id}", dear))
 			},
 		},
 		"two hosts": {
-			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", same: never, open: byHosts,
+			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", needsNames: never, open: byHosts,
 		},
-		"two hosts of one origin": { // without a pattern, only the price tells the handlers apart
+		// If the router sets a pattern, both handlers have the same one, and need names. If it
+		// sets none, the seller tells the handlers apart by their prices.
+		"two hosts of one origin": {
 			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", oneOrigin: true,
-			same: func(k kind) bool { return k.pattern }, open: byHosts,
+			needsNames: func(k kind) bool { return k.pattern }, open: byHosts,
 		},
 	}
 }
@@ -116,7 +118,7 @@ func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
 		for naming, named := range map[string]bool{"named": true, "without names": false} {
-			if !named && l.same(k) {
+			if !named && l.needsNames(k) {
 				continue // TestSameIdentity tests this case
 			}
 			for what, owed := range map[string]bool{"answered": false, "owed": true} {
@@ -164,7 +166,7 @@ func TestSameIdentity(t *testing.T) {
 	tried := 0
 	for router, k := range kinds() {
 		for name, l := range layouts() {
-			if !l.same(k) {
+			if !l.needsNames(k) {
 				continue
 			}
 			tried++
