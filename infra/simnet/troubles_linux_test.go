@@ -150,9 +150,10 @@ func (s *series) String() string {
 	return text
 }
 
-// over formats the ratios of the service's times, in s, to a tool's times, in theirs. If all
-// lookups of the tool failed, it returns an empty text.
-func (s *series) over(theirs *series) string {
+// ratios divides the service's times by a tool's times, at three percentiles. The service's
+// times are in s, and the tool's times in theirs. If all lookups of the tool failed, ratios
+// returns an empty text.
+func (s *series) ratios(theirs *series) string {
 	if len(theirs.failed) == len(theirs.ms) {
 		return ""
 	}
@@ -197,7 +198,7 @@ func (c trouble) slow() bool { return c.dead || c.late > 0 }
 func (c trouble) row(m comparison, healthy float64) map[string]any {
 	row := map[string]any{
 		"what": m.op + ", " + c.what, "ours": m.ours.String(),
-		"beside": m.peer + ": " + m.theirs.String(), "ratio": m.ours.over(m.theirs),
+		"beside": m.peer + ": " + m.theirs.String(), "ratio": m.ours.ratios(m.theirs),
 	}
 	if m.op == catalog.DNS().Slug && c.slow() && !math.IsNaN(healthy) {
 		row["target"] = fmt.Sprintf("p95 ≤ %d ms more than with no packet lost", lateBy)
@@ -310,11 +311,11 @@ func TestSeries(t *testing.T) {
 	}
 	none.add(8000, "broken")
 	for got, want := range map[string]string{
-		ours.String():      "p50 51.0, p95 95.0, p99 99.0 ms in 100 lookups",
-		theirs.String():    "p50 102.0, p95 190.0, p99 198.0 ms in 100 lookups, 1 failed",
-		none.String():      "p50 8000.0, p95 8000.0, p99 8000.0 ms in 1 lookups, 1 failed",
-		ours.over(&theirs): "p50 0.50, p95 0.50, p99 0.50",
-		ours.over(&none):   "",
+		ours.String():        "p50 51.0, p95 95.0, p99 99.0 ms in 100 lookups",
+		theirs.String():      "p50 102.0, p95 190.0, p99 198.0 ms in 100 lookups, 1 failed",
+		none.String():        "p50 8000.0, p95 8000.0, p99 8000.0 ms in 1 lookups, 1 failed",
+		ours.ratios(&theirs): "p50 0.50, p95 0.50, p99 0.50",
+		ours.ratios(&none):   "",
 	} {
 		if got != want {
 			t.Errorf("%q, want %q", got, want)
