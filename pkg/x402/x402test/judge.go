@@ -27,14 +27,14 @@ type TB interface {
 // calls build for each kind of failure, and again each time it has killed the seller. All
 // these handlers must use the same ledger.
 //
-// The functions in change set what the payers buy and what the seller promises. Without them,
-// the payers buy with a GET of /, and the seller promises nothing beyond the protocol:
+// Without options, the payers buy with a GET of /, and the seller promises nothing beyond the
+// protocol. An option can set what the payers buy, and what the seller promises:
 //
 //	x402test.Judge(t, newShop, func(c *judge.Config) {
 //		c.Goods.Path = "/weather?city=Oslo"
 //		c.Promises = []judge.Promise{judge.PromiseSame, judge.PromiseNew}
 //	})
-func Judge(t TB, build func(facilitator string) http.Handler, change ...func(*judge.Config)) *judge.Report {
+func Judge(t TB, build func(facilitator string) http.Handler, options ...func(*judge.Config)) *judge.Report {
 	t.Helper()
 	c := judge.Config{
 		Seller: judge.Handler(func(s judge.Settings) http.Handler { return build(s.Facilitator) }),
@@ -42,8 +42,8 @@ func Judge(t TB, build func(facilitator string) http.Handler, change ...func(*ju
 		Hold:   2 * time.Second,
 		Slow:   200 * time.Millisecond,
 	}
-	for _, f := range change {
-		f(&c)
+	for _, set := range options {
+		set(&c)
 	}
 	if c.World.Money == nil {
 		var err error
