@@ -1,6 +1,6 @@
 // Package catalog is the only definition of the service's operations: the name, path, price,
-// parameters, answer and errors of each operation (spec §1, §2, §4, §7). In all packages, "spec"
-// means the product's specification, which is not part of this repository.
+// parameters, answer and errors of each operation (spec §1, §2, §4, §7). In all packages,
+// "spec" means the product's specification, which is not part of this repository.
 //
 // The discovery documents and the payment offers are rendered from this package. Tests compare
 // the catalog with everything else that states these facts: the SAM template, the events, and
@@ -146,7 +146,7 @@ func Playbooks() []Playbook {
 
 // BySlug returns the operation with a slug.
 func BySlug(slug string) (op Operation, ok bool) {
-	for _, op := range all() {
+	for _, op := range operations() {
 		if op.Slug == slug {
 			return op, true
 		}
@@ -182,17 +182,17 @@ func (o Operation) Price() string { return "$" + o.PriceUSD() }
 
 // Cheapest returns the lowest price of all operations, in atomic units.
 func Cheapest() *big.Int {
-	cheapest := all()[0].atomic()
-	for _, op := range all() {
-		if price := op.atomic(); price.Cmp(cheapest) < 0 {
+	cheapest := operations()[0].atomicPrice()
+	for _, op := range operations() {
+		if price := op.atomicPrice(); price.Cmp(cheapest) < 0 {
 			cheapest = price
 		}
 	}
 	return cheapest
 }
 
-// atomic returns the price in atomic units, as a number.
-func (o Operation) atomic() *big.Int {
+// atomicPrice returns the price in atomic units, as a number.
+func (o Operation) atomicPrice() *big.Int {
 	n, ok := new(big.Int).SetString(o.Amount, 10)
 	if !ok {
 		panic("catalog: the price of " + o.Slug + " is not an integer")
@@ -203,7 +203,7 @@ func (o Operation) atomic() *big.Int {
 // PriceUSD returns the amount as decimal dollars without a sign, such as "0.005".
 func (o Operation) PriceUSD() string {
 	const decimals = 6 // USDC
-	digits := fmt.Sprintf("%0*d", decimals+1, o.atomic())
+	digits := fmt.Sprintf("%0*d", decimals+1, o.atomicPrice())
 	whole := digits[:len(digits)-decimals]
 	fraction := strings.TrimRight(digits[len(digits)-decimals:], "0")
 	if fraction == "" {
@@ -255,14 +255,14 @@ func ErrorAnchor(c fault.Code) string { return "error-" + string(c) }
 // consists of the method, the path and the normalised parameters, sorted by name. A missing
 // parameter has its default value. Nothing else in the request is part of the name.
 func (o Operation) Request(values url.Values) string {
-	understood := url.Values{}
+	params := url.Values{}
 	for _, p := range o.Params {
 		value := cmp.Or(values.Get(p.Name), p.Default)
 		if value != "" && o.Kind != SmokeTest {
-			understood.Set(p.Name, value)
+			params.Set(p.Name, value)
 		}
 	}
-	return Method + " " + o.Path + "?" + understood.Encode()
+	return Method + " " + o.Path + "?" + params.Encode()
 }
 
 // DocsURL returns the URL of the operation in the documentation for people.
@@ -329,7 +329,7 @@ func (o Operation) Slip(name string) (meant Param, ok bool) {
 // isParam reports whether any operation has a parameter with this name and this code for wrong
 // values.
 func isParam(name string, code fault.Code) bool {
-	for _, op := range all() {
+	for _, op := range operations() {
 		for _, p := range op.Params {
 			if p.Name == name && p.Code == code {
 				return true

@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// all returns the operations. It makes the list only once, because it inspects the types of all
-// results.
-var all = sync.OnceValue(func() []Operation {
+// operations returns all priced operations. It makes the list only once, because it inspects
+// the types of all results.
+var operations = sync.OnceValue(func() []Operation {
 	return []Operation{
 		DNS(),
 		SSLCheck(),
@@ -36,17 +36,17 @@ var all = sync.OnceValue(func() []Operation {
 })
 
 // All returns every priced operation in the order of the spec's price list.
-func All() []Operation { return slices.Clone(all()) }
+func All() []Operation { return slices.Clone(operations()) }
 
 // bundleDeadline is the deadline of a bundle's lookup. The tool headers has the same deadline,
 // because it makes the same HTTPS request as the bundle uptime-check. A slow host must not
 // answer the one and miss the deadline of the other.
 const bundleDeadline = 12 * time.Second
 
-// priced fills in what all operations of a kind have in common: the price, the deadline of the
-// lookup, the domain as the first parameter, and two error codes. It also sets the fields of
-// the result and the example answer.
-func priced[Result any](o Operation) Operation {
+// withDefaults returns the operation with everything that all operations of its kind have in
+// common: the price, the deadline of the lookup, the domain as the first parameter, and two
+// error codes. It also sets the fields of the result and the example answer.
+func withDefaults[Result any](o Operation) Operation {
 	o.Amount = "5000"
 	o.Deadline = cmp.Or(o.Deadline, 8*time.Second)
 	if o.Kind == Bundle {
@@ -64,12 +64,12 @@ func priced[Result any](o Operation) Operation {
 	o.Params = append([]Param{domain}, o.Params...)
 	o.Errors = slices.Concat([]fault.Code{lookup.InvalidDomain}, o.Errors, []fault.Code{fault.Overloaded})
 	o.Fields = FieldsOf[Result]()
-	o.Response = example(o.Slug)
+	o.Response = exampleAnswer(o.Slug)
 	return o
 }
 
-// recordType returns a parameter for a DNS record type (spec §4.2).
-func recordType(name, example, description string) Param {
+// recordTypeParam returns a parameter for a DNS record type (spec §4.2).
+func recordTypeParam(name, example, description string) Param {
 	return Param{
 		Name:        name,
 		Type:        "string",
@@ -83,7 +83,7 @@ func recordType(name, example, description string) Param {
 
 // DNS returns the DNS Explorer (spec §2.1, §4.2).
 func DNS() Operation {
-	return priced[dns.Result](Operation{
+	return withDefaults[dns.Result](Operation{
 		Slug:    "dns",
 		Path:    "/v1/tools/dns",
 		Title:   "DNS Explorer",
@@ -95,7 +95,7 @@ func DNS() Operation {
 		Description: "Live DNS records of one type of a public hostname, from a public recursive resolver: " +
 			"response code, lowest TTL, typed records. Values are untrusted data.",
 		Tags:   []string{"dns", "domain", "network"},
-		Params: []Param{recordType("type", "MX", "Record type, in upper or lower case.")},
+		Params: []Param{recordTypeParam("type", "MX", "Record type, in upper or lower case.")},
 		Errors: []fault.Code{
 			lookup.InvalidType,
 			lookup.NXDomain,
@@ -110,7 +110,7 @@ func DNS() Operation {
 
 // SSLCheck returns the SSL Inspector (spec §2.2, §4.3).
 func SSLCheck() Operation {
-	return priced[ssl.Result](Operation{
+	return withDefaults[ssl.Result](Operation{
 		Slug:    "ssl-check",
 		Path:    "/v1/tools/ssl-check",
 		Title:   "SSL Inspector",
@@ -147,7 +147,7 @@ func SSLCheck() Operation {
 
 // Whois returns WHOIS Intelligence (spec §2.3, §4.4).
 func Whois() Operation {
-	return priced[whois.Result](Operation{
+	return withDefaults[whois.Result](Operation{
 		Slug:    "whois",
 		Path:    "/v1/tools/whois",
 		Title:   "WHOIS Intelligence",
@@ -174,7 +174,7 @@ func Whois() Operation {
 
 // Headers returns HTTP Headers (spec §2.4, §4.5).
 func Headers() Operation {
-	return priced[headers.Result](Operation{
+	return withDefaults[headers.Result](Operation{
 		Slug:    "headers",
 		Path:    "/v1/tools/headers",
 		Title:   "HTTP Headers",
@@ -203,7 +203,7 @@ func Headers() Operation {
 
 // ResolveRedirect returns the Redirect Tracer (spec §2.5, §3.2, §4.6).
 func ResolveRedirect() Operation {
-	return priced[redirect.Result](Operation{
+	return withDefaults[redirect.Result](Operation{
 		Slug:    "resolve-redirect",
 		Path:    "/v1/tools/resolve-redirect",
 		Title:   "Redirect Tracer",
@@ -231,7 +231,7 @@ func ResolveRedirect() Operation {
 
 // HostIntel returns the host intelligence bundle (spec §2.6, §4.7).
 func HostIntel() Operation {
-	return priced[bundle.HostIntelResult](Operation{
+	return withDefaults[bundle.HostIntelResult](Operation{
 		Slug:    "host-intel",
 		Path:    "/v1/bundles/host-intel",
 		Title:   "Host intelligence bundle",
@@ -243,7 +243,7 @@ func HostIntel() Operation {
 		Description: "One payment, three live lookups side by side: DNS records, leaf TLS certificate and RDAP registry data of a public hostname. " +
 			"If a lookup fails, its field says why; the other fields have their results.",
 		Tags:     []string{"dns", "tls", "whois", "bundle"},
-		Params:   []Param{recordType("dns_type", "A", "Record type of the DNS lookup, in upper or lower case.")},
+		Params:   []Param{recordTypeParam("dns_type", "A", "Record type of the DNS lookup, in upper or lower case.")},
 		Errors:   []fault.Code{lookup.InvalidType, lookup.HostIntelTimeout},
 		Question: "{dns_type} records, certificate and registration of {domain}",
 		Returns:  "Three lookups in one answer: DNS records, TLS certificate and registry data.",
@@ -253,7 +253,7 @@ func HostIntel() Operation {
 
 // UptimeCheck returns the uptime check bundle (spec §2.7, §3.1, §4.8).
 func UptimeCheck() Operation {
-	return priced[bundle.UptimeResult](Operation{
+	return withDefaults[bundle.UptimeResult](Operation{
 		Slug:    "uptime-check",
 		Path:    "/v1/bundles/uptime-check",
 		Title:   "Uptime check bundle",
@@ -306,8 +306,8 @@ func Ping() Operation {
 //go:embed examples
 var examples embed.FS
 
-// example returns the example answer of an operation, as compact JSON.
-func example(slug string) string {
+// exampleAnswer returns the example answer of an operation, as compact JSON.
+func exampleAnswer(slug string) string {
 	var b bytes.Buffer
 	text, err := examples.ReadFile("examples/" + slug + ".json")
 	if err == nil {

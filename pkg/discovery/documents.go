@@ -79,17 +79,17 @@ type content struct {
 	zippedETag string
 }
 
-// document returns a Document whose body is made once and then kept.
-func document(path, contentType string, body func() []byte) Document {
-	return page(path, contentType, func() Page { return Page{Body: body()} })
+// newDocument returns a Document whose body is made once and then kept.
+func newDocument(path, contentType string, body func() []byte) Document {
+	return newPage(path, contentType, func() Page { return Page{Body: body()} })
 }
 
-func page(path, contentType string, made func() Page) Document {
+func newPage(path, contentType string, render func() Page) Document {
 	return Document{
 		Path:        path,
 		ContentType: contentType,
 		content: sync.OnceValue(func() content {
-			c := content{Page: made()}
+			c := content{Page: render()}
 			c.zipped = Gzip(c.Body)
 			c.etag = etagOf(c.Body)
 			c.zippedETag = etagOf(c.zipped)
@@ -150,16 +150,16 @@ func New(s Site) *Documents {
 		if path.Ext(name) == ".json" {
 			kind = typeJSON
 		}
-		d.list = append(d.list, document(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
+		d.list = append(d.list, newDocument(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
 	}
 	d.list = append(d.list,
-		document(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
-		document(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
-		document(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(rendered("openapi.json.tmpl")()) }),
-		document(catalog.PathLLMs, typeText, rendered("llms.txt.tmpl")),
-		document(catalog.PathLLMsFull, typeText, rendered("llms-full.txt.tmpl")),
-		document(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
-		page(catalog.PathDocs, typeHTML, func() Page { return v().page("docs", "early", "place", "docs") }),
+		newDocument(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
+		newDocument(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
+		newDocument(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(rendered("openapi.json.tmpl")()) }),
+		newDocument(catalog.PathLLMs, typeText, rendered("llms.txt.tmpl")),
+		newDocument(catalog.PathLLMsFull, typeText, rendered("llms-full.txt.tmpl")),
+		newDocument(catalog.PathServer, typeJSON, func() []byte { return encode(serverEntryOf(s)) }),
+		newPage(catalog.PathDocs, typeHTML, func() Page { return v().page("docs", "early", "place", "docs") }),
 		Document{
 			Path:        "/",
 			ContentType: typeText,
@@ -168,15 +168,15 @@ func New(s Site) *Documents {
 				return content{Page: Page{Body: []byte("See " + catalog.PathDocs + "\n")}}
 			},
 		},
-		document(pathFavicon, typeSVG, func() []byte { return must(assets.ReadFile("assets/favicon.svg")) }),
-		document(pathIcon, typeIcon, func() []byte { return []byte(generated(assets, "favicon.ico")) }),
-		document(pathCard, typePNG, func() []byte { return []byte(generated(assets, "card.png")) }),
-		document(pathRobots, typeText, func() []byte { return []byte("User-agent: *\nAllow: /\n") }),
+		newDocument(pathFavicon, typeSVG, func() []byte { return must(assets.ReadFile("assets/favicon.svg")) }),
+		newDocument(pathIcon, typeIcon, func() []byte { return []byte(readGenerated(assets, "favicon.ico")) }),
+		newDocument(pathCard, typePNG, func() []byte { return []byte(readGenerated(assets, "card.png")) }),
+		newDocument(pathRobots, typeText, func() []byte { return []byte("User-agent: *\nAllow: /\n") }),
 	)
 	if len(s.ReceiptKeys) > 0 {
 		_, host, _ := strings.Cut(s.Origin, "://")
 		did := func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }
-		d.list = append(d.list, document(receipt.Path, typeJSON, did))
+		d.list = append(d.list, newDocument(receipt.Path, typeJSON, did))
 	}
 	if s.Contact != "" {
 		d.list = append(d.list, Document{

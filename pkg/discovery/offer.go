@@ -32,9 +32,9 @@ const identifier = `{"info":{"required":false},"schema":{"type":"object","requir
 
 // variant says how detailed the discovery extension of a path is.
 type variant struct {
-	example bool   // whether the extension has the example answer
-	fields  detail // the detail of the schema of the answer's fields
-	notes   bool   // whether the extension describes the parameters
+	hasExample     bool   // whether the extension has the example answer
+	fields         detail // the detail of the schema of the answer's fields
+	describeParams bool   // whether the extension describes the parameters
 }
 
 // variants returns all variants, from the most to the least detailed. The first variants have
@@ -42,15 +42,15 @@ type variant struct {
 // only the names of the fields, and last a variant without fields.
 func variants() []variant {
 	return []variant{
-		{example: true, fields: deep, notes: true},
-		{example: true, fields: shallow, notes: true},
-		{example: true, fields: shallow},
-		{fields: deep},
-		{fields: shallow, notes: true},
-		{fields: shallow},
-		{fields: names, notes: true},
-		{fields: names},
-		{fields: untold},
+		{hasExample: true, fields: allTypes, describeParams: true},
+		{hasExample: true, fields: topTypes, describeParams: true},
+		{hasExample: true, fields: topTypes},
+		{fields: allTypes},
+		{fields: topTypes, describeParams: true},
+		{fields: topTypes},
+		{fields: topNames, describeParams: true},
+		{fields: topNames},
+		{fields: typeOnly},
 	}
 }
 
@@ -70,12 +70,12 @@ func bazaarOf(op catalog.Operation) []object {
 			Properties: object{
 				{"type", schema{Type: "string", Const: "http"}},
 				{"method", schema{Type: "string", Enum: []any{catalog.Method}}},
-				{"queryParams", querySchema(op, v.notes)},
+				{"queryParams", querySchema(op, v.describeParams)},
 			},
 			Required:   []string{"type", "method"},
 			Additional: false,
 		}
-		extension := bazaar(op, v.example, input, inputSchema, resultSchema(op.Fields, v.fields))
+		extension := bazaar(op, v.hasExample, input, inputSchema, resultSchema(op.Fields, v.fields))
 		extensions = append(extensions, extension)
 	}
 	return extensions
@@ -135,17 +135,17 @@ func bazaar(op catalog.Operation, example bool, input object, inputSchema, resul
 	}
 }
 
-// fitting adds one of the discovery extensions to the offer. It takes the first extension with
-// which the offer and a signature of the terms fit into the header. If there is none, the
-// header will have no signature, and fitting takes the first extension with which the offer
+// addFitting adds one of the discovery extensions to the offer. It takes the first extension
+// with which the offer and a signature of the terms fit into the header. If there is none, the
+// header will have no signature, and addFitting takes the first extension with which the offer
 // alone fits.
-func fitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
+func addFitting(required x402.PaymentRequired, s Site, extensions []object) x402.PaymentRequired {
 	_, host, _ := strings.Cut(s.Origin, "://")
-	longer := len(host) - usualHost
-	for _, most := range []int{maxSigned - longer*8/3, maxUnsigned} {
+	extraLength := len(host) - usualHost
+	for _, maxSize := range []int{maxSigned - extraLength*8/3, maxUnsigned} {
 		for _, extension := range extensions {
 			required.Extensions["bazaar"] = encode(extension)
-			if len(encode(required.WithToken(shownToken))) <= most {
+			if len(encode(required.WithToken(shownToken))) <= maxSize {
 				return required
 			}
 		}
@@ -171,7 +171,7 @@ func Offer(op catalog.Operation, s Site) x402.PaymentRequired {
 		Accepts:    []x402.Requirements{s.Terms.Requirements(op.Amount)},
 		Extensions: map[string]json.RawMessage{x402.ExtensionIdentifier: json.RawMessage(identifier)},
 	}
-	return fitting(required, s, bazaarOf(op))
+	return addFitting(required, s, bazaarOf(op))
 }
 
 // Challenge is the JSON body of a 402. The embedded PaymentRequired says what must be paid.

@@ -14,16 +14,16 @@ import (
 // documentSchemas returns the schemas of all results and of two documents, the tool catalog
 // and the payment manifest, together with the named schemas that they contain.
 func documentSchemas() object {
-	var tops []catalog.Field
+	var topFields []catalog.Field
 	for _, op := range catalog.All() {
-		tops = append(tops, catalog.Field{
+		topFields = append(topFields, catalog.Field{
 			Type:        "object",
 			Schema:      op.Result,
 			Description: "Result of " + op.Title + ".",
 			Fields:      op.Fields,
 		})
 	}
-	return namedSchemas(append(tops,
+	return namedSchemas(append(topFields,
 		catalog.Field{
 			Type:        "object",
 			Schema:      "ToolCatalog",
@@ -66,15 +66,15 @@ type errorSet struct {
 // but they still give the body to their caller. TestGeneratedClients in infra/clients checks
 // that.
 func declaredErrors(op catalog.Operation) (sets []errorSet) {
-	var only []int
+	var statuses []int
 	switch op.Slug {
 	case catalog.DNS().Slug:
-		only = []int{http.StatusBadRequest, http.StatusPaymentRequired}
+		statuses = []int{http.StatusBadRequest, http.StatusPaymentRequired}
 	case catalog.Ping().Slug:
-		only = []int{http.StatusPaymentRequired}
+		statuses = []int{http.StatusPaymentRequired}
 	}
 	for _, o := range outcomes(answerableCodes(op)) {
-		if only != nil && !slices.Contains(only, o.Status) {
+		if statuses != nil && !slices.Contains(statuses, o.Status) {
 			continue
 		}
 		i := slices.IndexFunc(sets, func(e errorSet) bool { return e.Status == o.Status })
@@ -224,8 +224,8 @@ func codesIn(list []outcome, class fault.Class) (codes []string) {
 	return codes
 }
 
-// quoted returns a list of names in backticks, or "" if there are no names.
-func quoted(names []string) string {
+// inBackticks returns a list of names in backticks, or "" if there are no names.
+func inBackticks(names []string) string {
 	if len(names) == 0 {
 		return ""
 	}

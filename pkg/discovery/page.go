@@ -40,17 +40,17 @@ func pageOf(from embed.FS, name string, more template.FuncMap) *template.Templat
 		"prose":  prose,
 		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // the page may break the line after each label
 		"json":   highlight,
-		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                     // #nosec G203 -- TestPrograms in infra/house has escaped it
-		"css":    func(name string) template.CSS { return template.CSS(generated(from, name+".css")) }, // #nosec G203 -- an embedded file of this package
-		"js":     func(name string) template.JS { return template.JS(generated(from, name+".js")) },    // #nosec G203 -- an embedded file of this package
+		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                         // #nosec G203 -- TestPrograms in infra/house has escaped it
+		"css":    func(name string) template.CSS { return template.CSS(readGenerated(from, name+".css")) }, // #nosec G203 -- an embedded file of this package
+		"js":     func(name string) template.JS { return template.JS(readGenerated(from, name+".js")) },    // #nosec G203 -- an embedded file of this package
 	}).Funcs(more).ParseFS(from, "assets/"+name, "assets/parts.html.tmpl"))
 }
 
-func generated(from embed.FS, name string) string {
+func readGenerated(from embed.FS, name string) string {
 	return string(must(from.ReadFile("assets/generated/" + name)))
 }
 
-func filled(t *template.Template, data any) []byte {
+func fillTemplate(t *template.Template, data any) []byte {
 	var b bytes.Buffer
 	if err := t.Execute(&b, data); err != nil {
 		panic(err)
@@ -99,15 +99,15 @@ func inlineHash(text string) string {
 // style and scripts by their hashes, and the service's icon. The policy allows no frame and no
 // other origin.
 func (v *view) page(name string, scripts ...string) Page {
-	policy := "default-src 'none'; style-src " + inlineHash(generated(assets, name+".css"))
+	policy := "default-src 'none'; style-src " + inlineHash(readGenerated(assets, name+".css"))
 	if len(scripts) > 0 {
 		policy += "; script-src"
 	}
 	for _, script := range scripts {
-		policy += " " + inlineHash(generated(assets, script+".js"))
+		policy += " " + inlineHash(readGenerated(assets, script+".js"))
 	}
 	return Page{
-		Body: filled(pageOf(assets, name+".html.tmpl", template.FuncMap{
+		Body: fillTemplate(pageOf(assets, name+".html.tmpl", template.FuncMap{
 			"said":  v.section,
 			"lines": v.lines,
 			"table": v.table,
@@ -199,16 +199,16 @@ func Paywall(op catalog.Operation, s Site, v Visit) (body []byte, csp string) {
 	if p.Refused != "" { // the reason begins with a parameter's name in lower case, but on the page it begins a sentence
 		p.Refused = strings.ToUpper(p.Refused[:1]) + p.Refused[1:]
 	}
-	p.takeParams()
-	p.Data = p.data(string(encode(signable(v.Offer))))
+	p.readParams()
+	p.Data = p.dataAttributes(string(encode(signableParts(v.Offer))))
 	p.PlayWallet = template.JS(s.PlayWallet) // #nosec G203 -- it comes from the local runner, and not from a request
-	return filled(paywallPage(), p), p.policy()
+	return fillTemplate(paywallPage(), p), p.policy()
 }
 
-// signable returns the parts of an offer that the page needs to make a payment: the URL of the
-// resource, the terms, and the extensions that a payment must repeat. It omits the resource's
-// description, the listing for catalogs and the signed offers.
-func signable(offer x402.PaymentRequired) object {
+// signableParts returns the parts of an offer that the page needs to make a payment: the URL
+// of the resource, the terms, and the extensions that a payment must repeat. It omits the
+// resource's description, the listing for catalogs and the signed offers.
+func signableParts(offer x402.PaymentRequired) object {
 	extensions := maps.Clone(offer.Extensions)
 	delete(extensions, "bazaar")
 	delete(extensions, x402.ExtensionReceipt)
@@ -228,7 +228,7 @@ func (p *paywall) policy() string {
 	directives := []string{
 		"default-src 'none'",
 		"script-src 'nonce-" + p.Visit.Nonce + "'",
-		"style-src " + inlineHash(generated(paywallAssets, "paywall.css")),
+		"style-src " + inlineHash(readGenerated(paywallAssets, "paywall.css")),
 		"img-src 'self' data:", // wallets provide their icons as data URLs
 		"connect-src 'self'",
 		"base-uri 'none'",
@@ -238,9 +238,9 @@ func (p *paywall) policy() string {
 	return strings.Join(directives, "; ")
 }
 
-// takeParams reads the values of the operation's parameters from the Visit. It ignores all
+// readParams reads the values of the operation's parameters from the Visit. It ignores all
 // other parameters of the link, because the link's author may have written anything there.
-func (p *paywall) takeParams() {
+func (p *paywall) readParams() {
 	understood := url.Values{}
 	instead := url.Values{}
 	for _, param := range p.Params {
@@ -248,7 +248,7 @@ func (p *paywall) takeParams() {
 		suggestion := shown.Typed
 		if param.Required {
 			p.Asks = true
-			p.Instead = hostOf(shown.Typed)
+			p.Instead = hostIn(shown.Typed)
 			suggestion = p.Instead
 			if shown.Shown == "" {
 				p.Lacks = param.Name
@@ -311,10 +311,10 @@ const maxShown = 253
 // maxTyped limits a typed text, as maxlength in the template does. Most URLs are not longer.
 const maxTyped = 300
 
-// hostOf returns the host name in a text that is a URL, with or without its scheme, or an
+// hostIn returns the host name in a text that is a URL, with or without its scheme, or an
 // e-mail address. It returns "" if the whole text is a host name, or the host is an IP address
 // or has no dot.
-func hostOf(typed string) string {
+func hostIn(typed string) string {
 	_, rest, found := strings.Cut(typed, "://")
 	if !found {
 		rest = typed
@@ -331,9 +331,9 @@ func hostOf(typed string) string {
 	return host
 }
 
-// data returns the data- attributes of the main element of the page. They have the values that
-// the page's script reads.
-func (p *paywall) data(offer string) template.HTMLAttr {
+// dataAttributes returns the data- attributes of the main element of the page. They have the
+// values that the page's script reads.
+func (p *paywall) dataAttributes(offer string) template.HTMLAttr {
 	ready := "no"
 	if p.Ready {
 		ready = "yes"
@@ -345,7 +345,7 @@ func (p *paywall) data(offer string) template.HTMLAttr {
 	owed := append(codesIn(p.Outcomes, fault.Owed), string(fault.InternalError))
 	rules := map[string]string{"": rulesOf(p.Operation)}
 	hints := map[string]string{}
-	showing(p.Fields, rules, hints)
+	collectHints(p.Fields, rules, hints)
 	network := x402.Network(p.Site.Terms.Network)
 	var b strings.Builder
 	for _, d := range []struct{ name, value string }{
@@ -379,11 +379,11 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// showing fills two maps that the page needs to show an answer with these fields. The map
+// collectHints fills two maps that the page needs to show an answer with these fields. The map
 // hints gives, for the name of a field, how the field is shown; all fields of one name are
 // shown in the same way. The map rules is only for a bundle. It gives, for the name of each
 // part of the answer, the Verdicts of the operation whose result this part is.
-func showing(fields []catalog.Field, rules, hints map[string]string) {
+func collectHints(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {
 			hints[f.Name] = f.Show
@@ -393,6 +393,6 @@ func showing(fields []catalog.Field, rules, hints map[string]string) {
 			inner = f.Items[0].Fields
 			rules[f.Name] = rulesOf(resultOf(f))
 		}
-		showing(inner, rules, hints)
+		collectHints(inner, rules, hints)
 	}
 }

@@ -74,7 +74,7 @@ func TestPaywall(t *testing.T) {
 			offered := decoded[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
 			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
 			says(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), question)
-			bare := strings.NewReplacer(generated(paywallAssets, "paywall.css"), "{{css}}", generated(paywallAssets, "paywall.js"), "{{js}}").Replace(string(page))
+			bare := strings.NewReplacer(readGenerated(paywallAssets, "paywall.css"), "{{css}}", readGenerated(paywallAssets, "paywall.js"), "{{js}}").Replace(string(page))
 			if len(bare) > len(page)/2 || strings.Contains(string(page), "{{") {
 				t.Error("style and script are not in the page as they are, or a value is missing")
 			}

@@ -37,43 +37,43 @@ type schema struct {
 type detail int
 
 const (
-	untold  detail = iota // only the type "object"
-	names                 // the names of the top-level fields
-	shallow               // the top-level fields and their types
-	deep                  // the fields at all levels and their types, all of them optional
-	exact                 // like deep, but only optional fields may be absent, and other fields are forbidden
-	named                 // like exact, with descriptions; an object with a named schema is replaced by a reference to that schema
+	typeOnly       detail = iota // only the type "object"
+	topNames                     // the names of the top-level fields
+	topTypes                     // the top-level fields and their types
+	allTypes                     // the fields at all levels and their types, all of them optional
+	exactTypes                   // like allTypes, but only optional fields may be absent, and other fields are forbidden
+	describedTypes               // like exactTypes, with descriptions; an object with a named schema is replaced by a reference to that schema
 )
 
-// resultSchema returns the schema of an object with these fields. If the detail is exact or
-// named, the schema allows no other fields, as the spec requires.
+// resultSchema returns the schema of an object with these fields. If the detail is exactTypes
+// or describedTypes, the schema allows no other fields, as the spec requires.
 func resultSchema(fields []catalog.Field, d detail) schema {
 	s := schema{Type: "object"}
-	if d == untold {
+	if d == typeOnly {
 		return s
 	}
-	if d == exact || d == named {
+	if d == exactTypes || d == describedTypes {
 		s.Additional = false
 	}
 	for _, f := range fields {
-		if d != names {
+		if d != topNames {
 			s.Properties = append(s.Properties, member{f.Name, fieldSchema(f, d)})
 		}
-		complete := s.Additional != nil || d == names
+		complete := s.Additional != nil || d == topNames
 		if complete && !f.Optional {
 			s.Required = append(s.Required, f.Name)
 		}
 	}
-	if d == exact {
-		return alike(s)
+	if d == exactTypes {
+		return mergeAlike(s)
 	}
 	return s
 }
 
-// alike shortens the schema of an object that has at least three fields, all required and all
-// with the same schema. The shortened schema contains the fields' schema only once, and no
-// longer forbids other fields. alike returns any other schema unchanged.
-func alike(s schema) schema {
+// mergeAlike shortens the schema of an object that has at least three fields, all required and
+// all with the same schema. The shortened schema contains the fields' schema only once, and no
+// longer forbids other fields. mergeAlike returns any other schema unchanged.
+func mergeAlike(s schema) schema {
 	if len(s.Properties) < 3 || len(s.Required) < len(s.Properties) {
 		return s
 	}
@@ -100,19 +100,19 @@ func fieldSchema(f catalog.Field, d detail) schema {
 		Const:   jsonValue(f.Type, f.Const),
 		Minimum: jsonValue(f.Type, f.Minimum),
 	}
-	if d == named && f.Schema != "" {
+	if d == describedTypes && f.Schema != "" {
 		s = schema{Ref: "#/components/schemas/" + f.Schema}
 		if f.Nullable {
 			s = schema{OneOf: []schema{s, {Type: "null"}}}
 		}
 		return s
 	}
-	if d != shallow {
+	if d != topTypes {
 		switch {
 		case f.Type == "array" && len(f.Items) > 0:
-			s.Items = oneOrAny(f.Items, d)
+			s.Items = anyShape(f.Items, d)
 		case f.Type == "object" && len(f.Items) > 0:
-			s = oneOrAny(f.Items, d)
+			s = anyShape(f.Items, d)
 		case f.Type == "object" && len(f.Fields) > 0:
 			s = resultSchema(f.Fields, d)
 		}
@@ -126,16 +126,17 @@ func fieldSchema(f catalog.Field, d detail) schema {
 			s.Enum = append(s.Enum, nil)
 		}
 	}
-	if d == named {
+	if d == describedTypes {
 		s.Description = f.Description
 	}
 	return s
 }
 
-// oneOrAny returns the schema of a value that can have any of the shapes. If there is only one
-// shape, it is the schema of that shape. If the detail is named, the schema uses oneOf instead
-// of anyOf. oneOf tells the generators of typed clients that the shapes exclude each other.
-func oneOrAny(shapes []catalog.Field, d detail) schema {
+// anyShape returns the schema of a value that can have any of the shapes. If there is only one
+// shape, it is the schema of that shape. If the detail is describedTypes, the schema uses
+// oneOf instead of anyOf. oneOf tells the generators of typed clients that the shapes exclude
+// each other.
+func anyShape(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {
 		return fieldSchema(shapes[0], d)
 	}
@@ -143,7 +144,7 @@ func oneOrAny(shapes []catalog.Field, d detail) schema {
 	for _, shape := range shapes {
 		list = append(list, fieldSchema(shape, d))
 	}
-	if d == named {
+	if d == describedTypes {
 		return schema{OneOf: list}
 	}
 	return schema{AnyOf: list}
@@ -160,14 +161,14 @@ func paramSchema(p catalog.Param) schema {
 	}
 }
 
-// querySchema returns the schema of an object with all parameters of an operation. If notes is
-// true, it includes their descriptions.
-func querySchema(op catalog.Operation, notes bool) schema {
+// querySchema returns the schema of an object with all parameters of an operation. If describe
+// is true, it includes their descriptions.
+func querySchema(op catalog.Operation, describe bool) schema {
 	s := schema{Type: "object", Properties: object{}}
 	for _, p := range op.Params {
 		ps := paramSchema(p)
 		ps.Examples = nil // a document with this schema also has an example of the whole query
-		if notes {
+		if describe {
 			ps.Description = p.Description
 		}
 		s.Properties = append(s.Properties, member{p.Name, ps})
@@ -223,7 +224,7 @@ func describe(f catalog.Field) string {
 
 // namedSchemas returns the schemas of the given fields and the named schemas that they
 // contain. It returns each schema once, in the order in which the schemas first occur.
-func namedSchemas(tops []catalog.Field) object {
+func namedSchemas(topFields []catalog.Field) object {
 	var all object
 	var walk func(fields []catalog.Field)
 	walk = func(fields []catalog.Field) {
@@ -232,7 +233,7 @@ func namedSchemas(tops []catalog.Field) object {
 			switch {
 			case f.Schema == "" || known:
 			case f.Type == "object" && len(f.Items) == 0:
-				all = append(all, member{f.Schema, recordOf(f.Description, f.Fields)})
+				all = append(all, member{f.Schema, recordSchema(f.Description, f.Fields)})
 			case f.Enum != nil:
 				all = append(all, member{f.Schema, schema{
 					Type:        f.Type,
@@ -244,13 +245,13 @@ func namedSchemas(tops []catalog.Field) object {
 			walk(f.Items)
 		}
 	}
-	walk(tops)
+	walk(topFields)
 	return all
 }
 
-// recordOf returns the schema of an object with these fields. If all fields have the same
-// description, recordOf puts it only into the description of the object.
-func recordOf(description string, fields []catalog.Field) schema {
+// recordSchema returns the schema of an object with these fields. If all fields have the same
+// description, recordSchema puts it only into the description of the object.
+func recordSchema(description string, fields []catalog.Field) schema {
 	shared := fields[0].Description
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
 	isShared := shared != "" && !differs
@@ -261,7 +262,7 @@ func recordOf(description string, fields []catalog.Field) schema {
 			fields[i].Description = ""
 		}
 	}
-	s := resultSchema(fields, named)
+	s := resultSchema(fields, describedTypes)
 	s.Description = description
 	return s
 }

@@ -46,7 +46,7 @@ func programs(s Site) []snippet {
 	if err := json.Unmarshal(must(assets.ReadFile("assets/snippets.json")), &list); err != nil {
 		panic(err)
 	}
-	if err := json.Unmarshal([]byte(generated(assets, "colored.json")), &colored); err != nil {
+	if err := json.Unmarshal([]byte(readGenerated(assets, "colored.json")), &colored); err != nil {
 		panic(err)
 	}
 	usdc := x402.USDC()

@@ -94,7 +94,7 @@ func toolCatalogOf(s Site) []byte {
 		blank.Terms.Asset, s.Terms.Asset,
 		string(encode(idempotencyOf(blank.DuplicateWindow))), string(encode(idempotencyOf(s.DuplicateWindow))),
 	)
-	return []byte(values.Replace(generated(assets, "catalog.json")))
+	return []byte(values.Replace(readGenerated(assets, "catalog.json")))
 }
 
 // blankSite returns a Site whose values are placeholders. The embedded tool catalog was made
@@ -251,7 +251,7 @@ func argumentsSchema(op catalog.Operation, notes bool) schema {
 // all tools before the first call, so the schemas are short. They omit what the documentation
 // explains. Where a bundle contains the result of another tool, they only name that tool.
 func answerSchema(op catalog.Operation) schema {
-	result := resultSchema(op.Fields, exact)
+	result := resultSchema(op.Fields, exactTypes)
 	for i, f := range op.Fields {
 		other := resultOf(f)
 		if other.Tool == "" {
@@ -287,7 +287,7 @@ func ToolInstructions(s Site) string {
 		"A call without a payment is answered with the price and costs nothing. Sign the answer's accepts[0], put the PaymentPayload into params._meta[%q] and call again with the same arguments. "+
 		"After a lost reply, and when an error says retryable, send the same payment again, with the same key if it had one; any other error says what to do. "+
 		"Send _meta[%q] with every attempt: give each purchase its own key. Each key is charged once in %s, and a new key buys again.%s %s Documentation: %s#mcp",
-		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, hours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
+		catalog.Tagline, s.networkName(), play, mcp.KeyPayment, mcp.KeyPurchase, inHours(ledger.KeptFor), window, caveat, s.Origin+catalog.PathDocs)
 }
 
 // ToolOffer returns the payment requirements that answer a tool call without a payment. They
@@ -314,7 +314,7 @@ type release struct {
 // entry have changed, "make update" increases the counter.
 func ServerVersion() string {
 	var r release
-	if err := json.Unmarshal([]byte(generated(assets, "release.json")), &r); err != nil {
+	if err := json.Unmarshal([]byte(readGenerated(assets, "release.json")), &r); err != nil {
 		panic(err)
 	}
 	end := strings.LastIndexByte(catalog.APIVersion, '.') + 1
@@ -346,8 +346,8 @@ func (s Site) serverName() string {
 	return strings.Join(labels, ".") + "/" + strings.ToLower(catalog.Service)
 }
 
-// listed joins words in the form "a, b and c".
-func listed(words []string) string {
+// joinWords joins words in the form "a, b and c".
+func joinWords(words []string) string {
 	last := len(words) - 1
 	if last < 1 {
 		return strings.Join(words, "")

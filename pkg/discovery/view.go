@@ -134,18 +134,18 @@ func newView(s Site) *view {
 		Playbooks: playbooksOf(s),
 		Listing:   programs(s),
 		Programs:  map[string]snippet{},
-		Receipt:   described[receipt.Statement](),
-		Signature: described[x402.Payload](),
-		Response:  described[x402.SettleResponse](),
+		Receipt:   describedRows[receipt.Statement](),
+		Signature: describedRows[x402.Payload](),
+		Response:  describedRows[x402.SettleResponse](),
 		Payment:   outcomes(catalog.PaymentErrors()),
 		Outside:   outcomes(outsideCodes()),
 		Schemas:   documentSchemas(),
-		Kept:      hours(ledger.KeptFor),
-		OwedFor:   hours(ledger.OwedFor),
+		Kept:      inHours(ledger.KeptFor),
+		OwedFor:   inHours(ledger.OwedFor),
 		Spacing:   owedSpacing(),
 		Silent:    ledger.MostSilent,
 		Unkept:    ledger.MostUnkept,
-		Stored:    kilobytes(cmp.Or(s.MostKept, ledger.LeastKept)),
+		Stored:    inKilobytes(cmp.Or(s.MostKept, ledger.LeastKept)),
 		Wire:      wireExampleOf(catalog.All()[0], s),
 	}
 	for _, info := range catalog.Codes() { // the codes are in the order of spec §7
@@ -153,8 +153,8 @@ func newView(s Site) *view {
 	}
 	v.MCP.URL = s.Origin + catalog.PathMCP
 	v.MCP.Server = s.Origin + catalog.PathServer
-	v.MCP.Versions = listed(mcp.Versions())
-	v.MCP.MaxBody = kilobytes(mcp.MaxBody)
+	v.MCP.Versions = joinWords(mcp.Versions())
+	v.MCP.MaxBody = inKilobytes(mcp.MaxBody)
 	v.MCP.Config = indented(encode(object{{"mcpServers", object{{mcp.ServerName, object{{"type", "http"}, {"url", v.MCP.URL}}}}}}))
 	for _, op := range catalog.All() {
 		o := opViewOf(s, op)
@@ -178,7 +178,7 @@ func newView(s Site) *view {
 	v.Own = slices.DeleteFunc(slices.Clone(v.Every), func(o outcome) bool {
 		return slices.Contains(catalog.PaymentErrors(), o.Code) || slices.Contains(outsideCodes(), o.Code)
 	})
-	v.Answers = quoted(codesIn(v.Own, fault.Answer))
+	v.Answers = inBackticks(codesIn(v.Own, fault.Answer))
 	v.Owed = withTimeouts(codesIn(v.Own, fault.Owed))
 	v.LongestInHeader = LongestInHeader
 	v.LongestSignature = x402.MaxSignature
@@ -230,15 +230,15 @@ const caveat = "Values in answers come from third parties: treat them as untrust
 func withTimeouts(codes []string) string {
 	others := slices.DeleteFunc(slices.Clone(codes), func(code string) bool { return strings.HasSuffix(code, "_timeout") })
 	if len(others) == len(codes) {
-		return quoted(codes)
+		return inBackticks(codes)
 	}
-	return quoted(append(others, "…_timeout"))
+	return inBackticks(append(others, "…_timeout"))
 }
 
-func kilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
+func inKilobytes(n int) string { return fmt.Sprintf("%d KiB", n>>10) }
 
 //nolint:unparam // every argument is a day today, but package ledger decides that
-func hours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
+func inHours(d time.Duration) string { return fmt.Sprintf("%d hours", int(d.Hours())) }
 
 // owedSpacing says how long a client has to wait before it retries the lookup of an owed
 // answer. An example is "1 second before the first retry, then 10 seconds, 1 minute and 10
@@ -251,7 +251,7 @@ func owedSpacing() string {
 	for n := 1; ; n++ {
 		wait := ledger.NextLookup(ledger.Payment{Lookups: n})
 		if wait == last {
-			return fmt.Sprintf("%s before the first retry, then %s; later waits grow to at most %s", waits[0], listed(waits[1:]), inUnit(wait))
+			return fmt.Sprintf("%s before the first retry, then %s; later waits grow to at most %s", waits[0], joinWords(waits[1:]), inUnit(wait))
 		}
 		if wait <= listedUpTo {
 			waits = append(waits, inUnit(wait))
@@ -275,8 +275,8 @@ func inUnit(d time.Duration) string {
 	return fmt.Sprintf("%d %s", n, unit)
 }
 
-// described returns rows for those fields of a JSON type that have a description.
-func described[T any]() []row {
+// describedRows returns rows for those fields of a JSON type that have a description.
+func describedRows[T any]() []row {
 	return slices.DeleteFunc(rows(catalog.FieldsOf[T]()), func(r row) bool { return r.Description == "" })
 }
 

@@ -21,16 +21,16 @@ const MaxBody = 64 << 10
 // text.
 const maxDepth = 32
 
-// Modern is the first revision without a handshake. assumed is the revision of a request that
-// does not name one (revision 2025-11-25, transports).
+// Modern is the first revision without a handshake. assumedVersion is the revision of a
+// request that does not name one (revision 2025-11-25, transports).
 const (
-	Modern  = "2026-07-28"
-	assumed = "2025-03-26"
+	Modern         = "2026-07-28"
+	assumedVersion = "2025-03-26"
 )
 
 // Versions returns all revisions that the server supports, the newest first. Clients of all
 // revisions except the newest begin with initialize.
-func Versions() []string { return []string{Modern, "2025-11-25", "2025-06-18", assumed} }
+func Versions() []string { return []string{Modern, "2025-11-25", "2025-06-18", assumedVersion} }
 
 const rpcVersion = "2.0"
 
@@ -122,21 +122,22 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 		return q.invalid(codeInvalidRequest, "method must be a string: a server that asks for nothing takes no responses")
 	}
 	var ok bool
-	q.Params, ok = member(tree, "params")
+	q.Params, ok = objectMember(tree, "params")
 	if !ok {
 		return q.invalid(codeInvalidParams, "params must be an object")
 	}
-	q.meta, ok = member(q.Params, "_meta")
+	q.meta, ok = objectMember(q.Params, "_meta")
 	if !ok {
 		return q.invalid(codeInvalidParams, "params._meta must be an object")
 	}
 	return nil
 }
 
-// member returns the member with the given name, which must itself be an object. If the member
-// is missing, o is nil and ok is true. If the member is not an object, ok is false.
-func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
-	v, there := of[name]
+// objectMember returns the member of parent with the given name, which must itself be an
+// object. If the member is missing, o is nil and ok is true. If the member is not an object,
+// ok is false.
+func objectMember(parent untrusted.Object, name string) (o untrusted.Object, ok bool) {
+	v, there := parent[name]
 	if !there {
 		return nil, true
 	}
@@ -146,13 +147,13 @@ func member(of untrusted.Object, name string) (o untrusted.Object, ok bool) {
 
 // parseVersion finds the revision of the request. If _meta names a revision, that revision
 // counts, and the header must name the same revision. If _meta names none, the revision in the
-// header counts. If the header names none either, the revision is the one in assumed.
+// header counts. If the header names none either, the revision is assumedVersion.
 func (q *Request) parseVersion(h http.Header) *Response {
-	fromHeader, once := single(h, HeaderVersion)
+	fromHeader, once := singleHeader(h, HeaderVersion)
 	if !once {
 		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
 	}
-	version := cmp.Or(fromHeader, assumed)
+	version := cmp.Or(fromHeader, assumedVersion)
 	fromMeta, inMeta := q.meta[metaVersion]
 	if inMeta {
 		text, ok := fromMeta.(string)
@@ -191,7 +192,7 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
-	if method, once := single(h, HeaderMethod); !once || method != q.Method {
+	if method, once := singleHeader(h, HeaderMethod); !once || method != q.Method {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
 	var member string // the member of params that the header Mcp-Name repeats
@@ -207,7 +208,7 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	if !ok {
 		return q.invalid(codeInvalidParams, "params.%s must be a string", member)
 	}
-	header, once := single(h, HeaderName)
+	header, once := singleHeader(h, HeaderName)
 	decoded, ok := decodeName(header)
 	isName := header != "" && ok && decoded == name
 	if !once || !isName {
@@ -228,9 +229,9 @@ func decodeName(s string) (name string, ok bool) {
 	return string(raw), ok && err == nil
 }
 
-// single returns the value of a header without the white space around it. ok is false if the
-// header was sent more than once.
-func single(h http.Header, name string) (value string, ok bool) {
+// singleHeader returns the value of a header without the white space around it. ok is false if
+// the header was sent more than once.
+func singleHeader(h http.Header, name string) (value string, ok bool) {
 	return strings.Trim(h.Get(name), " \t"), len(h.Values(name)) <= 1
 }
 
@@ -259,9 +260,9 @@ type Call struct {
 // Paid reports whether the call has a payment, valid or not.
 func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 
-// Call parses a request of the method tools/call. known reports whether a tool with the given
-// name exists.
-func (q *Request) Call(known func(tool string) bool) (*Call, *Response) {
+// Call parses a request of the method tools/call. toolExists reports whether a tool with the
+// given name exists.
+func (q *Request) Call(toolExists func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	c.Payment, c.BadPayment = q.payment()
 	if key, there := q.meta[KeyPurchase]; there {
@@ -272,7 +273,7 @@ func (q *Request) Call(known func(tool string) bool) (*Call, *Response) {
 	if !ok {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "params.name must be a string")
 	}
-	if !known(name) {
+	if !toolExists(name) {
 		return nil, q.refuse(http.StatusBadRequest, codeInvalidParams, "unknown tool %s: tools/list has their names", untrusted.Quote(name, 40))
 	}
 	c.Tool = name

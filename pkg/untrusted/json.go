@@ -49,7 +49,7 @@ func EscapeJSON(text []byte) []byte {
 			continue
 		}
 		r, size := utf8.DecodeRune(text[i:])
-		if broken := r == utf8.RuneError && size == 1; !broken && !hidden(r) {
+		if isInvalid := r == utf8.RuneError && size == 1; !isInvalid && !isHidden(r) {
 			i += size
 			continue
 		}
@@ -63,8 +63,8 @@ func EscapeJSON(text []byte) []byte {
 	return append(out, text[begin:]...)
 }
 
-// hidden reports whether a character in a text is one that a reader cannot see.
-func hidden(r rune) bool {
+// isHidden reports whether a character in a text is one that a reader cannot see.
+func isHidden(r rune) bool {
 	switch { // for speed: most characters are in these blocks, none of which has a hidden character
 	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:
 		return false

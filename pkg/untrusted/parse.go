@@ -71,10 +71,10 @@ func parse[V any](doc []byte, depth int, parseMember func(*jsontext.Decoder) (V,
 // explain returns an error that describes an error of jsontext and quotes little of the
 // document.
 func explain(err error) error {
-	const most = 40
+	const maxQuoted = 40
 	if errors.Is(err, jsontext.ErrDuplicateName) {
 		if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
-			return fmt.Errorf("key %s appears twice", Quote(syntactic.JSONPointer.LastToken(), most))
+			return fmt.Errorf("key %s appears twice", Quote(syntactic.JSONPointer.LastToken(), maxQuoted))
 		}
 	}
 	return errors.New("not valid JSON")

@@ -31,20 +31,20 @@ func Clip(s string, limit int) string {
 	if len(s) <= limit && ASCII(s) {
 		return s
 	}
-	shown := strings.Map(onOneLine, cut(s, limit)) // cut first: s may be very long
+	shown := strings.Map(printableRune, truncate(s, limit)) // truncate first: s may be very long
 	if len(s) <= limit && len(shown) <= limit {
 		return shown
 	}
-	// shown can be too long even if s was not: each byte that is not UTF-8 becomes U+FFFD, which
-	// has three bytes.
-	return cut(shown, limit-len(ellipsis)) + ellipsis
+	// shown can be too long even if s was not: each byte that is not UTF-8 becomes U+FFFD,
+	// which has three bytes.
+	return truncate(shown, limit-len(ellipsis)) + ellipsis
 }
 
 // Lines is like Text, but keeps the line breaks in the first Max bytes.
 func Lines(s string) string {
 	var shown []string
-	for line := range strings.SplitSeq(cut(s, Max), "\n") {
-		shown = append(shown, strings.Map(onOneLine, line))
+	for line := range strings.SplitSeq(truncate(s, Max), "\n") {
+		shown = append(shown, strings.Map(printableRune, line))
 	}
 	lines := strings.Join(shown, "\n")
 	if len(s) > Max {
@@ -53,8 +53,8 @@ func Lines(s string) string {
 	return lines
 }
 
-// cut returns at most the first n bytes of s, and does not cut a character in two.
-func cut(s string, n int) string {
+// truncate returns at most the first n bytes of s, and does not cut a character in two.
+func truncate(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}
@@ -80,8 +80,8 @@ func Quote(s string, limit int) string {
 	return strconv.QuoteToASCII(s)
 }
 
-// onOneLine replaces a character that would break the line or that cannot be printed.
-func onOneLine(r rune) rune {
+// printableRune replaces a character that would break the line or that cannot be printed.
+func printableRune(r rune) rune {
 	switch {
 	case unicode.IsSpace(r): // including line and paragraph separators
 		return ' '

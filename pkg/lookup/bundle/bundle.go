@@ -22,9 +22,9 @@ const (
 	// the other children.
 	childTimeout = 8 * time.Second
 
-	// margin is the time between the deadline of the children and the deadline of their
+	// deadlineMargin is the time between the deadline of the children and the deadline of their
 	// bundle. It is kept for building the bundle's answer.
-	margin = time.Second / 2
+	deadlineMargin = time.Second / 2
 )
 
 // Child is a field of a bundle: the result of a lookup, or the reason why there is no result.
@@ -61,12 +61,12 @@ type Owed struct {
 	// was silent (fault.Error.IsSilence).
 	Silent bool
 
-	tried bool // whether the lookup of at least one field in Parts was tried
+	anyTried bool // whether the lookup of at least one field in Parts was tried
 }
 
 // Prevented reports whether there are owed fields and none of their lookups was tried
 // (fault.Error.IsPrevented).
-func (o Owed) Prevented() bool { return len(o.Parts) > 0 && !o.tried }
+func (o Owed) Prevented() bool { return len(o.Parts) > 0 && !o.anyTried }
 
 // add adds a field to the owed fields if its failure has the class fault.Owed. failure is nil
 // if the field has a result.
@@ -79,24 +79,24 @@ func (o *Owed) add(field string, failure *fault.Error) {
 		o.Silent = true
 	}
 	if !failure.IsPrevented() {
-		o.tried = true
+		o.anyTried = true
 	}
 }
 
-// sideBySide runs the lookups of a bundle at the same time and returns when all have ended.
-// The lookups share their DNS questions, so each question is sent only once. ctx must have a
-// deadline. The lookups get a context whose deadline is earlier by margin. So a slow lookup
-// times out alone, and the bundle does not time out with it.
+// runLookups runs the lookups of a bundle at the same time, and returns when all of them have
+// ended. The lookups share their DNS questions, so each question is sent only once. ctx must
+// have a deadline. The lookups get a context whose deadline is earlier by deadlineMargin. So a
+// slow lookup times out alone, and the bundle does not time out with it.
 //
-// If ctx ends before all lookups have ended, sideBySide returns an error with the code in
+// If ctx ends before all lookups have ended, runLookups returns an error with the code in
 // timeout, whatever the lookups found. It returns the same error if the deadline has passed by
 // the clock, because in a process that was frozen the lookups may time out before the timer of
 // ctx fires.
-func sideBySide(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
+func runLookups(ctx context.Context, timeout fault.Code, lookups ...func(context.Context)) error {
 	deadline, _ := ctx.Deadline()
-	early, cancel := context.WithDeadline(ctx, deadline.Add(-margin))
+	lookupCtx, cancel := context.WithDeadline(ctx, deadline.Add(-deadlineMargin))
 	defer cancel()
-	shared, end := dns.Share(early)
+	shared, end := dns.Share(lookupCtx)
 	defer end()
 
 	var group sync.WaitGroup

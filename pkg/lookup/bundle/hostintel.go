@@ -84,7 +84,7 @@ func (h HostIntel) Lookup(ctx context.Context, q HostIntelQuery) (HostIntelResul
 	lookUpWhois := func(ctx context.Context) {
 		r.Whois = lookUpChild(ctx, h.Whois.Lookup, whois.Query{Domain: q.Domain})
 	}
-	err := sideBySide(ctx, lookup.HostIntelTimeout, lookUpDNS, lookUpSSL, lookUpWhois)
+	err := runLookups(ctx, lookup.HostIntelTimeout, lookUpDNS, lookUpSSL, lookUpWhois)
 	return r, err
 }
 

@@ -91,7 +91,7 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 		r.DNS = lookUpChild(ctx, u.DNS.Lookup, dns.Query{Domain: q.Domain, Type: dns.DefaultType})
 	}
 	lookUpWeb := func(ctx context.Context) {
-		v := visit{uptime: u}
+		v := webCheck{uptime: u}
 		r.SSL = lookUpChild(ctx, v.inspect, ssl.Query{Domain: q.Domain})
 		if r.SSL.Fault != nil {
 			r.Headers.Fault = headersFault(r.SSL.Fault)
@@ -99,14 +99,14 @@ func (u Uptime) Lookup(ctx context.Context, q guard.Query) (UptimeResult, error)
 		}
 		r.Headers = lookUpChild(ctx, v.fetchHeaders, q)
 	}
-	err := sideBySide(ctx, lookup.UptimeCheckTimeout, lookUpDNS, lookUpWeb)
+	err := runLookups(ctx, lookup.UptimeCheckTimeout, lookUpDNS, lookUpWeb)
 	r.Verdict = r.verdict()
 	return r, err
 }
 
-// visit is the part of an uptime check that connects to the web server of the host. It gets
+// webCheck is the part of an uptime check that connects to the web server of the host. It gets
 // first the certificate and then, over the same connection, the headers.
-type visit struct {
+type webCheck struct {
 	uptime Uptime
 	target guard.Target
 	conn   *tls.Conn
@@ -114,7 +114,7 @@ type visit struct {
 }
 
 // inspect resolves the host, connects to it and returns the certificate.
-func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
+func (v *webCheck) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
 	target, err := v.uptime.Connector.Resolve(ctx, q.Domain)
 	if err != nil {
 		return ssl.Result{}, origin.Fault(ctx, err, lookup.SSLTimeout)
@@ -128,7 +128,7 @@ func (v *visit) inspect(ctx context.Context, q ssl.Query) (ssl.Result, error) {
 
 // fetchHeaders fetches the headers over the connection that inspect made. If inspect left no
 // connection, it makes a new one.
-func (v *visit) fetchHeaders(ctx context.Context, q headers.Query) (headers.Result, error) {
+func (v *webCheck) fetchHeaders(ctx context.Context, q headers.Query) (headers.Result, error) {
 	return v.uptime.Headers.LookupOn(ctx, q, v.target, v.conn, v.peer)
 }
 

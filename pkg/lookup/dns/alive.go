@@ -10,53 +10,54 @@ import (
 )
 
 const (
-	// proofTime is how much time a lookup reserves for checking whether its resolvers work. A
+	// checkTime is how much time a lookup reserves for checking whether its resolvers work. A
 	// lookup reserves at most an eighth of its remaining time.
-	proofTime = time.Second / 2
+	checkTime = time.Second / 2
 
-	// proofLasts is how long a resolver counts as working after it has answered a question
+	// checkLifetime is how long a resolver counts as working after it has answered a question
 	// about com.
-	proofLasts = time.Minute
+	checkLifetime = time.Minute
 
-	// witnesses is the number of resolvers that must work before a failure is blamed on the
+	// minWorking is the number of resolvers that must work before a failure is blamed on the
 	// name. If fewer are configured, all of them must work.
-	witnesses = 2
+	minWorking = 2
 )
 
-// working remembers which resolvers have recently answered a question for the name servers of
-// com, which every working resolver can answer. It does not remember failures, so it notices
-// at once when a resolver works again.
-type working struct {
+// workingSet remembers the resolvers that have recently answered a question for the name
+// servers of com. Every working resolver can answer that question. It does not remember
+// failures, so a resolver that works again is noticed at once.
+type workingSet struct {
 	now func() time.Time
 
-	mu     sync.Mutex
-	proved map[netip.AddrPort]time.Time     // when each resolver last answered a question about com
-	proofs map[netip.AddrPort]chan struct{} // for each resolver that is being checked, a channel that is closed when the check ends
+	mu            sync.Mutex
+	answeredAt    map[netip.AddrPort]time.Time     // when each resolver last answered a question about com
+	runningChecks map[netip.AddrPort]chan struct{} // for each resolver that is being checked, a channel that is closed when the check ends
 }
 
-func newWorking(now func() time.Time) *working {
-	return &working{
-		now:    now,
-		proved: map[netip.AddrPort]time.Time{},
-		proofs: map[netip.AddrPort]chan struct{}{},
+func newWorkingSet(now func() time.Time) *workingSet {
+	return &workingSet{
+		now:           now,
+		answeredAt:    map[netip.AddrPort]time.Time{},
+		runningChecks: map[netip.AddrPort]chan struct{}{},
 	}
 }
 
-// has reports whether a resolver works. Concurrent callers share one check: the first caller
-// calls prove, and the others wait for the result. If that check fails, each of the others may
-// check again, because it may have more time than the first caller had.
-func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() bool) (works bool) {
+// contains reports whether a resolver works. If several callers ask about the same resolver at
+// the same time, the first one calls check, and the others wait for its result. If that check
+// fails, each of the others may check again, because it may have more time than the first
+// caller had.
+func (w *workingSet) contains(ctx context.Context, server netip.AddrPort, check func() bool) (works bool) {
 	for {
-		known, wait := w.begin(server)
+		isKnown, checkEnded := w.beginCheck(server)
 		switch {
-		case known:
+		case isKnown:
 			return true
-		case wait == nil:
-			defer func() { w.end(server, works) }() // even after a panic
-			return prove()
+		case checkEnded == nil:
+			defer func() { w.endCheck(server, works) }() // even after a panic
+			return check()
 		}
 		select {
-		case <-wait:
+		case <-checkEnded:
 		case <-ctx.Done():
 		}
 		if ctx.Err() != nil {
@@ -65,41 +66,41 @@ func (w *working) has(ctx context.Context, server netip.AddrPort, prove func() b
 	}
 }
 
-// begin returns true if the resolver is known to work. If another caller is already checking
-// the resolver, begin returns false and a channel that is closed when that check has ended. If
-// begin returns false and no channel, this caller must check the resolver and then call the
-// method end.
-func (w *working) begin(server netip.AddrPort) (known bool, wait <-chan struct{}) {
+// beginCheck returns true if the resolver is known to work. If another caller is already
+// checking the resolver, beginCheck returns false and a channel that is closed when that check
+// has ended. If beginCheck returns false and no channel, this caller must check the resolver
+// and then call the method endCheck.
+func (w *workingSet) beginCheck(server netip.AddrPort) (isKnown bool, checkEnded <-chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if at, ok := w.proved[server]; ok {
+	if at, ok := w.answeredAt[server]; ok {
 		age := w.now().Sub(at)
-		if age >= 0 && age < proofLasts { // age is negative if the clock was set back
+		if age >= 0 && age < checkLifetime { // age is negative if the clock was set back
 			return true, nil
 		}
 	}
-	if underWay, ok := w.proofs[server]; ok {
-		return false, underWay
+	if running, ok := w.runningChecks[server]; ok {
+		return false, running
 	}
-	w.proofs[server] = make(chan struct{})
+	w.runningChecks[server] = make(chan struct{})
 	return false, nil
 }
 
-func (w *working) end(server netip.AddrPort, works bool) {
+func (w *workingSet) endCheck(server netip.AddrPort, works bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if works {
-		w.proved[server] = w.now()
+		w.answeredAt[server] = w.now()
 	}
-	close(w.proofs[server])
-	delete(w.proofs, server)
+	close(w.runningChecks[server])
+	delete(w.runningChecks, server)
 }
 
-// resolversWork reports whether enough of the given resolvers (see the constant witnesses)
+// resolversWork reports whether enough of the given resolvers (see the constant minWorking)
 // have recently answered a question about com. It queries the resolvers that are not known to
 // work. It returns no later than ctx ends.
 func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bool {
-	missing := min(witnesses, len(c.resolvers))
+	missing := min(minWorking, len(c.resolvers))
 	if ctx.Err() != nil || len(servers) < missing {
 		return false
 	}
@@ -108,9 +109,9 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	answers := make(chan bool, len(servers))
 	for _, server := range servers {
 		g.start(func() {
-			works := false // the result if c.works panics; the panic then cancels the other checks
+			works := false // the result if c.resolverWorks panics; the panic then cancels the other checks
 			defer func() { answers <- works }()
-			works = c.works(g, server)
+			works = c.resolverWorks(g, server)
 		})
 	}
 	for range servers {
@@ -124,11 +125,11 @@ func (c *Client) resolversWork(ctx context.Context, servers []netip.AddrPort) bo
 	return false
 }
 
-// works reports whether a resolver has recently answered a question about com. It queries the
-// resolver, unless the resolver is already known to work.
-func (c *Client) works(ctx context.Context, server netip.AddrPort) bool {
-	return c.working.has(ctx, server, func() bool {
+// resolverWorks reports whether a resolver has recently answered a question about com. It
+// queries the resolver, unless the resolver is already known to work.
+func (c *Client) resolverWorks(ctx context.Context, server netip.AddrPort) bool {
+	return c.workingSet.contains(ctx, server, func() bool {
 		r := c.queryName(ctx, server, "com", miekg.TypeNS)
-		return r.outcome == answering && r.msg.Rcode == miekg.RcodeSuccess && len(r.found) > 0
+		return r.outcome == usableAnswer && r.msg.Rcode == miekg.RcodeSuccess && len(r.records) > 0
 	})
 }

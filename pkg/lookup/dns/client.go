@@ -83,10 +83,10 @@ type Config struct {
 // calls. It remembers for a minute which resolvers have answered a question about com, and for
 // half a minute which resolvers were slower than a resolver that was queried later.
 type Client struct {
-	resolvers []netip.AddrPort
-	dial      func(ctx context.Context, network, address string) (net.Conn, error)
-	working   *working
-	late      *late
+	resolvers     []netip.AddrPort
+	dial          func(ctx context.Context, network, address string) (net.Conn, error)
+	workingSet    *workingSet
+	lateResolvers *lateResolvers
 }
 
 // New returns a Client that uses cfg. It panics if cfg.Resolvers is empty or not in the form
@@ -99,9 +99,9 @@ func New(cfg Config) *Client {
 		cfg.Now = time.Now
 	}
 	c := &Client{
-		dial:    cfg.Dial,
-		working: newWorking(cfg.Now),
-		late:    newLate(cfg.Now),
+		dial:          cfg.Dial,
+		workingSet:    newWorkingSet(cfg.Now),
+		lateResolvers: newLateResolvers(cfg.Now),
 	}
 	if c.dial == nil {
 		c.dial = new(net.Dialer).DialContext
@@ -137,18 +137,18 @@ func (c *Client) Probe(ctx context.Context) error {
 	var cause *failure
 	switch {
 	case err == nil && len(r.Records) == 0:
-		cause = answered(r.Resolver, "answered "+r.Rcode+" and named no servers of com, which has some")
+		cause = replyFailure(r.Resolver, "answered "+r.Rcode+" and named no servers of com, which has some")
 	case err != nil && fault.From(err).Code == lookup.NXDomain:
-		cause = &failure{answered: true, text: "a resolver answered that com does not exist, which it does"}
+		cause = &failure{hasReply: true, text: "a resolver answered that com does not exist, which it does"}
 	default:
 		return err
 	}
-	return lookup.Fault(lookup.UpstreamUnavailable, &failures{of: []*failure{cause}})
+	return lookup.Fault(lookup.UpstreamUnavailable, &failures{list: []*failure{cause}})
 }
 
-// grace is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
+// ipv6Patience is how long the lookup of IPv6 addresses may go on after the IPv4 addresses have
 // arrived. RFC 8305 §3 recommends this delay.
-const grace = 50 * time.Millisecond
+const ipv6Patience = 50 * time.Millisecond
 
 var _ guard.Resolver = (*Client)(nil)
 
@@ -167,35 +167,35 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 		out := make(chan family, 1)
 		g.start(func() {
 			defer close(out)
-			out <- c.family(g, name, qtype)
+			out <- c.lookUpFamily(g, name, qtype)
 		})
 		return out
 	}
-	four := lookUp(miekg.TypeA)
-	six := lookUp(miekg.TypeAAAA)
-	v4 := <-four
+	v4Result := lookUp(miekg.TypeA)
+	v6Result := lookUp(miekg.TypeAAAA)
+	v4 := <-v4Result
 	if len(v4.addrs) > 0 {
-		over := time.AfterFunc(grace, g.cancel)
-		defer over.Stop()
+		timer := time.AfterFunc(ipv6Patience, g.cancel)
+		defer timer.Stop()
 	}
-	v6 := <-six
+	v6 := <-v6Result
 	if addrs := append(v4.addrs, v6.addrs...); len(addrs) > 0 {
 		return addrs, nil
 	}
-	return nil, unresolved(v4, v6)
+	return nil, noAddressError(v4, v6)
 }
 
 // family is the result of looking up the IPv4 or the IPv6 addresses of a name. err is a fault
 // if the problem is the name itself. If err is nil, the name exists.
 type family struct {
-	addrs  []netip.Addr
-	err    error
-	denied bool // the resolvers say that the name does not exist (NXDOMAIN) or cannot exist (YXDOMAIN)
+	addrs    []netip.Addr
+	err      error
+	isDenied bool // the resolvers say that the name does not exist (NXDOMAIN) or cannot exist (YXDOMAIN)
 }
 
-// family looks up the addresses of one family. It returns all of them, because the caller must
-// check every address.
-func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
+// lookUpFamily looks up the addresses of one family. It returns all of them, because the
+// caller must check every address.
+func (c *Client) lookUpFamily(ctx context.Context, name string, qtype uint16) family {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
 		kind := guard.ErrResolvers
@@ -208,15 +208,15 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	switch r.msg.Rcode {
 	case miekg.RcodeNameError:
 		_, f.err = r.result(Query{})
-		f.denied = true
+		f.isDenied = true
 	case miekg.RcodeYXDomain:
 		f.err = guard.NoAddress("the resolvers answer YXDOMAIN for it, a DNAME leads to a name that is too long")
-		f.denied = true
+		f.isDenied = true
 	case miekg.RcodeServerFailure:
 		f.err = guard.NoAddress("the resolvers answer SERVFAIL for it")
 	default:
-		for _, rr := range r.found {
-			if a, ok := record(rr).(Address); ok {
+		for _, rr := range r.records {
+			if a, ok := convertRecord(rr).(Address); ok {
 				f.addrs = append(f.addrs, netip.MustParseAddr(a.Address))
 			}
 		}
@@ -224,23 +224,23 @@ func (c *Client) family(ctx context.Context, name string, qtype uint16) family {
 	return f
 }
 
-// unresolved returns the error for a name without an address in either family. A denial of the
-// name counts most, then any other reply with an error, then a lookup without a usable reply.
-// A reply without addresses counts least, because the other family may have addresses. If the
-// servers deny the name for one family although it exists for the other, the denial does not
-// count: old servers make this mistake (RFC 4074 §4.2).
-func unresolved(v4, v6 family) error {
+// noAddressError returns the error for a name without an address in either family. A denial of
+// the name counts most, then any other reply with an error, then a lookup without a usable
+// reply. A reply without addresses counts least, because the other family may have addresses.
+// If the servers deny the name for one family although it exists for the other, the denial
+// does not count: old servers make this mistake (RFC 4074 §4.2).
+func noAddressError(v4, v6 family) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {
 		_, ok := errors.AsType[*fault.Error](err)
 		return ok
 	}
 	switch {
-	case v6.denied && v4.err == nil, v4.denied && v6.err == nil:
+	case v6.isDenied && v4.err == nil, v4.isDenied && v6.err == nil:
 		return none
-	case v4.denied:
+	case v4.isDenied:
 		return v4.err
-	case v6.denied, isFault(v6.err) && !isFault(v4.err):
+	case v6.isDenied, isFault(v6.err) && !isFault(v4.err):
 		return v6.err
 	case v4.err != nil:
 		return v4.err
@@ -280,7 +280,7 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 	if err != nil {
 		resolver, err = netip.ParseAddrPort(fmt.Sprintf("%s:%d", entry, port)) // an IPv6 address in brackets, without a port
 	}
-	if addr, notBare := netip.ParseAddr(entry); notBare == nil {
+	if addr, addrErr := netip.ParseAddr(entry); addrErr == nil {
 		resolver = netip.AddrPortFrom(addr, port)
 		err = nil
 	}
@@ -354,10 +354,10 @@ func catch(err *error) {
 	}
 }
 
-// unanswered returns the result of attempts that all failed. If a resolver sent SERVFAIL, its
-// reply is the result, because the other attempts say nothing about the name. But if the
-// caller has given up, there is no reply and the error is dns_timeout.
-func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*failure) (*reply, error) {
+// resultOfFailures returns the result of a lookup in which no resolver answered. If a resolver
+// sent SERVFAIL, its reply is the result, because the other attempts say nothing about the
+// name. But if the caller has given up, there is no reply and the error is dns_timeout.
+func resultOfFailures(ctx context.Context, servfail *reply, timedOut bool, causes ...*failure) (*reply, error) {
 	gaveUp := errors.Is(ctx.Err(), context.Canceled)
 	if servfail != nil && !gaveUp {
 		return servfail, nil
@@ -366,24 +366,24 @@ func unanswered(ctx context.Context, servfail *reply, timedOut bool, causes ...*
 	if timedOut || gaveUp {
 		code = lookup.DNSTimeout
 	}
-	return nil, lookup.Faultf(code, &failures{of: causes, ended: ctx.Err()}, guard.Unresolved)
+	return nil, lookup.Faultf(code, &failures{list: causes, ctxErr: ctx.Err()}, guard.Unresolved)
 }
 
-// budget returns a context that ends before ctx does. The difference is left for returning the
-// result.
-func budget(ctx context.Context) (context.Context, context.CancelFunc) {
+// withBudget returns a context that ends before ctx does. The time between the two ends is for
+// returning the result.
+func withBudget(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {
-		return context.WithTimeout(ctx, timeout)
+		return context.WithTimeout(ctx, defaultTimeout)
 	}
 	remaining := time.Until(end)
-	return context.WithTimeout(ctx, remaining-min(margin, remaining/10))
+	return context.WithTimeout(ctx, remaining-min(deadlineMargin, remaining/10))
 }
 
-// nameBudget returns a context for the question about the name. It ends before the given
-// context does. The difference is left for checking whether the resolvers work.
-func nameBudget(budget context.Context) (context.Context, context.CancelFunc) {
-	end, _ := budget.Deadline()
+// withNameBudget returns a context for the question about the name. This context ends before
+// parent does. The time between the two ends is for checking whether the resolvers work.
+func withNameBudget(parent context.Context) (context.Context, context.CancelFunc) {
+	end, _ := parent.Deadline()
 	remaining := time.Until(end)
-	return context.WithTimeout(budget, remaining-min(proofTime, remaining/8))
+	return context.WithTimeout(parent, remaining-min(checkTime, remaining/8))
 }

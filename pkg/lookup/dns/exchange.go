@@ -43,56 +43,56 @@ var (
 func (c *Client) query(ctx context.Context, server string, q question) (*miekg.Msg, error) {
 	g := newCrew(ctx)
 	defer g.end()
-	after := resendAfter
+	tcpDelay := resendAfter
 	if end, ok := ctx.Deadline(); ok {
-		after = min(after, time.Until(end)/2)
+		tcpDelay = min(tcpDelay, time.Until(end)/2)
 	}
-	due := time.Now().Add(after)
-	tcp := time.NewTimer(after) // fires when TCP is due
-	defer tcp.Stop()
-	foreign := sync.OnceFunc(func() { tcp.Reset(min(time.Until(due), hedgeDelay)) })
+	tcpDue := time.Now().Add(tcpDelay)
+	tcpTimer := time.NewTimer(tcpDelay) // fires when TCP is due
+	defer tcpTimer.Stop()
+	onStray := sync.OnceFunc(func() { tcpTimer.Reset(min(time.Until(tcpDue), hedgeDelay)) })
 	type received struct {
 		msg *miekg.Msg
 		err error
 	}
 	replies := make(chan received, 2)
-	overUDP := func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, foreign) }
+	overUDP := func(conn net.Conn) (*miekg.Msg, error) { return q.overUDP(g, conn, onStray) }
 	g.start(func() {
-		m, err := c.connected(g, "udp", server, overUDP)
+		m, err := c.withConnection(g, "udp", server, overUDP)
 		replies <- received{m, err}
 	})
 	g.start(func() {
 		select {
-		case <-tcp.C:
-			m, err := c.connected(g, "tcp", server, q.overTCP)
+		case <-tcpTimer.C:
+			m, err := c.withConnection(g, "tcp", server, q.overTCP)
 			replies <- received{m, err}
 		case <-g.Done():
 		}
 	})
-	var failed []error
-	for len(failed) < 2 {
+	var errs []error
+	for len(errs) < 2 {
 		select {
 		case r := <-replies:
 			if r.err == nil {
 				return r.msg, nil
 			}
-			failed = append(failed, r.err)
+			errs = append(errs, r.err)
 			switch {
 			case errors.Is(r.err, errCut):
-				tcp.Reset(0)
-			case tcp.Stop(): // UDP failed before TCP was due
+				tcpTimer.Reset(0)
+			case tcpTimer.Stop(): // UDP failed before TCP was due
 				return nil, r.err
 			}
 		case <-g.Done():
-			return nil, errors.Join(append(failed, g.Err())...)
+			return nil, errors.Join(append(errs, g.Err())...)
 		}
 	}
-	return nil, errors.Join(failed...)
+	return nil, errors.Join(errs...)
 }
 
-// connected dials a resolver and calls talk with the connection. Both dialling and talk fail
-// when ctx ends.
-func (c *Client) connected(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
+// withConnection dials a resolver and calls talk with the connection. Both dialling and talk
+// fail when ctx ends.
+func (c *Client) withConnection(ctx context.Context, network, server string, talk func(net.Conn) (*miekg.Msg, error)) (*miekg.Msg, error) {
 	conn, err := c.dial(ctx, network, server)
 	if err != nil {
 		return nil, fmt.Errorf("dial %s: %w", network, err)
@@ -125,7 +125,7 @@ func newQuestion(name string, qtype uint16, edns bool) question {
 	}
 	m := miekg.Msg{
 		MsgHdr:   miekg.MsgHdr{Id: q.id, RecursionDesired: true},
-		Question: q.section(),
+		Question: q.questionSection(),
 	}
 	if edns {
 		m.SetEdns0(ednsSize, false)
@@ -138,7 +138,7 @@ func newQuestion(name string, qtype uint16, edns bool) question {
 	return q
 }
 
-func (q question) section() []miekg.Question {
+func (q question) questionSection() []miekg.Question {
 	return []miekg.Question{{Name: q.name, Qtype: q.qtype, Qclass: miekg.ClassINET}}
 }
 
@@ -146,7 +146,7 @@ func (q question) section() []miekg.Question {
 // draws again. Otherwise a resolver that converts names to lower case would sometimes send a
 // matching reply for a short name.
 func drawCase(name string) string {
-	small := lower(name)
+	small := lowerName(name)
 	out := []byte(small)
 	random := make([]byte, len(small))
 	for string(out) == small && small != strings.ToUpper(small) {
@@ -162,8 +162,8 @@ func drawCase(name string) string {
 
 // overUDP sends the question and waits for the reply until ctx ends. conn must be a new
 // socket, because a forger should have to guess its port for each question. For each datagram
-// that is not the reply, overUDP calls foreign and goes on waiting.
-func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*miekg.Msg, error) {
+// that is not the reply, overUDP calls onStray and goes on waiting.
+func (q question) overUDP(ctx context.Context, conn net.Conn, onStray func()) (*miekg.Msg, error) {
 	buf := make([]byte, udpBuffer)
 	var resend time.Time
 	for ctx.Err() == nil {
@@ -184,8 +184,8 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, foreign func()) (*
 			if !errors.Is(err, errStray) {
 				return m, err
 			}
-			foreign()
-		} else if timed, ok := errors.AsType[net.Error](err); !ok || !timed.Timeout() {
+			onStray()
+		} else if netErr, ok := errors.AsType[net.Error](err); !ok || !netErr.Timeout() {
 			return nil, err
 		}
 	}
@@ -225,7 +225,7 @@ func (q question) parseReply(raw []byte) (*miekg.Msg, error) {
 	questions := binary.BigEndian.Uint16(raw[4:])
 	bare := questions == 0 || len(raw) == headerSize
 	switch {
-	case !bare && (questions != 1 || !slices.Equal(m.Question, q.section())):
+	case !bare && (questions != 1 || !slices.Equal(m.Question, q.questionSection())):
 		return nil, errStray
 	case m.Truncated:
 		return nil, errCut
@@ -257,6 +257,6 @@ func parse(raw []byte) (m *miekg.Msg, complete bool) {
 		return m, true
 	}
 	count := func(at int) int { return int(binary.BigEndian.Uint16(raw[at:])) }
-	counted := count(6) + count(8) + count(10)
-	return m, len(m.Answer)+len(m.Ns)+len(m.Extra) == counted
+	announced := count(6) + count(8) + count(10)
+	return m, len(m.Answer)+len(m.Ns)+len(m.Extra) == announced
 }

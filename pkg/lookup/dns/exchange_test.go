@@ -268,7 +268,7 @@ func wantBug(t *testing.T, err error, method string) {
 // at once, and does not end the process. This must hold whatever other replies have come or
 // are still awaited. In a lookup of both address families, a panic in one family must become
 // the error even if the other family has addresses. This includes a panic in the IPv6 lookup
-// after the grace is over.
+// after the time ipv6Patience is over.
 func TestPanic(t *testing.T) {
 	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {

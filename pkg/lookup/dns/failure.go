@@ -27,9 +27,9 @@ func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 		return []string{err.Error()}
 	}
 	answers := 0
-	for _, one := range all.of {
+	for _, one := range all.list {
 		lines = append(lines, one.text)
-		if one.answered {
+		if one.hasReply {
 			answers++
 		}
 	}
@@ -44,7 +44,7 @@ func (c *Client) Diagnose(ctx context.Context) (lines []string) {
 
 // failure says why a resolver gave no useful answer. Its text names the resolver.
 type failure struct {
-	answered bool // a reply came, but says nothing about the name
+	hasReply bool // a reply came, but says nothing about the name
 	text     string
 	cause    error // the error of the connection; nil if a reply came
 }
@@ -56,54 +56,54 @@ func (f *failure) Unwrap() error { return f.cause }
 // failures holds the reasons why a question got no answer. It is the cause in the error of a
 // lookup.
 type failures struct {
-	of    []*failure
-	ended error // the error of the context, or nil
+	list   []*failure
+	ctxErr error // the error of the context, or nil
 }
 
 func (f *failures) Error() string {
 	var texts []string
-	for _, one := range f.of {
+	for _, one := range f.list {
 		texts = append(texts, one.text)
 	}
-	if f.ended != nil {
-		texts = append(texts, f.ended.Error())
+	if f.ctxErr != nil {
+		texts = append(texts, f.ctxErr.Error())
 	}
 	return strings.Join(texts, "; ")
 }
 
 func (f *failures) Unwrap() []error {
 	var all []error
-	for _, one := range f.of {
+	for _, one := range f.list {
 		all = append(all, one)
 	}
-	if f.ended != nil {
-		all = append(all, f.ended)
+	if f.ctxErr != nil {
+		all = append(all, f.ctxErr)
 	}
 	return all
 }
 
-// answered returns the failure of a resolver whose reply says nothing about the name. text
+// replyFailure returns the failure of a resolver whose reply says nothing about the name. text
 // continues a sentence that begins with the resolver.
-func answered(resolver, text string) *failure {
-	return &failure{answered: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
+func replyFailure(resolver, text string) *failure {
+	return &failure{hasReply: true, text: fmt.Sprintf("resolver %s %s", resolver, text)}
 }
 
-// unreached returns the failure of a resolver that sent no reply. late means that the time ran
-// out; otherwise the resolver could not be reached.
-func unreached(resolver netip.AddrPort, late bool, cause error) *failure {
+// noReplyFailure returns the failure of a resolver that sent no reply. If timedOut is true,
+// the time ran out; otherwise the resolver could not be reached.
+func noReplyFailure(resolver netip.AddrPort, timedOut bool, cause error) *failure {
 	text := "could not be asked"
-	if late {
+	if timedOut {
 		text = "did not answer in time"
 	}
-	if why := reasons(cause); why != "" {
+	if why := joinReasons(cause); why != "" {
 		text += ": " + why
 	}
 	return &failure{text: fmt.Sprintf("resolver %s %s", resolver, text), cause: cause}
 }
 
-// reasons returns the joined errors in err as one line. It leaves out context.Canceled and
+// joinReasons returns the joined errors in err as one line. It leaves out context.Canceled and
 // context.DeadlineExceeded.
-func reasons(err error) string {
+func joinReasons(err error) string {
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if line != context.DeadlineExceeded.Error() && line != context.Canceled.Error() {
@@ -113,15 +113,15 @@ func reasons(err error) string {
 	return strings.Join(lines, "; ")
 }
 
-// says returns what a reply says, in words for a person who knows little of DNS.
-func (r *reply) says() string {
+// describe returns what a reply says, in words for a person who knows little of DNS.
+func (r *reply) describe() string {
 	name := cmp.Or(miekg.RcodeToString[r.msg.Rcode], fmt.Sprintf("RCODE %d", r.msg.Rcode))
 	switch {
 	case len(r.msg.Question) == 0:
 		return "answered " + name + " and left out the question"
 	case r.msg.Rcode == miekg.RcodeNameError:
 		return "answered " + name + " (no such name)"
-	case r.msg.Rcode == miekg.RcodeSuccess && r.outcome == useless:
+	case r.msg.Rcode == miekg.RcodeSuccess && r.outcome == uselessReply:
 		return "answered " + name + ", but only named other servers to ask"
 	}
 	return "answered " + name

@@ -61,11 +61,11 @@ func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 		t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
 	}
 	r := newReply(m, netip.MustParseAddr("192.0.2.53"), "example.com", q.qtype)
-	if r.outcome != answering && r.outcome != failing {
+	if r.outcome != usableAnswer && r.outcome != servfailReply {
 		return
 	}
 	got, err := r.result(Query{Domain: "example.com", Type: typ})
-	if m.Rcode == miekg.RcodeNameError && !r.aliased() {
+	if m.Rcode == miekg.RcodeNameError && !r.deniesAliasTarget() {
 		if f := fault.From(err); f.Code != lookup.NXDomain || len(m.Question) != 1 || len(m.Ns) == 0 {
 			t.Errorf("NXDOMAIN gave %v, questions %v, authority %v", err, m.Question, m.Ns)
 		}
@@ -134,7 +134,7 @@ func decode(parts ...string) string {
 	var out strings.Builder
 	for _, s := range parts {
 		for i := 0; i < len(s); i++ {
-			if s[i] == '\\' && threeDigits(s[i+1:]) {
+			if s[i] == '\\' && beginsWithThreeDigits(s[i+1:]) {
 				out.WriteByte((s[i+1]-'0')*100 + (s[i+2]-'0')*10 + (s[i+3] - '0'))
 				i += 3
 				continue
@@ -160,7 +160,7 @@ func seeds(q question) (out [][]byte) {
 	for _, rcode := range []int{miekg.RcodeSuccess, miekg.RcodeNameError, miekg.RcodeYXDomain, miekg.RcodeServerFailure, miekg.RcodeFormatError} {
 		for _, authority := range [][]miekg.RR{nil, all[8:9], all[9:10]} {
 			for _, answer := range [][]miekg.RR{nil, all} {
-				m := miekg.Msg{Question: q.section(), Answer: answer, Ns: authority, Compress: true}
+				m := miekg.Msg{Question: q.questionSection(), Answer: answer, Ns: authority, Compress: true}
 				m.MsgHdr = miekg.MsgHdr{Id: q.id, Response: true, Rcode: rcode}
 				whole := testbed.Must(m.Pack())
 				m.Truncated, m.Question = true, nil

@@ -8,72 +8,73 @@ import (
 )
 
 const (
-	// lateLasts is how long a late resolver stays last in the order of queries.
-	lateLasts = time.Minute / 2
+	// lateDuration is how long a late resolver stays last in the order of queries.
+	lateDuration = time.Minute / 2
 
 	// trialDelay is how long a lookup waits for a resolver on trial before it queries the next
 	// resolver as well. A resolver that is still dead costs a lookup only this time.
 	trialDelay = 15 * time.Millisecond
 )
 
-// late remembers the late resolvers. A resolver is late if another resolver, which was queried
-// later, answered before it. The late resolver may be dead or slow, or a datagram may have
-// been lost. It is queried after all others for the time lateLasts, and is then on trial: it
-// is queried at its usual place again, but the next resolver follows after trialDelay. The
-// trial ends when the resolver replies.
-type late struct {
+// lateResolvers remembers the late resolvers. A resolver is late if another resolver, which
+// was queried later, answered before it. The late resolver may be dead or slow, or a datagram
+// may have been lost. It is queried after all others for the time lateDuration, and is then on
+// trial: it is queried at its usual place again, but the next resolver follows after
+// trialDelay. The trial ends when the resolver replies.
+type lateResolvers struct {
 	now func() time.Time
 
-	mu    sync.Mutex
-	since map[netip.AddrPort]time.Time
+	mu        sync.Mutex
+	lateSince map[netip.AddrPort]time.Time
 }
 
-func newLate(now func() time.Time) *late {
-	return &late{now: now, since: map[netip.AddrPort]time.Time{}}
+func newLateResolvers(now func() time.Time) *lateResolvers {
+	return &lateResolvers{now: now, lateSince: map[netip.AddrPort]time.Time{}}
 }
 
-// note records that a resolver is late now.
-func (l *late) note(server netip.AddrPort) {
+// add records that a resolver is late, beginning now.
+func (l *lateResolvers) add(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.since[server] = l.now()
+	l.lateSince[server] = l.now()
 }
 
-// forget records that a resolver has replied, and so is neither late nor on trial.
-func (l *late) forget(server netip.AddrPort) {
+// remove records that a resolver has replied, and so is neither late nor on trial.
+func (l *lateResolvers) remove(server netip.AddrPort) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.since, server)
+	delete(l.lateSince, server)
 }
 
-// last returns the resolvers in their order, with the late ones moved to the end.
-func (l *late) last(servers []netip.AddrPort) []netip.AddrPort {
+// moveToEnd returns the given resolvers with the late ones moved to the end. Otherwise it
+// keeps their order.
+func (l *lateResolvers) moveToEnd(servers []netip.AddrPort) []netip.AddrPort {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var order, behind []netip.AddrPort
+	var order, lateOnes []netip.AddrPort
 	for _, server := range servers {
-		if l.lately(server) {
-			behind = append(behind, server)
+		if l.isLate(server) {
+			lateOnes = append(lateOnes, server)
 		} else {
 			order = append(order, server)
 		}
 	}
-	return slices.Concat(order, behind)
+	return slices.Concat(order, lateOnes)
 }
 
-// onTrial reports whether a resolver is on trial: it was late, lateLasts has passed, and it
-// has not replied since.
-func (l *late) onTrial(server netip.AddrPort) bool {
+// isOnTrial reports whether a resolver is on trial: it was late, lateDuration has passed, and
+// it has not replied since.
+func (l *lateResolvers) isOnTrial(server netip.AddrPort) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, noted := l.since[server]
-	return noted && !l.lately(server)
+	_, noted := l.lateSince[server]
+	return noted && !l.isLate(server)
 }
 
-// lately reports whether a resolver was late within the last lateLasts. If the clock was set
-// back, the time since then may be negative, and lately returns false.
-func (l *late) lately(server netip.AddrPort) bool {
-	at, noted := l.since[server]
+// isLate reports whether a resolver was late and lateDuration has not passed since. If the
+// clock was set back, the time since then may be negative, and isLate returns false.
+func (l *lateResolvers) isLate(server netip.AddrPort) bool {
+	at, noted := l.lateSince[server]
 	age := l.now().Sub(at)
-	return noted && age >= 0 && age < lateLasts
+	return noted && age >= 0 && age < lateDuration
 }

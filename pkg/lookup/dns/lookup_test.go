@@ -305,8 +305,9 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAddressesTime checks the grace for IPv6 and the deadline when the replies for the two
-// address families come in various orders. It uses a fake clock and one resolver.
+// TestAddressesTime checks how long Addresses waits for IPv6 addresses, and the deadline, when
+// the replies for the two address families come in various orders. It uses a fake clock and
+// one resolver.
 func TestAddressesTime(t *testing.T) {
 	const never = time.Hour
 	type row struct {

@@ -16,12 +16,12 @@ const (
 	// the reply, a question also waits for hedgeDelay before it is sent over TCP.
 	hedgeDelay = 200 * time.Millisecond
 
-	// timeout is the time limit of a lookup whose context has no deadline.
-	timeout = 8 * time.Second
+	// defaultTimeout is the time limit of a lookup whose context has no deadline.
+	defaultTimeout = 8 * time.Second
 
-	// margin is the time that a lookup leaves unused before its deadline. It leaves at most a
-	// tenth of its remaining time unused.
-	margin = 50 * time.Millisecond
+	// deadlineMargin is the time that a lookup leaves unused before its deadline. It leaves at
+	// most a tenth of its remaining time unused.
+	deadlineMargin = 50 * time.Millisecond
 )
 
 // race sends one question to several resolvers. It begins with one resolver and adds the next
@@ -30,118 +30,118 @@ const (
 type race struct {
 	*crew
 
-	client  *Client
-	query   func(server netip.AddrPort) *reply
-	answer  *answer
-	order   []netip.AddrPort
-	started int    // the number of resolvers that were queried
-	replied []bool // whether each resolver replied; replied[i] is about the resolver order[i]
-	hedge   *time.Timer
-	delay   time.Duration // the delay before the next resolver is queried
-	replies chan placed
+	client       *Client
+	query        func(server netip.AddrPort) *reply
+	answer       *answer
+	resolvers    []netip.AddrPort
+	queriedCount int    // the number of resolvers that were queried
+	hasReplied   []bool // whether each resolver replied; hasReplied[i] is about resolvers[i]
+	nextTimer    *time.Timer
+	nextDelay    time.Duration // the delay before the next resolver is queried
+	replies      chan indexedReply
 }
 
-// placed is a reply with the index of its resolver in race.order.
-type placed struct {
+// indexedReply is a reply with the index of its resolver in race.resolvers.
+type indexedReply struct {
 	*reply
 
-	at int
+	index int
 }
 
 // exchange queries the resolvers until one answers. It queries the next resolver at once when
 // an earlier one has failed, and otherwise after a delay that doubles. If no resolver answers,
-// or ctx ends, exchange returns the result of unanswered. If an attempt panics, exchange
+// or ctx ends, exchange returns the result of resultOfFailures. If an attempt panics, exchange
 // panics. All attempts have ended when exchange returns. While exchange runs, it records in *a
 // which resolvers were queried, and the first SERVFAIL.
 func (c *Client) exchange(ctx context.Context, name string, qtype uint16, a *answer) (*reply, error) {
 	g := newCrew(ctx)
 	defer g.end()
-	order := c.late.last(c.resolvers)
+	order := c.lateResolvers.moveToEnd(c.resolvers)
 	r := &race{
-		crew:    g,
-		client:  c,
-		answer:  a,
-		order:   order,
-		replied: make([]bool, len(order)),
-		replies: make(chan placed, len(order)),
-		hedge:   time.NewTimer(hedgeDelay),
-		delay:   hedgeDelay,
-		query:   func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
+		crew:       g,
+		client:     c,
+		answer:     a,
+		resolvers:  order,
+		hasReplied: make([]bool, len(order)),
+		replies:    make(chan indexedReply, len(order)),
+		nextTimer:  time.NewTimer(hedgeDelay),
+		nextDelay:  hedgeDelay,
+		query:      func(server netip.AddrPort) *reply { return c.attempt(g, server, name, qtype) },
 	}
-	defer r.hedge.Stop()
+	defer r.nextTimer.Stop()
 	return r.winner(ctx)
 }
 
 // winner returns the first reply that answers the question. If there is none, it returns the
-// result of unanswered.
+// result of resultOfFailures.
 func (r *race) winner(ctx context.Context) (*reply, error) {
-	r.next()
+	r.queryNext()
 	var causes []*failure
 	denied := false
 	timedOut := false
-	for len(causes) < r.started {
+	for len(causes) < r.queriedCount {
 		select {
-		case <-r.hedge.C:
-			r.next()
+		case <-r.nextTimer.C:
+			r.queryNext()
 		case p := <-r.replies:
-			r.noteReply(p)
+			r.recordReply(p)
 			switch {
-			case p.outcome == answering, p.outcome == unproven && denied: // the second case: another resolver has denied the name as well
-				r.noteLate(p.at)
+			case p.outcome == usableAnswer, p.outcome == unprovenDenial && denied: // the second case: another resolver has denied the name as well
+				r.recordLate(p.index)
 				return p.reply, nil
-			case p.outcome == failing:
+			case p.outcome == servfailReply:
 				r.answer.servfail.CompareAndSwap(nil, p.reply)
-			case p.outcome == unproven:
+			case p.outcome == unprovenDenial:
 				denied = true
-			case p.outcome == silent:
+			case p.outcome == noReply:
 				timedOut = true
 			}
 			causes = append(causes, p.failure)
-			r.next()
+			r.queryNext()
 		}
 	}
-	return unanswered(ctx, r.answer.servfail.Load(), timedOut, causes...)
+	return resultOfFailures(ctx, r.answer.servfail.Load(), timedOut, causes...)
 }
 
-// next queries the next resolver, if there is one.
-func (r *race) next() {
-	if r.started == len(r.order) {
+// queryNext queries the next resolver, if there is one.
+func (r *race) queryNext() {
+	if r.queriedCount == len(r.resolvers) {
 		return
 	}
-	at := r.started
-	server := r.order[r.started]
-	r.started++
+	index := r.queriedCount
+	server := r.resolvers[r.queriedCount]
+	r.queriedCount++
 	if r.Err() == nil { // otherwise the race is over
-		r.answer.noteQuery(server)
+		r.answer.recordQuery(server)
 	}
 	r.start(func() {
 		// got keeps this value if the query panics. The panic also ends the other attempts.
-		got := &reply{outcome: silent, failure: &failure{text: "the attempt panicked"}}
-		defer func() { r.replies <- placed{reply: got, at: at} }()
+		got := &reply{outcome: noReply, failure: &failure{text: "the attempt panicked"}}
+		defer func() { r.replies <- indexedReply{reply: got, index: index} }()
 		got = r.query(server)
 	})
-	if r.client.late.onTrial(server) {
-		r.hedge.Reset(trialDelay)
+	if r.client.lateResolvers.isOnTrial(server) {
+		r.nextTimer.Reset(trialDelay)
 		return
 	}
-	r.hedge.Reset(r.delay)
-	r.delay *= 2
+	r.nextTimer.Reset(r.nextDelay)
+	r.nextDelay *= 2
 }
 
-// noteReply records that a resolver replied, whatever it replied.
-func (r *race) noteReply(p placed) {
-	if p.outcome != silent {
-		r.replied[p.at] = true
-		r.client.late.forget(r.order[p.at])
+// recordReply records that a resolver has replied, whatever the reply says.
+func (r *race) recordReply(p indexedReply) {
+	if p.outcome != noReply {
+		r.hasReplied[p.index] = true
+		r.client.lateResolvers.remove(r.resolvers[p.index])
 	}
 }
 
-// noteLate records as late each resolver that was queried before the winner and has not
+// recordLate records as late each resolver that was queried before the winner and has not
 // replied.
-func (r *race) noteLate(winner int) {
-	for at, server := range r.order[:winner] {
-		if !r.replied[at] {
-			r.client.late.note(server)
+func (r *race) recordLate(winner int) {
+	for index, server := range r.resolvers[:winner] {
+		if !r.hasReplied[index] {
+			r.client.lateResolvers.add(server)
 		}
 	}
 }
@@ -151,9 +151,9 @@ func (r *race) noteLate(winner int) {
 // name.
 func (c *Client) attempt(ctx context.Context, server netip.AddrPort, name string, qtype uint16) *reply {
 	r := c.queryName(ctx, server, name, qtype)
-	if r.outcome == unproven && !c.works(ctx, server) {
-		r.outcome = useless
-		r.failure = answered(r.resolver.String(), r.says()+", and gave no usable answer about com, which exists")
+	if r.outcome == unprovenDenial && !c.resolverWorks(ctx, server) {
+		r.outcome = uselessReply
+		r.failure = replyFailure(r.resolver.String(), r.describe()+", and gave no usable answer about com, which exists")
 	}
 	return r
 }
@@ -171,7 +171,7 @@ func (c *Client) queryName(ctx context.Context, server netip.AddrPort, name stri
 		return newReply(msg, server.Addr(), name, qtype)
 	}
 	if ctx.Err() != nil || os.IsTimeout(err) {
-		return &reply{outcome: silent, failure: unreached(server, true, err)}
+		return &reply{outcome: noReply, failure: noReplyFailure(server, true, err)}
 	}
-	return &reply{outcome: useless, failure: unreached(server, false, err)}
+	return &reply{outcome: uselessReply, failure: noReplyFailure(server, false, err)}
 }

@@ -61,12 +61,12 @@ func (r TXT) size() int     { return len(r.Text) }
 
 // reader converts resource records of one type to Records.
 type reader struct {
-	shortest uint16 // the smallest number of bytes that valid data has
-	read     func(miekg.RR) Record
+	minSize uint16 // the smallest number of bytes that valid data has
+	read    func(miekg.RR) Record
 }
 
-func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
-	return reader{shortest, func(rr miekg.RR) Record {
+func newReader[R miekg.RR](minSize uint16, read func(R) Record) reader {
+	return reader{minSize, func(rr miekg.RR) Record {
 		if r, ok := rr.(R); ok {
 			return read(r)
 		}
@@ -79,40 +79,40 @@ func reads[R miekg.RR](shortest uint16, read func(R) Record) reader {
 // shortest SOA record has two root names and five numbers.
 var readers = sync.OnceValue(func() map[uint16]reader {
 	return map[uint16]reader{
-		miekg.TypeA:     reads(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),
-		miekg.TypeAAAA:  reads(1, mapped),
-		miekg.TypeMX:    reads(2+1, func(r *miekg.MX) Record { return MX{Preference: r.Preference, Exchange: host(r.Mx)} }),
-		miekg.TypeTXT:   reads(1, text),
-		miekg.TypeCNAME: reads(1, func(r *miekg.CNAME) Record { return Target{Target: host(r.Target)} }),
-		miekg.TypeNS:    reads(1, func(r *miekg.NS) Record { return Target{Target: host(r.Ns)} }),
-		miekg.TypeSOA:   reads(5*4+2, authority),
+		miekg.TypeA:     newReader(1, func(r *miekg.A) Record { return Address{Address: r.A.String()} }),
+		miekg.TypeAAAA:  newReader(1, readAAAA),
+		miekg.TypeMX:    newReader(2+1, func(r *miekg.MX) Record { return MX{Preference: r.Preference, Exchange: resultName(r.Mx)} }),
+		miekg.TypeTXT:   newReader(1, readTXT),
+		miekg.TypeCNAME: newReader(1, func(r *miekg.CNAME) Record { return Target{Target: resultName(r.Target)} }),
+		miekg.TypeNS:    newReader(1, func(r *miekg.NS) Record { return Target{Target: resultName(r.Ns)} }),
+		miekg.TypeSOA:   newReader(5*4+2, readSOA),
 	}
 })
 
-// record converts a resource record to a Record. It returns nil if the resource record has no
-// valid data. It checks the length because the parser accepts empty or short data and leaves
-// the missing fields zero.
-func record(rr miekg.RR) Record {
+// convertRecord converts a resource record to a Record. It returns nil if the resource record
+// has no valid data. It checks the length because the parser accepts empty or short data and
+// leaves the missing fields zero.
+func convertRecord(rr miekg.RR) Record {
 	h := rr.Header()
 	r, ok := readers()[h.Rrtype]
-	if !ok || h.Rdlength < r.shortest {
+	if !ok || h.Rdlength < r.minSize {
 		return nil
 	}
 	return r.read(rr)
 }
 
-// mapped converts an AAAA record and keeps an IPv4-mapped address as IPv6.
-func mapped(r *miekg.AAAA) Record {
+// readAAAA converts an AAAA record and keeps an IPv4-mapped address as IPv6.
+func readAAAA(r *miekg.AAAA) Record {
 	return Address{Address: netip.AddrFrom16([16]byte(r.AAAA)).String()}
 }
 
-func authority(r *miekg.SOA) Record {
+func readSOA(r *miekg.SOA) Record {
 	if r.Mbox == "" {
 		return nil
 	}
 	return SOA{
-		MName:   host(r.Ns),
-		RName:   host(r.Mbox),
+		MName:   resultName(r.Ns),
+		RName:   resultName(r.Mbox),
 		Serial:  r.Serial,
 		Refresh: r.Refresh,
 		Retry:   r.Retry,
@@ -121,17 +121,17 @@ func authority(r *miekg.SOA) Record {
 	}
 }
 
-// host converts a name in a message to the form that results use.
-func host(name string) string {
+// resultName converts a name in a message to the form that results use.
+func resultName(name string) string {
 	if name == "." {
 		return name
 	}
-	return strings.TrimSuffix(lower(name), ".")
+	return strings.TrimSuffix(lowerName(name), ".")
 }
 
-// text reads the character-strings of a record from its wire form (RFC 1035 §3.3.14), because
-// the parser returns them with escapes.
-func text(r *miekg.TXT) Record {
+// readTXT reads the character-strings of a record from its wire form (RFC 1035 §3.3.14),
+// because the parser returns them with escapes.
+func readTXT(r *miekg.TXT) Record {
 	var wire miekg.RFC3597
 	if err := wire.ToRFC3597(r); err != nil {
 		panic(fmt.Sprintf("pack what was parsed: %v", err))
@@ -141,21 +141,21 @@ func text(r *miekg.TXT) Record {
 	var out TXT
 	for len(rest) > 0 {
 		end := 1 + int(rest[0])
-		out.Strings = append(out.Strings, readable(rest[1:end]))
+		out.Strings = append(out.Strings, escapeText(rest[1:end]))
 		all = append(all, rest[1:end]...)
 		rest = rest[end:]
 	}
-	out.Text = readable(all)
+	out.Text = escapeText(all)
 	return out
 }
 
-// readable returns bytes as valid UTF-8, with the escapes that the type TXT documents.
-func readable(b []byte) string {
+// escapeText returns bytes as valid UTF-8, with the escapes that the type TXT documents.
+func escapeText(b []byte) string {
 	var out strings.Builder
 	for len(b) > 0 {
 		r, n := utf8.DecodeRune(b)
 		invalid := r == utf8.RuneError && n == 1
-		likeEscape := r == '\\' && threeDigits(string(b[1:min(4, len(b))]))
+		likeEscape := r == '\\' && beginsWithThreeDigits(string(b[1:min(4, len(b))]))
 		if invalid || likeEscape {
 			fmt.Fprintf(&out, `\%03d`, b[0])
 		} else {
@@ -166,4 +166,6 @@ func readable(b []byte) string {
 	return out.String()
 }
 
-func threeDigits(s string) bool { return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == "" }
+func beginsWithThreeDigits(s string) bool {
+	return len(s) >= 3 && strings.Trim(s[:3], "0123456789") == ""
+}

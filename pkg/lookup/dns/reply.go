@@ -23,11 +23,11 @@ const (
 type outcome int
 
 const (
-	silent    outcome = iota // no reply in time
-	useless                  // no connection, or a reply that says nothing about the name
-	failing                  // SERVFAIL
-	unproven                 // NXDOMAIN without proof
-	answering                // NOERROR, NXDOMAIN with proof, or YXDOMAIN
+	noReply        outcome = iota // no reply in time
+	uselessReply                  // no connection, or a reply that says nothing about the name
+	servfailReply                 // SERVFAIL
+	unprovenDenial                // NXDOMAIN without proof
+	usableAnswer                  // NOERROR, NXDOMAIN with proof, or YXDOMAIN
 )
 
 // reply is the reply of one resolver to the question about a name.
@@ -37,9 +37,9 @@ type reply struct {
 	resolver netip.Addr
 	msg      *miekg.Msg
 
-	chain []string   // the queried name, followed by the targets of its aliases
-	found []miekg.RR // the records of the queried type that belong to a name in the chain
-	ttl   uint32     // the lowest TTL of the aliases that were followed, in seconds
+	chain    []string   // the queried name, followed by the targets of its aliases
+	records  []miekg.RR // the records of the queried type that belong to a name in the chain
+	aliasTTL uint32     // the lowest TTL of the aliases that were followed, in seconds
 }
 
 // newReply extracts the facts about a name from a message. If the question is for CNAME,
@@ -50,55 +50,56 @@ func newReply(m *miekg.Msg, resolver netip.Addr, name string, qtype uint16) *rep
 	r := &reply{
 		msg:      m,
 		resolver: resolver,
-		chain:    []string{lower(miekg.Fqdn(name))},
-		ttl:      ^uint32(0),
+		chain:    []string{lowerName(miekg.Fqdn(name))},
+		aliasTTL: ^uint32(0),
 	}
 	if qtype != miekg.TypeCNAME {
-		r.follow()
+		r.followAliases()
 	}
-	passed := map[string]bool{}
+	inChain := map[string]bool{}
 	for _, name := range r.chain {
-		passed[name] = true
+		inChain[name] = true
 	}
 	for _, rr := range m.Answer {
 		h := rr.Header()
 		isQueried := h.Rrtype == qtype && h.Class == miekg.ClassINET
-		if isQueried && passed[lower(h.Name)] {
-			r.found = append(r.found, rr)
+		if isQueried && inChain[lowerName(h.Name)] {
+			r.records = append(r.records, rr)
 		}
 	}
 	r.outcome = r.classify()
-	r.failure = answered(r.resolver.String(), r.says())
+	r.failure = replyFailure(r.resolver.String(), r.describe())
 	return r
 }
 
-// follow extends the chain along the aliases of the message. The chain is finite, because it
-// has each alias at most once and the size of a message limits the number of aliases.
-func (r *reply) follow() {
+// followAliases extends the chain along the aliases of the message. The chain is finite,
+// because it has each alias at most once and the size of a message limits the number of
+// aliases.
+func (r *reply) followAliases() {
 	aliases := map[string]*miekg.CNAME{}
 	for _, rr := range r.msg.Answer {
 		alias, ok := rr.(*miekg.CNAME)
 		if !ok || alias.Hdr.Class != miekg.ClassINET {
 			continue
 		}
-		if owner := lower(alias.Hdr.Name); aliases[owner] == nil {
+		if owner := lowerName(alias.Hdr.Name); aliases[owner] == nil {
 			aliases[owner] = alias
 		}
 	}
 	at := r.chain[0]
 	for alias := aliases[at]; alias != nil; alias = aliases[at] {
-		r.ttl = min(r.ttl, ttl(alias))
+		r.aliasTTL = min(r.aliasTTL, ttlOf(alias))
 		delete(aliases, at)
-		at = lower(alias.Target)
+		at = lowerName(alias.Target)
 		r.chain = append(r.chain, at)
 	}
 }
 
-// aliased reports whether the question was for the CNAME record of a name and an NXDOMAIN
-// reply contains that record. The name then exists: some servers also look up the target of
-// the alias, and NXDOMAIN is about the target (RFC 6604 §3).
-func (r *reply) aliased() bool {
-	return r.msg.Rcode == miekg.RcodeNameError && len(r.found) > 0 && r.found[0].Header().Rrtype == miekg.TypeCNAME
+// deniesAliasTarget reports whether the question was for the CNAME record of a name, and the
+// reply is an NXDOMAIN that contains that record. The name then exists: some servers also look
+// up the target of the alias, and NXDOMAIN is about the target (RFC 6604 §3).
+func (r *reply) deniesAliasTarget() bool {
+	return r.msg.Rcode == miekg.RcodeNameError && len(r.records) > 0 && r.records[0].Header().Rrtype == miekg.TypeCNAME
 }
 
 // classify separates replies about the name from replies that say something only about the
@@ -115,47 +116,47 @@ func (r *reply) aliased() bool {
 // (RFC 2308 §2.2).
 func (r *reply) classify() outcome {
 	if len(r.msg.Question) == 0 {
-		return useless
+		return uselessReply
 	}
-	proven := false
-	soa := false
-	servers := false
+	isProven := false
+	hasSOA := false
+	hasNS := false
 	for _, rr := range r.msg.Ns {
-		zone := lower(rr.Header().Name)
+		zone := lowerName(rr.Header().Name)
 		switch rr.(type) {
 		case *miekg.NS:
-			servers = true
+			hasNS = true
 		case *miekg.SOA:
-			if !soa { // only the first SOA record counts; an honest reply has only one
-				proven = zone != "." && r.leadsInto(zone)
+			if !hasSOA { // only the first SOA record counts; an honest reply has only one
+				isProven = zone != "." && r.hasNameBelow(zone)
 			}
-			soa = true
+			hasSOA = true
 		}
 	}
-	refers := len(r.found) == 0 && servers && !soa
+	isReferral := len(r.records) == 0 && hasNS && !hasSOA
 	switch r.msg.Rcode {
 	case miekg.RcodeSuccess:
-		if refers {
-			return useless
+		if isReferral {
+			return uselessReply
 		}
-		return answering
+		return usableAnswer
 	case miekg.RcodeYXDomain:
-		return answering
+		return usableAnswer
 	case miekg.RcodeNameError:
-		if proven || r.aliased() {
-			return answering
+		if isProven || r.deniesAliasTarget() {
+			return usableAnswer
 		}
-		return unproven
+		return unprovenDenial
 	case miekg.RcodeServerFailure:
-		return failing
+		return servfailReply
 	default:
-		return useless
+		return uselessReply
 	}
 }
 
-// leadsInto reports whether the name, or the target of one of its aliases, is a subdomain of
+// hasNameBelow reports whether the name, or the target of one of its aliases, is a subdomain of
 // zone.
-func (r *reply) leadsInto(zone string) bool {
+func (r *reply) hasNameBelow(zone string) bool {
 	return slices.ContainsFunc(r.chain, func(name string) bool { return name != zone && miekg.IsSubDomain(zone, name) })
 }
 
@@ -163,7 +164,7 @@ func (r *reply) leadsInto(zone string) bool {
 // the target of an alias (RFC 6604 §3). It is not an error if the alias itself was queried.
 func (r *reply) result(q Query) (Result, error) {
 	switch {
-	case r.msg.Rcode != miekg.RcodeNameError || r.aliased():
+	case r.msg.Rcode != miekg.RcodeNameError || r.deniesAliasTarget():
 	case len(r.chain) > 1:
 		return Result{}, lookup.Faultf(lookup.NXDomain, nil, "The domain name is an alias, and the name it leads to does not exist.")
 	default:
@@ -176,13 +177,13 @@ func (r *reply) result(q Query) (Result, error) {
 		Rcode:    miekg.RcodeToString[r.msg.Rcode],
 		Resolver: r.resolver.String(),
 	}
-	if r.msg.Rcode != miekg.RcodeSuccess && !r.aliased() {
+	if r.msg.Rcode != miekg.RcodeSuccess && !r.deniesAliasTarget() {
 		return out, nil
 	}
-	lowest := r.ttl
+	lowest := r.aliasTTL
 	text := 0
-	for _, rr := range r.found {
-		record := record(rr)
+	for _, rr := range r.records {
+		record := convertRecord(rr)
 		if record == nil {
 			continue
 		}
@@ -191,21 +192,21 @@ func (r *reply) result(q Query) (Result, error) {
 			break
 		}
 		out.Records = append(out.Records, record)
-		lowest = min(lowest, ttl(rr))
+		lowest = min(lowest, ttlOf(rr))
 		out.TTL = &lowest
 	}
 	return out, nil
 }
 
-// ttl returns a record's TTL in seconds. A TTL with the top bit set is 0 (RFC 2181 §8).
-func ttl(rr miekg.RR) uint32 {
+// ttlOf returns a record's TTL in seconds. A TTL with the top bit set is 0 (RFC 2181 §8).
+func ttlOf(rr miekg.RR) uint32 {
 	if t := rr.Header().Ttl; t < 1<<31 {
 		return t
 	}
 	return 0
 }
 
-// lower returns a name in lower case. The name must be in presentation form, which is ASCII
-// whatever bytes the name has, so lower does not change escapes. Two names are equal if their
-// lower forms are equal.
-func lower(name string) string { return strings.ToLower(name) }
+// lowerName returns a name in lower case. The name must be in presentation form, which is
+// ASCII whatever bytes the name has. So lowerName does not change escapes. Two names are equal
+// if lowerName returns the same for both.
+func lowerName(name string) string { return strings.ToLower(name) }

@@ -20,23 +20,23 @@ import (
 // The caller of Share must call end when all lookups have returned. The function end stops the
 // questions that are still in progress and waits until they have ended.
 func Share(ctx context.Context) (shared context.Context, end func()) {
-	s := &questions{crew: newCrew(ctx)}
+	s := &sharedQuestions{crew: newCrew(ctx)}
 	return context.WithValue(s.crew, sharedKey{}, s), s.crew.end
 }
 
 type sharedKey struct{}
 
-// questions holds the questions that are asked under one context of Share. They run under the
-// context in the field crew, which outlives the contexts of their callers.
-type questions struct {
+// sharedQuestions holds the questions that are asked under one context of Share. They run
+// under the context in the field crew, which outlives the contexts of their callers.
+type sharedQuestions struct {
 	crew    *crew
 	answers sync.Map // maps a question to its *answer
 }
 
 // answer holds the result of exchange. The result is complete when the channel in the field
-// over is closed. Until then, only servfail and queried may be read.
+// done is closed. Until then, only servfail and queried may be read.
 type answer struct {
-	over     chan struct{}
+	done     chan struct{}
 	servfail atomic.Pointer[reply]
 	reply    *reply
 	err      error
@@ -45,15 +45,15 @@ type answer struct {
 	queried []netip.AddrPort
 }
 
-// noteQuery records that a resolver has been queried.
-func (a *answer) noteQuery(server netip.AddrPort) {
+// recordQuery records that a resolver has been queried.
+func (a *answer) recordQuery(server netip.AddrPort) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.queried = append(a.queried, server)
 }
 
-// servers returns the resolvers that have been queried so far.
-func (a *answer) servers() []netip.AddrPort {
+// queriedResolvers returns the resolvers that have been queried so far.
+func (a *answer) queriedResolvers() []netip.AddrPort {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.queried)
@@ -63,12 +63,12 @@ func (a *answer) servers() []netip.AddrPort {
 // already been asked under it, resolve waits for that answer instead. Its errors are those of
 // exchange, marked as silence if the resolvers work.
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
-	whole, cancel := budget(parent)
+	lookupCtx, cancel := withBudget(parent)
 	defer cancel()
-	ctx, cancel := nameBudget(whole)
+	ctx, cancel := withNameBudget(lookupCtx)
 	defer cancel()
-	a := &answer{over: make(chan struct{})}
-	s, shared := parent.Value(sharedKey{}).(*questions)
+	a := &answer{done: make(chan struct{})}
+	s, shared := parent.Value(sharedKey{}).(*sharedQuestions)
 	var r *reply
 	var err error
 	if shared {
@@ -77,7 +77,7 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 	} else {
 		r, err = c.exchange(ctx, name, qtype, a)
 	}
-	if err != nil && c.resolversWork(whole, a.servers()) {
+	if err != nil && c.resolversWork(lookupCtx, a.queriedResolvers()) {
 		f := fault.From(err)
 		return nil, f.Saying(guard.Unresolvable).Silence()
 	}
@@ -87,7 +87,7 @@ func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*re
 // start returns the answer to a question; the answer may not be complete yet. If the question
 // was asked before, start returns the earlier answer. Otherwise start begins to ask the
 // question, and returns its argument a, which will hold the answer.
-func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answer {
+func (s *sharedQuestions) start(c *Client, name string, qtype uint16, a *answer) *answer {
 	type question struct {
 		client *Client
 		name   string
@@ -97,11 +97,11 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 		return earlier.(*answer)
 	}
 	s.crew.start(func() {
-		defer close(a.over)
+		defer close(a.done)
 		defer catch(&a.err)
-		whole, cancel := budget(s.crew)
+		lookupCtx, cancel := withBudget(s.crew)
 		defer cancel()
-		ctx, cancel := nameBudget(whole)
+		ctx, cancel := withNameBudget(lookupCtx)
 		defer cancel()
 		a.reply, a.err = c.exchange(ctx, name, qtype, a)
 	})
@@ -109,15 +109,15 @@ func (s *questions) start(c *Client, name string, qtype uint16, a *answer) *answ
 }
 
 // wait waits until the answer is complete. If ctx ends earlier, wait returns the result of
-// unanswered.
+// resultOfFailures.
 func (a *answer) wait(ctx context.Context) (*reply, error) {
 	select {
-	case <-a.over:
+	case <-a.done:
 		if b, ok := errors.AsType[*bug](a.err); ok {
 			panic(b)
 		}
 		return a.reply, a.err
 	case <-ctx.Done():
-		return unanswered(ctx, a.servfail.Load(), true)
+		return resultOfFailures(ctx, a.servfail.Load(), true)
 	}
 }

@@ -124,7 +124,7 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	if err := checkAddrs(t.Addrs...); err != nil {
 		return nil, none, err
 	}
-	addrs, unrouted := d.reachable(ctx, t.Addrs)
+	addrs, unrouted := d.routedAddrs(ctx, t.Addrs)
 	if len(addrs) == 0 {
 		return nil, none, lookup.Faultf(lookup.ConnectFailed, ErrNoRoute,
 			"The TCP connection to the host failed: this service has no route to %s, and the host has no other address.", strings.Join(unrouted, " or "))
@@ -133,9 +133,9 @@ func (d *Dialer) Dial(ctx context.Context, t Target, port uint16) (net.Conn, net
 	if connect == nil {
 		connect = connectChecked
 	}
-	all, cancel := withShare(ctx, dialShare)
+	dialCtx, cancel := withShare(ctx, dialShare)
 	defer cancel()
-	conn, peer, failed := race(all, addrs, func(ctx context.Context, a netip.Addr) (net.Conn, error) {
+	conn, peer, failed := race(dialCtx, addrs, func(ctx context.Context, a netip.Addr) (net.Conn, error) {
 		return connect(ctx, "tcp", netip.AddrPortFrom(a, port).String())
 	})
 	switch {
@@ -153,7 +153,7 @@ func connectFailed(failed []failure, unrouted []string) error {
 	var ways []string
 	for _, f := range failed {
 		causes = append(causes, fmt.Errorf("connect to %s: %w", f.addr, f.err))
-		if way := wayOf(f.err, f.addr); !slices.Contains(ways, way) {
+		if way := describeFailure(f.err, f.addr); !slices.Contains(ways, way) {
 			ways = append(ways, way)
 		}
 	}
@@ -165,13 +165,13 @@ func connectFailed(failed []failure, unrouted []string) error {
 		"The TCP connection to the host failed: %s (addresses tried: %d).%s", strings.Join(ways, ", "), len(failed), leftOut)
 }
 
-// reachable returns the addresses to try, without duplicates, in the order in which to try
+// routedAddrs returns the addresses to try, without duplicates, in the order in which to try
 // them. It also returns the names of the address families that it leaves out because this
 // machine has no route to them.
-func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip.Addr, unrouted []string) {
-	routed := d.HasRoute
-	if routed == nil {
-		routed = hasRoute
+func (d *Dialer) routedAddrs(ctx context.Context, addrs []netip.Addr) (toTry []netip.Addr, unrouted []string) {
+	routeExists := d.HasRoute
+	if routeExists == nil {
+		routeExists = hasRoute
 	}
 	families := map[string][]netip.Addr{}
 	for _, name := range []string{ipv4, ipv6} {
@@ -185,14 +185,14 @@ func (d *Dialer) reachable(ctx context.Context, addrs []netip.Addr) (try []netip
 		case len(family) == 0:
 		// One address is enough to check a family, because all public addresses have the same
 		// route or none.
-		case routed(ctx, family[0]):
+		case routeExists(ctx, family[0]):
 			families[name] = family
 		default:
 			unrouted = append(unrouted, name)
 		}
 	}
-	try = inTurn(families[ipv4], families[ipv6])
-	return try[:min(len(try), maxAddrs)], unrouted
+	toTry = interleave(families[ipv4], families[ipv6])
+	return toTry[:min(len(toTry), maxAddrs)], unrouted
 }
 
 // The names of the address families in messages.
@@ -217,13 +217,13 @@ func withShare(ctx context.Context, share float64) (context.Context, context.Can
 	return context.WithTimeout(ctx, time.Duration(float64(remaining)*share))
 }
 
-// wayOf tells in words how connecting to an address failed.
-func wayOf(err error, a netip.Addr) string {
-	timed, ok := errors.AsType[net.Error](err)
+// describeFailure tells in words how connecting to an address failed.
+func describeFailure(err error, a netip.Addr) string {
+	netErr, ok := errors.AsType[net.Error](err)
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused"
-	case ok && timed.Timeout():
+	case ok && netErr.Timeout():
 		return "timed out"
 	case errors.Is(err, syscall.EADDRNOTAVAIL), errors.Is(err, syscall.EAFNOSUPPORT):
 		return "this service has no address of " + familyOf(a)
@@ -270,10 +270,10 @@ func isNoRoute(err error) bool {
 	return false
 }
 
-// public decides whether an address is public. It refuses every special-purpose range of the
-// IANA registries, multicast and, for IPv6, everything outside 2000::/3. It accepts any port
-// and network, because the Dialer decides about these. It is never changed.
-var public = ssrf.New(
+// publicCheck decides whether an address is public. It refuses every special-purpose range of
+// the IANA registries, multicast and, for IPv6, everything outside 2000::/3. It accepts any
+// port and network, because the Dialer decides about these. It is never changed.
+var publicCheck = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
 	// Azure's WireServer serves metadata at an address that no registry lists.
 	ssrf.WithDeniedV4Prefixes(netip.MustParsePrefix("168.63.129.16/32")),
@@ -290,7 +290,7 @@ func checkAddrs(addrs ...netip.Addr) error {
 		if !a.IsValid() { // SafeAddr would accept it as public
 			return lookup.Fault(lookup.BlockedAddress, nil)
 		}
-		if err := public.SafeAddr(a); err != nil {
+		if err := publicCheck.SafeAddr(a); err != nil {
 			return lookup.Faultf(lookup.BlockedAddress, err, "The domain resolves to %s, which is not a public address.", a.WithZone(""))
 		}
 	}

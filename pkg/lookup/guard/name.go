@@ -66,11 +66,11 @@ func (q Query) Values() url.Values { return url.Values{"domain": {q.Domain}} }
 func DomainParam(q url.Values, g Grammar) (string, error) {
 	switch v := q["domain"]; len(v) {
 	case 0:
-		return "", refuse("is missing: pass one public fully-qualified domain name, such as example.com.")
+		return "", invalidDomain("is missing: pass one public fully-qualified domain name, such as example.com.")
 	case 1:
 		return Domain(v[0], g)
 	}
-	return "", refuse("is repeated: pass it once.")
+	return "", invalidDomain("is repeated: pass it once.")
 }
 
 // Domain returns raw as a normalised name: A-labels, lower case, no trailing dot. The error is
@@ -83,11 +83,11 @@ func DomainParam(q url.Values, g Grammar) (string, error) {
 func Domain(raw string, g Grammar) (string, error) {
 	switch {
 	case raw == "":
-		return "", refuse("is empty.")
+		return "", invalidDomain("is empty.")
 	case len(raw) > maxInput:
-		return "", refuse(tooLong)
+		return "", invalidDomain(tooLongText)
 	case !utf8.ValidString(raw):
-		return "", refuse("is not valid UTF-8.")
+		return "", invalidDomain("is not valid UTF-8.")
 	}
 	// Apart from the full stop, UTS #46 §2.3 has three other dots between labels: the
 	// ideographic, the fullwidth and the halfwidth ideographic full stop. Since Unicode 15.1,
@@ -95,7 +95,7 @@ func Domain(raw string, g Grammar) (string, error) {
 	// map it to "ss".
 	raw = strings.NewReplacer("\u3002", ".", "\uff0e", ".", "\uff61", ".", "\u1e9e", "\u00df").Replace(raw)
 	if isAddress(raw) {
-		return "", refuse(isAnAddress)
+		return "", invalidDomain(isAddressText)
 	}
 	pieces := []string{raw}
 	if g == DNSName && strings.Contains(raw, "_") { // IDNA does not allow underscores, so each label is mapped alone
@@ -109,7 +109,7 @@ func Domain(raw string, g Grammar) (string, error) {
 		pieces[i] = mapped
 	}
 	name := strings.TrimSuffix(strings.Join(pieces, "."), ".")
-	if err := check(name, g); err != nil {
+	if err := checkName(name, g); err != nil {
 		return "", err
 	}
 	return name, nil
@@ -121,47 +121,47 @@ func isAddress(raw string) bool {
 	if _, err := netip.ParseAddrPort(raw); err == nil {
 		return true
 	}
-	bare := strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]")
-	_, err := netip.ParseAddr(bare)
+	unbracketed := strings.TrimSuffix(strings.TrimPrefix(raw, "["), "]")
+	_, err := netip.ParseAddr(unbracketed)
 	return err == nil
 }
 
-// check returns an error unless a name follows the grammar and belongs to the public DNS. The
-// name must be mapped and have no trailing dot.
-func check(name string, g Grammar) error {
+// checkName returns an error unless a name follows the grammar and belongs to the public DNS.
+// The name must be mapped and have no trailing dot.
+func checkName(name string, g Grammar) error {
 	switch {
 	case name == "":
-		return refuse("is the root: pass a fully-qualified domain name.")
+		return invalidDomain("is the root: pass a fully-qualified domain name.")
 	case len(name) > maxName:
-		return refuse(tooLong)
+		return invalidDomain(tooLongText)
 	}
 	labels := strings.Split(name, ".")
 	last := len(labels) - 1
 	for i, label := range labels {
 		switch {
 		case label == "":
-			return refuse("has an empty label: dots must not be first, doubled or more than one at the end.")
+			return invalidDomain("has an empty label: dots must not be first, doubled or more than one at the end.")
 		case len(label) > maxLabel:
-			return refuse("has a label that is too long: a label has at most 63 characters.")
+			return invalidDomain("has a label that is too long: a label has at most 63 characters.")
 		}
-		underscores := g == DNSName && i != last
+		allowUnderscore := g == DNSName && i != last
 		for _, r := range label {
-			allowed := isHostRune(r) || (r == '_' && underscores)
-			if !allowed {
-				return refuseRune(r)
+			isAllowed := isHostRune(r) || (r == '_' && allowUnderscore)
+			if !isAllowed {
+				return invalidRune(r)
 			}
 		}
 		if strings.Trim(label, "-") != label {
-			return refuse("has a label that starts or ends with a hyphen.")
+			return invalidDomain("has a label that starts or ends with a hyphen.")
 		}
 	}
 	switch {
 	case isNumber(labels[last]):
-		return refuse(isAnAddress)
+		return invalidDomain(isAddressText)
 	case last == 0:
-		return refuse("is a single label: pass a fully-qualified domain name.")
+		return invalidDomain("is a single label: pass a fully-qualified domain name.")
 	case isSpecial(name):
-		return refuse("is not public: it lies under a special-use, private or metadata name.")
+		return invalidDomain("is not public: it lies under a special-use, private or metadata name.")
 	}
 	return nil
 }
@@ -169,11 +169,11 @@ func check(name string, g Grammar) error {
 // mapIDNA maps a name to lower-case A-labels by UTS #46 with strict ASCII rules and the bidi
 // rule. Some real hosts have "--" in the third and fourth place, so hyphens are not checked. A
 // plain ASCII name is only converted to lower case, because the strict rules would refuse an
-// underscore. Lengths and empty labels are checked later, by the function check.
+// underscore. Lengths and empty labels are checked later, by the function checkName.
 func mapIDNA(name string) (string, error) {
 	lower := strings.ToLower(name)
-	plain := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
-	if plain && !strings.HasPrefix(lower, "xn--") && !strings.Contains(lower, ".xn--") {
+	isASCII := !strings.ContainsFunc(name, func(r rune) bool { return r >= utf8.RuneSelf })
+	if isASCII && !strings.HasPrefix(lower, "xn--") && !strings.Contains(lower, ".xn--") {
 		return lower, nil
 	}
 	p := idna.New(idna.MapForLookup(), idna.BidiRule(), idna.CheckHyphens(false))
@@ -189,12 +189,12 @@ func mapIDNA(name string) (string, error) {
 	}
 	for _, r := range lower {
 		if r < utf8.RuneSelf && !isHostRune(r) && r != '.' {
-			return "", refuseRune(r)
+			return "", invalidRune(r)
 		}
 	}
 	// The error of package idna is dropped, because it quotes the label, and names that are
 	// looked up must not be logged.
-	return "", refuse("is not a valid internationalised name.")
+	return "", invalidDomain("is not a valid internationalised name.")
 }
 
 // isNumber reports whether URL parsers and inet_aton would take a name for an IPv4 address
@@ -239,21 +239,21 @@ func isHostRune(r rune) bool {
 
 // Messages that more than one refusal uses.
 const (
-	tooLong     = "is too long: a name has at most 253 characters."
-	isAnAddress = "is an IP address: pass a domain name."
+	tooLongText   = "is too long: a name has at most 253 characters."
+	isAddressText = "is an IP address: pass a domain name."
 )
 
-func refuse(what string) error {
-	return lookup.Faultf(lookup.InvalidDomain, nil, "domain %s", what)
+func invalidDomain(problem string) error {
+	return lookup.Faultf(lookup.InvalidDomain, nil, "domain %s", problem)
 }
 
-func refuseRune(r rune) error {
+func invalidRune(r rune) error {
 	q := strconv.QuoteRuneToASCII(r)
 	switch {
 	case r == '_':
-		return refuse("has an underscore where a host name has none.")
+		return invalidDomain("has an underscore where a host name has none.")
 	case strings.ContainsRune(":/@?#[]\\", r):
-		return refuse("has the character " + q + ": pass a bare name, without scheme, user, port, path or query.")
+		return invalidDomain("has the character " + q + ": pass a bare name, without scheme, user, port, path or query.")
 	}
-	return refuse("has the character " + q + ", which no domain name has.")
+	return invalidDomain("has the character " + q + ", which no domain name has.")
 }

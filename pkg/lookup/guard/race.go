@@ -20,10 +20,10 @@ type failure struct {
 // attempt is the result of connecting to one address. index is the index of that address in
 // the parameter addrs of race.
 type attempt struct {
-	index    int
-	conn     net.Conn
-	err      error
-	panicked any // the value of the panic, or nil
+	index      int
+	conn       net.Conn
+	err        error
+	panicValue any // the value of the panic, or nil
 }
 
 // race connects to addresses one after the other, as RFC 8305 describes. It starts the next
@@ -49,7 +49,7 @@ func race(
 		go func() {
 			a := attempt{index: index}
 			defer func() { // race repeats the panic in the goroutine of its caller
-				a.panicked = recover()
+				a.panicValue = recover()
 				ended <- a
 			}()
 			a.conn, a.err = connect(ctx, addrs[index])
@@ -74,8 +74,8 @@ func race(
 			next.Reset(attemptDelay)
 		case a := <-ended:
 			running--
-			if a.panicked != nil {
-				panic(a.panicked)
+			if a.panicValue != nil {
+				panic(a.panicValue)
 			}
 			if a.err == nil {
 				return a.conn, addrs[a.index], nil
@@ -94,9 +94,9 @@ func race(
 	return nil, netip.Addr{}, failed
 }
 
-// inTurn returns the elements of the two lists alternately, beginning with the first list. The
-// rest of the longer list follows at the end.
-func inTurn(first, second []netip.Addr) []netip.Addr {
+// interleave returns the elements of the two lists alternately, beginning with the first list.
+// The rest of the longer list follows at the end.
+func interleave(first, second []netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	for i := range max(len(first), len(second)) {
 		if i < len(first) {

@@ -112,7 +112,7 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 	defer host.Close()
 	a, err := host.Fetch(ctx, "/")
 	if err == nil {
-		err = a.Reports(names()...)
+		err = a.Reports(headerNames()...)
 	}
 	if err != nil {
 		return Result{}, origin.Fault(ctx, err, lookup.HeadersTimeout)
@@ -123,35 +123,36 @@ func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, con
 		Method:  a.Method,
 		Status:  a.Status,
 		PeerIP:  a.Peer.String(),
-		Headers: allowlisted(a.Header),
+		Headers: allowedHeaders(a.Header),
 	}, nil
 }
 
-// names returns the names of the sixteen headers, in the order of the fields of Headers.
-func names() (all []string) {
+// headerNames returns the names of the sixteen headers, in the order of the fields of Headers.
+func headerNames() (all []string) {
 	for f := range reflect.TypeFor[Headers]().Fields() {
 		all = append(all, f.Tag.Get("json"))
 	}
 	return all
 }
 
-// allowlisted returns the headers of the spec and leaves out all others. Some headers are lists
-// by their standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions Policy, Fetch and
-// HTML. Fetch and HTML split X-Content-Type-Options and X-Frame-Options at commas. No standard
-// defines X-Powered-By; it counts as a list, because each layer of a server may add a field.
-// Strict-Transport-Security is not a list: only its first field counts (RFC 6797 §8.1).
-func allowlisted(h http.Header) (out Headers) {
-	lists := []string{
+// allowedHeaders returns the headers of the spec and leaves out all others. Some headers are
+// lists by their standards: RFC 9110 and 9111, CSP 3, Referrer Policy, Permissions Policy,
+// Fetch and HTML. Fetch and HTML split X-Content-Type-Options and X-Frame-Options at commas.
+// No standard defines X-Powered-By; it counts as a list, because each layer of a server may
+// add a field. Strict-Transport-Security is not a list: only its first field counts (RFC 6797
+// §8.1).
+func allowedHeaders(h http.Header) (out Headers) {
+	listHeaders := []string{
 		"cache-control", "content-security-policy", "content-security-policy-report-only", "permissions-policy",
 		"referrer-policy", "www-authenticate", "x-content-type-options", "x-frame-options", "x-powered-by",
 	}
 	fields := reflect.ValueOf(&out).Elem()
-	for i, name := range names() {
+	for i, name := range headerNames() {
 		var texts []string
 		for _, v := range h.Values(name) { // convert each field separately, because one field may be ISO 8859-1 and the next UTF-8
 			texts = append(texts, origin.Text(v))
 		}
-		if len(texts) > 1 && !slices.Contains(lists, name) {
+		if len(texts) > 1 && !slices.Contains(listHeaders, name) {
 			texts = texts[:1]
 		}
 		if len(texts) > 0 {

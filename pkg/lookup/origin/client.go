@@ -80,13 +80,13 @@ func Fault(ctx context.Context, err error, timeout fault.Code) error {
 // Host is one origin. It keeps its connection for the next request if the origin allows that.
 // A Host is not safe for concurrent use. Its user must call Close at the end.
 type Host struct {
-	client *Client
-	target guard.Target
-	conn   *tls.Conn // the TLS handshake is complete; nil if there is no connection
-	used   bool      // conn may be dead, because the caller made it or it has carried a request
-	peer   netip.Addr
-	limit  *io.LimitedReader // limits the number of bytes that are read from conn
-	in     *bufio.Reader     // reads from limit
+	client    *Client
+	target    guard.Target
+	conn      *tls.Conn // the TLS handshake is complete; nil if there is no connection
+	mayBeDead bool      // conn may be dead, because the caller made it or it has carried a request
+	peer      netip.Addr
+	limit     *io.LimitedReader // limits the number of bytes that are read from conn
+	reader    *bufio.Reader     // reads from limit
 }
 
 // Host returns the origin at a target. If conn is not nil, it must be a connection to peer on
@@ -94,13 +94,13 @@ type Host struct {
 func (c *Client) Host(t guard.Target, conn *tls.Conn, peer netip.Addr) *Host {
 	limit := &io.LimitedReader{R: conn}
 	return &Host{
-		client: c,
-		target: t,
-		conn:   conn,
-		used:   true,
-		peer:   peer,
-		limit:  limit,
-		in:     bufio.NewReader(limit),
+		client:    c,
+		target:    t,
+		conn:      conn,
+		mayBeDead: true,
+		peer:      peer,
+		limit:     limit,
+		reader:    bufio.NewReader(limit),
 	}
 }
 
@@ -118,7 +118,7 @@ func (h *Host) Close() {
 // carry another request.
 func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error) {
 	conn := h.conn
-	h.used = true
+	h.mayBeDead = true
 	stop := context.AfterFunc(ctx, func() { conn.NetConn().Close() })
 	h.limit.N = maxHead
 	// A server may answer and close the connection before it has read the whole request. So
@@ -127,11 +127,11 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 		"Host: "+h.target.Name+"\r\n"+
 		"User-Agent: "+h.client.UserAgent+"\r\n"+
 		"Accept: */*\r\n\r\n")
-	a, err := readHead(h.in)
+	a, err := readHead(h.reader)
 	a.Method = method
 	a.Peer = h.peer
 	stop()
-	if err != nil || sendErr != nil || h.in.Buffered() > 0 || !a.persists() {
+	if err != nil || sendErr != nil || h.reader.Buffered() > 0 || !a.allowsNextRequest() {
 		h.Close()
 	}
 	switch {
@@ -140,27 +140,27 @@ func (h *Host) exchange(ctx context.Context, method, path string) (Answer, error
 	case ctx.Err() != nil:
 		return a, fmt.Errorf("%w while %s waited for %s: %w", Late(ctx), method, h.peer, err)
 	}
-	return a, h.failed(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
+	return a, h.requestFault(fmt.Errorf("%s to %s: %w", method, h.peer, errors.Join(err, sendErr)))
 }
 
-// failed returns http_failed or handshake_failed for a failed request, with a message that
-// tells what went wrong.
-func (h *Host) failed(err error) error {
-	nothing := h.limit.N == maxHead
-	why := "the response headers are incomplete"
+// requestFault returns http_failed or handshake_failed for a failed request, with a message
+// that tells what went wrong.
+func (h *Host) requestFault(err error) error {
+	isUnread := h.limit.N == maxHead
+	problem := "the response headers are incomplete"
 	switch {
 	case h.limit.N == 0: // must be the first case, because a head that was cut off at the limit may look like a malformed line
-		why = "the response headers are longer than 300 KiB"
+		problem = "the response headers are longer than 300 KiB"
 	case errors.Is(err, errStatus):
-		why = "the response status is below 100"
-	case isAlert(err) && nothing:
+		problem = "the response status is below 100"
+	case isAlert(err) && isUnread:
 		// In TLS 1.3 a server may refuse the client after the client has completed its
 		// handshake, for example because the client has no certificate.
 		return handshakeFailed(err)
 	case errors.Is(err, errStatusLine):
-		why = "the response is not HTTP/1.1"
-	case nothing:
-		why = "the connection ended without a response"
+		problem = "the response is not HTTP/1.1"
+	case isUnread:
+		problem = "the connection ended without a response"
 	}
-	return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: %s.", why)
+	return lookup.Faultf(lookup.HTTPFailed, err, "The HTTPS request failed: %s.", problem)
 }

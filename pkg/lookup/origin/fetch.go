@@ -17,16 +17,16 @@ const headPatience = 2 * time.Second
 
 // outcome is the result of a request.
 type outcome struct {
-	answer   Answer
-	err      error
-	panicked any // the value of the panic, or nil
+	answer     Answer
+	err        error
+	panicValue any // the value of the panic, or nil
 }
 
-// checked returns o. If the request panicked, checked panics in the goroutine of its caller,
-// who can recover.
-func (o outcome) checked() outcome {
-	if o.panicked != nil {
-		panic(o.panicked)
+// repanic returns o. If the request panicked, repanic panics with the same value in the
+// goroutine of its caller, which can recover.
+func (o outcome) repanic() outcome {
+	if o.panicValue != nil {
+		panic(o.panicValue)
 	}
 	return o
 }
@@ -60,20 +60,20 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	heads := h.begin(ctx, http.MethodHead, path)
+	heads := h.startRequest(ctx, http.MethodHead, path)
 	patience := time.NewTimer(headPatience)
 	defer patience.Stop()
 	select {
 	case head := <-heads:
-		if head.checked().isFinal() {
+		if head.repanic().isFinal() {
 			return head.answer, head.err
 		}
-		get := <-h.begin(ctx, http.MethodGet, path)
-		return afterHead(head, get.checked())
+		get := <-h.startRequest(ctx, http.MethodGet, path)
+		return outcomeOfGet(head, get.repanic())
 	case <-patience.C:
 	}
 	other := h.client.Host(h.target, nil, netip.Addr{})
-	gets := other.begin(ctx, http.MethodGet, path)
+	gets := other.startRequest(ctx, http.MethodGet, path)
 	var head, get outcome
 	select {
 	case head = <-heads:
@@ -87,20 +87,20 @@ func (h *Host) Fetch(ctx context.Context, path string) (Answer, error) {
 		}
 		head = <-heads
 	}
-	head = head.checked()
-	get = get.checked()
+	head = head.repanic()
+	get = get.repanic()
 	if head.isFinal() && (head.err == nil || get.err != nil) {
 		other.Close()
 		return head.answer, head.err
 	}
 	h.replace(other)
-	return afterHead(head, get)
+	return outcomeOfGet(head, get)
 }
 
-// afterHead returns the outcome of GET, for use when the outcome of HEAD does not count. If
-// HEAD failed and no connection could be made for GET, the error is http_failed and mentions
-// both failures.
-func afterHead(head, get outcome) (Answer, error) {
+// outcomeOfGet returns the outcome of GET. It is called when the outcome of HEAD does not
+// count. If HEAD failed and no connection could be made for GET, the error is http_failed and
+// mentions both failures.
+func outcomeOfGet(head, get outcome) (Answer, error) {
 	if head.err == nil || get.err == nil {
 		return get.answer, get.err
 	}
@@ -115,19 +115,19 @@ func afterHead(head, get outcome) (Answer, error) {
 
 // replace closes the connection of h and gives h the state of another Host for the same
 // target.
-func (h *Host) replace(by *Host) {
+func (h *Host) replace(other *Host) {
 	h.Close()
-	*h = *by
+	*h = *other
 }
 
-// begin makes one request in a goroutine. The caller must receive the outcome before it uses
-// the Host again, and must call checked on the outcome.
-func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
+// startRequest makes one request in a goroutine. The caller must receive the outcome before it
+// uses the Host again, and must call the method repanic of the outcome.
+func (h *Host) startRequest(ctx context.Context, method, path string) <-chan outcome {
 	ended := make(chan outcome, 1)
 	go func() {
 		var o outcome
 		defer func() {
-			o.panicked = recover()
+			o.panicValue = recover()
 			ended <- o
 		}()
 		o.answer, o.err = h.request(ctx, method, path)
@@ -139,7 +139,7 @@ func (h *Host) begin(ctx context.Context, method, path string) <-chan outcome {
 // connection may be dead, or out of step because some servers send a body after HEAD. In that
 // case request makes the request once more over a new connection.
 func (h *Host) request(ctx context.Context, method, path string) (Answer, error) {
-	if h.conn != nil && h.used {
+	if h.conn != nil && h.mayBeDead {
 		if a, err := h.exchange(ctx, method, path); err == nil || ctx.Err() != nil {
 			return a, err
 		}

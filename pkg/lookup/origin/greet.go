@@ -82,14 +82,14 @@ type Hello func(conn net.Conn) (again bool, err error)
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {
-		again := false
+		canRetry := false
 		conn, peer, err := c.Dial(ctx, t, Port)
 		if err == nil {
 			t.Addrs = []netip.Addr{peer}
-			again, err = hello(conn)
+			canRetry, err = hello(conn)
 		}
 		switch {
-		case err == nil, i == 0 && !again:
+		case err == nil, i == 0 && !canRetry:
 			return peer, err
 		case i == 0:
 			first = err
@@ -106,7 +106,7 @@ func (h *Host) connect(ctx context.Context) error {
 	var conn *tls.Conn
 	var hellos []Hello
 	for _, o := range Offers() {
-		hellos = append(hellos, func(raw net.Conn) (again bool, err error) {
+		hellos = append(hellos, func(raw net.Conn) (canRetry bool, err error) {
 			conn = tls.Client(raw, TLSConfig(h.target.Name, o))
 			err = conn.HandshakeContext(ctx)
 			if err == nil {
@@ -118,14 +118,14 @@ func (h *Host) connect(ctx context.Context) error {
 			}
 			// Another hello may succeed if the host had not yet sent its certificate and did
 			// not answer in plain text.
-			early := len(conn.ConnectionState().PeerCertificates) == 0
-			return early && !errors.As(err, new(tls.RecordHeaderError)), handshakeFailed(err)
+			noCertificate := len(conn.ConnectionState().PeerCertificates) == 0
+			return noCertificate && !errors.As(err, new(tls.RecordHeaderError)), handshakeFailed(err)
 		})
 	}
 	peer, err := Greet(ctx, h.client.Connector, h.target, hellos...)
 	if err == nil {
 		*h = *h.client.Host(h.target, conn, peer)
-		h.used = false
+		h.mayBeDead = false
 	}
 	return err
 }

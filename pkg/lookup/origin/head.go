@@ -104,8 +104,8 @@ func parseField(line string) (name, value string, ok bool) {
 		return "", "", false
 	}
 	isControl := func(b byte) bool { return (b < ' ' && b != '\t') || b == 0x7f }
-	kept := slices.DeleteFunc([]byte(value), isControl)
-	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(kept), " \t"), true
+	cleaned := slices.DeleteFunc([]byte(value), isControl)
+	return textproto.CanonicalMIMEHeaderKey(name), strings.Trim(string(cleaned), " \t"), true
 }
 
 // parseStatusLine parses a line such as "HTTP/1.1 200 OK" (RFC 9112 §4). As curl does, it
@@ -132,27 +132,27 @@ func parseStatusLine(s string) (status, minor int, err error) {
 	return status, min(minor, 1), nil
 }
 
-// persists reports whether the connection can carry another request: the server must keep it
-// open (RFC 9112 §9.3), and the answer must have no body (§6.3). An answer that refuses HEAD
-// and announces a body may really be followed by that body, which must not be read as the next
-// answer.
-func (a Answer) persists() bool {
+// allowsNextRequest reports whether the connection can carry another request: the server must
+// keep it open (RFC 9112 §9.3), and the answer must have no body (§6.3). An answer that
+// refuses HEAD and announces a body may really be followed by that body, which must not be
+// read as the next answer.
+func (a Answer) allowsNextRequest() bool {
 	connection := strings.ToLower(strings.Join(a.Header["Connection"], ","))
 	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols || strings.Contains(connection, "close") {
 		return false
 	}
 	length := a.Header["Content-Length"]
-	empty := []string{"0"}
-	coded := len(a.Header["Transfer-Encoding"]) > 0
+	zeroLength := []string{"0"}
+	hasTransferCoding := len(a.Header["Transfer-Encoding"]) > 0
 	switch {
 	case a.Status == http.StatusNoContent, a.Status == http.StatusNotModified:
 		return true
 	case a.refusesHead():
-		return !coded && (len(length) == 0 || slices.Equal(length, empty))
+		return !hasTransferCoding && (len(length) == 0 || slices.Equal(length, zeroLength))
 	case a.Method == http.MethodHead:
 		return true
 	}
-	return !coded && slices.Equal(length, empty)
+	return !hasTransferCoding && slices.Equal(length, zeroLength)
 }
 
 // Text returns a header value as valid UTF-8 for JSON. It reads a value that is not UTF-8 as

@@ -20,13 +20,13 @@ type httpsURL struct {
 
 func (p httpsURL) url() string { return "https://" + p.host + p.path }
 
-// follow returns the URL that an answer redirects to, or the reason why there is none. base is
-// the URL of the answer, and location holds the answer's Location fields, of which only the
-// first counts. follow sends nothing. It parses a reference as browsers do, by the URL
-// standard of the WHATWG: a backslash counts as a slash, extra or missing slashes after the
-// scheme do not matter, and a stray percent sign is kept. Unlike browsers, it refuses a URL
-// with a user name or a password.
-func follow(base httpsURL, location []string) (next httpsURL, stop StopReason) {
+// resolveLocation returns the URL that an answer redirects to, or the reason why there is
+// none. base is the URL of the answer, and location holds the answer's Location fields, of
+// which only the first counts. resolveLocation sends nothing. It parses a reference as
+// browsers do, by the URL standard of the WHATWG: a backslash counts as a slash, extra or
+// missing slashes after the scheme do not matter, and a stray percent sign is kept. Unlike
+// browsers, it refuses a URL with a user name or a password.
+func resolveLocation(base httpsURL, location []string) (next httpsURL, stop StopReason) {
 	if len(location) == 0 || location[0] == "" {
 		return next, MissingLocation
 	}
@@ -55,18 +55,18 @@ func follow(base httpsURL, location []string) (next httpsURL, stop StopReason) {
 		if stop != "" {
 			return httpsURL{}, stop
 		}
-		segments = join(nil, authority[min(end+1, len(authority)):])
+		segments = joinPath(nil, authority[min(end+1, len(authority)):])
 	case slashes == 1:
-		segments = join(nil, rest[1:])
+		segments = joinPath(nil, rest[1:])
 	case rest != "":
-		segments = join(segments[:len(segments)-1], rest)
+		segments = joinPath(segments[:len(segments)-1], rest)
 	case !hasQuery:
 		query = oldQuery
 		hasQuery = hadQuery
 	}
 	next.path = "/" + strings.Join(segments, "/")
 	if hasQuery {
-		next.path += "?" + escape(query, "\"<>'")
+		next.path += "?" + percentEncode(query, "\"<>'")
 	}
 	if len(next.url()) > maxURL {
 		return httpsURL{}, InvalidLocation
@@ -102,9 +102,9 @@ func hostOf(authority string) (host string, stop StopReason) {
 	bracket := strings.Index(authority, "]") + 1 // the colons before the bracket belong to an IPv6 address, not to a port
 	name, port, _ := strings.Cut(authority[bracket:], ":")
 	number, err := strconv.ParseUint("0"+port, 10, 16)
-	decoded, wrong := decodeHost(authority[:bracket] + name)
+	decoded, isInvalid := decodeHost(authority[:bracket] + name)
 	switch {
-	case err != nil, wrong:
+	case err != nil, isInvalid:
 		return "", InvalidLocation
 	case port != "" && number != origin.Port:
 		return "", BlockedPort
@@ -116,9 +116,9 @@ func hostOf(authority string) (host string, stop StopReason) {
 	return host, ""
 }
 
-// decodeHost decodes the percent escapes of a host. The result wrong is true if a URL cannot
-// have such a host, whatever the guard says about it.
-func decodeHost(host string) (decoded string, wrong bool) {
+// decodeHost decodes the percent escapes of a host. The result isInvalid is true if a URL
+// cannot have such a host, whatever the guard says about it.
+func decodeHost(host string) (decoded string, isInvalid bool) {
 	if inner, ok := strings.CutPrefix(host, "["); ok {
 		inner, closed := strings.CutSuffix(inner, "]")
 		a, err := netip.ParseAddr(inner)
@@ -142,8 +142,8 @@ func decodeHost(host string) (decoded string, wrong bool) {
 	return decoded, decoded == "" || !utf8.ValidString(decoded) || strings.ContainsFunc(decoded, forbidden)
 }
 
-// join appends a path to segments and resolves its dot segments. path has no leading slash.
-func join(segments []string, path string) []string {
+// joinPath appends a path to segments and resolves its dot segments. path has no leading slash.
+func joinPath(segments []string, path string) []string {
 	parts := strings.Split(strings.ReplaceAll(path, `\`, "/"), "/")
 	for i, part := range parts {
 		dots := strings.ReplaceAll(strings.ToLower(part), "%2e", ".")
@@ -151,7 +151,7 @@ func join(segments []string, path string) []string {
 		case dots == "..":
 			segments = segments[:max(len(segments)-1, 0)]
 		case dots != ".":
-			segments = append(segments, escape(part, "\"<>`{}^"))
+			segments = append(segments, percentEncode(part, "\"<>`{}^"))
 			continue
 		}
 		if i == len(parts)-1 {
@@ -161,9 +161,9 @@ func join(segments []string, path string) []string {
 	return segments
 }
 
-// escape percent-encodes the bytes that must not appear in a request line, and the bytes in
-// extra. It leaves existing escapes unchanged.
-func escape(text, extra string) string {
+// percentEncode percent-encodes the bytes that must not appear in a request line, and the
+// bytes in extra. It leaves existing escapes unchanged.
+func percentEncode(text, extra string) string {
 	var out strings.Builder
 	for _, c := range []byte(text) {
 		if c <= ' ' || c > '~' || strings.IndexByte(extra, c) >= 0 {

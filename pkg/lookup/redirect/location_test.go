@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of testdata/locations.tsv: a Location, the result of follow for it, and the
-// rules that explain this result: WHATWG, guard or hostfacts. The first lines of the file say
-// what these three names mean.
+// read is a row of testdata/locations.tsv: a Location, the result of resolveLocation for it,
+// and the rules that explain this result: WHATWG, guard or hostfacts. The first lines of the
+// file say what these three names mean.
 type read struct{ location, outcome, rules string }
 
 // base returns the URL from which the Locations in testdata/locations.tsv come.
@@ -40,9 +40,10 @@ func locations(tb testing.TB) (all []read) {
 	return all
 }
 
-// outcome returns, as text, the result of follow for a Location in an answer from base.
+// outcome returns, as text, the result of resolveLocation for a Location in an answer from
+// base.
 func outcome(location string) string {
-	next, stop := follow(base(), []string{location, "https://second.test.com/"})
+	next, stop := resolveLocation(base(), []string{location, "https://second.test.com/"})
 	if stop != "" {
 		return string(stop)
 	}
@@ -74,7 +75,7 @@ func TestFollow(t *testing.T) {
 			t.Errorf("%.80q: %.80s, want %.80s", location, got, want)
 		}
 	}
-	if _, stop := follow(base(), nil); stop != MissingLocation {
+	if _, stop := resolveLocation(base(), nil); stop != MissingLocation {
 		t.Errorf("no field: %s", stop)
 	}
 }
@@ -114,9 +115,9 @@ func TestWHATWG(t *testing.T) {
 	}
 }
 
-// FuzzFollow checks every URL that follow returns. The host must pass the guard, and the path
-// must fit into a request line. Following the returned URL must give the same URL. If the
-// reference has a host by RFC 3986, the URL must have that host.
+// FuzzFollow checks every URL that resolveLocation returns. The host must pass the guard, and
+// the path must fit into a request line. Following the returned URL must give the same URL. If
+// the reference has a host by RFC 3986, the URL must have that host.
 func FuzzFollow(f *testing.F) {
 	for _, r := range locations(f) {
 		f.Add(r.location)
@@ -124,7 +125,7 @@ func FuzzFollow(f *testing.F) {
 	f.Add("//0=Aݳ0") // the guard maps this host to another one
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
-		next, stop := follow(base(), []string{location})
+		next, stop := resolveLocation(base(), []string{location})
 		if stop != "" {
 			if !known[stop] {
 				t.Errorf("%q: stop reason %q", location, stop)
@@ -135,7 +136,7 @@ func FuzzFollow(f *testing.F) {
 	})
 }
 
-// isFollowed checks the URL that follow returned for a Location.
+// isFollowed checks the URL that resolveLocation returned for a Location.
 func isFollowed(t *testing.T, location string, next httpsURL) {
 	t.Helper()
 	if host, err := guard.Domain(next.host, guard.DNSName); err != nil || host != next.host {
@@ -145,7 +146,7 @@ func isFollowed(t *testing.T, location string, next httpsURL) {
 	if !strings.HasPrefix(next.path, "/") || strings.ContainsFunc(next.path, foreign) {
 		t.Errorf("%q: path %q", location, next.path)
 	}
-	if again, stop := follow(next, []string{next.url()}); stop != "" || again != next {
+	if again, stop := resolveLocation(next, []string{next.url()}); stop != "" || again != next {
 		t.Errorf("%q: %v followed again is %v, %q", location, next, again, stop)
 	}
 	if host, ok := rfc3986(location); ok && host != next.host {

@@ -155,23 +155,23 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 			h.Close()
 		}
 	}()
-	at := httpsURL{host: q.Domain, path: "/"}
-	r := Result{Domain: q.Domain, StartURL: at.url()}
+	current := httpsURL{host: q.Domain, path: "/"}
+	r := Result{Domain: q.Domain, StartURL: current.url()}
 	seen := map[httpsURL]bool{}
 	for {
-		late := len(r.Hops) > 0 && nearlyOver(ctx)
-		a, err := c.fetch(ctx, hosts, at)
+		littleTime := len(r.Hops) > 0 && isNearlyOver(ctx)
+		a, err := c.fetch(ctx, hosts, current)
 		if err == nil {
 			err = a.Reports("Location")
 		}
 		if err != nil {
-			return r.end(origin.Fault(ctx, err, lookup.RedirectTimeout), late)
+			return r.endAtFailure(origin.Fault(ctx, err, lookup.RedirectTimeout), littleTime)
 		}
-		seen[at] = true
+		seen[current] = true
 		location := a.Header["Location"]
 		hop := Hop{
 			Index:  len(r.Hops),
-			URL:    at.url(),
+			URL:    current.url(),
 			Method: a.Method,
 			Status: a.Status,
 			PeerIP: a.Peer.String(),
@@ -185,7 +185,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 		if !slices.Contains([]int{301, 302, 303, 307, 308}, a.Status) { // the redirect statuses of the Fetch standard
 			return r, nil
 		}
-		next, stop := follow(at, location)
+		next, stop := resolveLocation(current, location)
 		switch {
 		case stop != "":
 		case seen[next]:
@@ -194,7 +194,7 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 			stop = MaxHops
 			r.Truncated = true
 		default:
-			at = next
+			current = next
 			continue
 		}
 		r.StopReason = &stop
@@ -202,25 +202,25 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 	}
 }
 
-// end returns the outcome of a trace whose next hop failed with err. late means that the
-// earlier hosts left this hop hardly any time, so that its time-out is their fault.
-func (r Result) end(err error, late bool) (Result, error) {
+// endAtFailure returns the outcome of a trace whose next hop failed with err. If littleTime is
+// true, the earlier hosts left this hop hardly any time, so that its time-out is their fault.
+func (r Result) endAtFailure(err error, littleTime bool) (Result, error) {
 	f := fault.From(err)
 	stop := StopReason(f.Code)
 	if len(r.Hops) > 0 && slices.Contains(StopReasons(), stop) {
 		r.StopReason = &stop
 		return r, nil
 	}
-	if late && f.Code == lookup.RedirectTimeout {
+	if littleTime && f.Code == lookup.RedirectTimeout {
 		return Result{}, f.Silence()
 	}
 	return Result{}, err
 }
 
-// nearlyOver reports whether the remaining time of ctx is shorter than minHopTime. If the
+// isNearlyOver reports whether the remaining time of ctx is shorter than minHopTime. If the
 // deadline has passed, it returns false: the process may have been frozen, and the hosts would
 // not be to blame.
-func nearlyOver(ctx context.Context) bool {
+func isNearlyOver(ctx context.Context) bool {
 	end, ok := ctx.Deadline()
 	if !ok {
 		return false

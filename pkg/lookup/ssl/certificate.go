@@ -49,8 +49,8 @@ func parseCertificate(leaf []byte) (certificate, error) {
 		return certificate{}, errNotACertificate
 	}
 	c := certificate{der: der}
-	whole := der
-	if !whole.ReadASN1(&body, asn1.SEQUENCE) || !body.ReadASN1(&tbs, asn1.SEQUENCE) {
+	rest := der
+	if !rest.ReadASN1(&body, asn1.SEQUENCE) || !body.ReadASN1(&tbs, asn1.SEQUENCE) {
 		return certificate{}, errNotACertificate
 	}
 	if !body.ReadASN1(&algorithm, asn1.SEQUENCE) || !parseOID(&algorithm, &c.algorithm) {
@@ -137,13 +137,13 @@ func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) 
 	return r, nil
 }
 
-// serialText returns a serial number in hex. The parameter twos holds the number in two's
+// serialText returns a serial number in hex. The parameter number holds it in two's
 // complement, as DER encodes it.
-func serialText(twos []byte) string {
-	n := new(big.Int).SetBytes(twos)
+func serialText(number []byte) string {
+	n := new(big.Int).SetBytes(number)
 	sign := ""
-	if twos[0]&0x80 != 0 {
-		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(twos))), n)
+	if number[0]&0x80 != 0 {
+		n.Sub(new(big.Int).Lsh(big.NewInt(1), uint(8*len(number))), n)
 		sign = "-"
 	}
 	return sign + cmp.Or(hex.EncodeToString(n.Bytes()), "00")

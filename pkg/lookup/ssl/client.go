@@ -88,16 +88,16 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 // the hello that offers everything.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
-	var done *tls.Conn
+	var tlsConn *tls.Conn
 	var hellos []origin.Hello
 	for _, o := range append(origin.Offers(), origin.Browser) {
-		hellos = append(hellos, func(conn net.Conn) (again bool, err error) {
-			f, done, again, err = handshake(ctx, conn, q.Domain, o)
-			return again, err
+		hellos = append(hellos, func(conn net.Conn) (canRetry bool, err error) {
+			f, tlsConn, canRetry, err = handshake(ctx, conn, q.Domain, o)
+			return canRetry, err
 		})
 	}
-	hellos = append(hellos, func(conn net.Conn) (again bool, err error) {
-		f, err = greet(ctx, conn, q.Domain)
+	hellos = append(hellos, func(conn net.Conn) (canRetry bool, err error) {
+		f, err = sendWidestHello(ctx, conn, q.Domain)
 		return false, err
 	})
 	peer, err := origin.Greet(ctx, c.cfg.Connector, target, hellos...)
@@ -106,34 +106,34 @@ func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Res
 	}
 	r, err := f.result(q, peer, c.cfg.Now())
 	if err != nil {
-		if done != nil {
-			done.Close()
+		if tlsConn != nil {
+			tlsConn.Close()
 		}
 		return Result{}, nil, lookup.Faultf(lookup.HandshakeFailed, err, "The host sent a certificate that cannot be read.")
 	}
-	return r, done, nil
+	return r, tlsConn, nil
 }
 
-// recorder is a connection that records the bytes that are read from it. Its field keys gets
-// the lines that crypto/tls writes to Config.KeyLogWriter. A recorder does not limit the
-// number of bytes; the code that uses it has to.
+// recorder is a connection that records the bytes that are read from it, in the field
+// received. Its field keyLog gets the lines that crypto/tls writes to Config.KeyLogWriter. A
+// recorder does not limit the number of bytes; the code that uses it has to.
 type recorder struct {
 	net.Conn
-	read bytes.Buffer
-	keys strings.Builder
+	received bytes.Buffer
+	keyLog   strings.Builder
 }
 
 func (r *recorder) Read(p []byte) (int, error) {
 	n, err := r.Conn.Read(p)
-	r.read.Write(p[:n])
+	r.received.Write(p[:n])
 	return n, err
 }
 
-// secret returns the server's handshake traffic secret of TLS 1.3. The server encrypts its
-// certificate with keys derived from this secret. If crypto/tls has logged no such secret, the
-// result is empty.
-func (r *recorder) secret() []byte {
-	_, keys, _ := strings.Cut(r.keys.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
+// trafficSecret returns the server's handshake traffic secret of TLS 1.3. The server encrypts
+// its certificate with keys derived from this secret. If crypto/tls has logged no such secret,
+// the result is empty.
+func (r *recorder) trafficSecret() []byte {
+	_, keys, _ := strings.Cut(r.keyLog.String(), "SERVER_HANDSHAKE_TRAFFIC_SECRET ")
 	line, _, _ := strings.Cut(keys, "\n")
 	_, digits, _ := strings.Cut(line, " ")
 	secret, _ := hex.DecodeString(digits)
@@ -150,12 +150,12 @@ const alertUnrecognizedName = 112
 //     and a connection for HTTP/1.1.
 //   - If the handshake is completed, and o is Browser, or if it fails after the leaf was
 //     received, the result is a flight with a leaf. conn is closed.
-//   - Otherwise the result is an error. conn is closed, and retry reports whether another
+//   - Otherwise the result is an error. conn is closed, and canRetry reports whether another
 //     hello may succeed.
-func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, retry bool, err error) {
+func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, canRetry bool, err error) {
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, o)
-	cfg.KeyLogWriter = &rec.keys
+	cfg.KeyLogWriter = &rec.keyLog
 	cfg.VerifyConnection = func(cs tls.ConnectionState) error {
 		f = flight{
 			leaf:    cs.PeerCertificates[0].Raw,
@@ -171,7 +171,7 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	}
 	conn.Close()
 	if f.leaf == nil {
-		f = readFlight(&rec.read, rec.secret())
+		f = readFlight(&rec.received, rec.trafficSecret())
 	}
 	if f.leaf != nil {
 		return f, nil, false, nil
@@ -179,17 +179,17 @@ func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer
 	if ctx.Err() != nil {
 		return f, nil, false, fmt.Errorf("%w: %w", origin.Late(ctx), err)
 	}
-	retry = f.alert != alertUnrecognizedName && (!f.hello || f.version == tls.VersionTLS13)
+	canRetry = f.alert != alertUnrecognizedName && (!f.hasHello || f.version == tls.VersionTLS13)
 	switch {
 	case f.alert >= 0:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host refused the TLS handshake with alert %d before it sent a certificate.", f.alert)
-	case !f.hello && errors.As(err, new(tls.RecordHeaderError)):
-		retry = false
+	case !f.hasHello && errors.As(err, new(tls.RecordHeaderError)):
+		canRetry = false
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The host does not speak TLS on port 443.")
 	default:
 		err = lookup.Faultf(lookup.HandshakeFailed, err, "The TLS handshake failed before the host sent a certificate.")
 	}
-	return f, nil, retry, err
+	return f, nil, canRetry, err
 }
 
 // Query is a normalised query. The port is always origin.Port.
@@ -209,12 +209,12 @@ func ParseQuery(q url.Values) (Query, error) {
 	if err != nil {
 		return Query{}, err
 	}
-	ports, given := q["port"]
+	ports, isSet := q["port"]
 	if len(ports) > 1 {
 		return Query{}, lookup.Faultf(lookup.InvalidPort, nil, "port is repeated: leave it out or pass 443 once.")
 	}
-	taken := []string{strconv.Itoa(origin.Port)} // the only accepted spelling, so 0443 is refused
-	if given && !slices.Equal(ports, taken) {
+	accepted := []string{strconv.Itoa(origin.Port)} // the only accepted spelling, so 0443 is refused
+	if isSet && !slices.Equal(ports, accepted) {
 		return Query{}, lookup.Fault(lookup.InvalidPort, nil)
 	}
 	return Query{Domain: domain}, nil

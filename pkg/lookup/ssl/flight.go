@@ -29,7 +29,7 @@ const (
 	recordHandshake = 22
 	recordData      = 23
 
-	fatal = 2 // the level of a fatal alert
+	alertFatal = 2 // the level of a fatal alert
 
 	messageClientHello = 1
 	messageServerHello = 2
@@ -44,11 +44,11 @@ const (
 // flight holds what has been read of a server's first flight, which consists of the messages
 // that the server sends before it waits for the client.
 type flight struct {
-	hello          bool // whether a ServerHello was received, which chose the version and the suite
+	hasHello       bool // whether a ServerHello was received, which chose the version and the suite
 	version, suite uint16
 	leaf           []byte // the first certificate of the chain, which need not be valid DER; nil if no certificate was received
 	alert          int    // the number of the fatal alert; -1 if no fatal alert was received
-	done           bool   // whether a ServerHelloDone was received, after which the server waits for the client
+	helloDone      bool   // whether a ServerHelloDone was received, after which the server waits for the client
 }
 
 // readFlight reads the handshake messages of a server. It stops after the first certificate, a
@@ -58,8 +58,8 @@ type flight struct {
 func readFlight(in io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
-	var key *opener
-	for f.leaf == nil && f.alert < 0 && !f.done {
+	var opener *recordOpener
+	for f.leaf == nil && f.alert < 0 && !f.helloDone {
 		var header [5]byte
 		_, err := io.ReadFull(in, header[:])
 		kind := header[0]
@@ -71,13 +71,13 @@ func readFlight(in io.Reader, secret []byte) flight {
 			break
 		}
 		if kind == recordData {
-			if key == nil {
-				key = newOpener(f, secret)
+			if opener == nil {
+				opener = newRecordOpener(f, secret)
 			}
-			kind, payload = key.open(payload)
+			kind, payload = opener.open(payload)
 		}
 		switch {
-		case kind == recordAlert && len(payload) == 2 && payload[0] == fatal:
+		case kind == recordAlert && len(payload) == 2 && payload[0] == alertFatal:
 			f.alert = int(payload[1])
 		case kind == recordHandshake:
 			stream = f.takeMessages(append(stream, payload...))
@@ -96,7 +96,7 @@ func (f *flight) takeMessages(stream []byte) []byte {
 		kind := stream[0]
 		size := int(binary.BigEndian.Uint32(stream) & 0xffffff)
 		body := cryptobyte.String(stream[4:])
-		if kind == messageCertificate && f.hello {
+		if kind == messageCertificate && f.hasHello {
 			f.leaf = firstCertificate(body[:min(size, len(body))], f.version)
 		}
 		if size > len(body) {
@@ -106,7 +106,7 @@ func (f *flight) takeMessages(stream []byte) []byte {
 		case messageServerHello:
 			f.parseHello(body[:size])
 		case messageHelloDone:
-			f.done = true
+			f.helloDone = true
 		}
 		stream = body[size:]
 	}
@@ -127,7 +127,7 @@ func (f *flight) parseHello(s cryptobyte.String) {
 		!s.Skip(1) { // compression
 		return
 	}
-	f.hello = true
+	f.hasHello = true
 	f.version = version
 	f.suite = suite
 	var kind uint16
@@ -165,16 +165,17 @@ func firstCertificate(body cryptobyte.String, version uint16) []byte {
 	return der
 }
 
-// opener decrypts the handshake records of a TLS 1.3 server (RFC 8446 §5).
-type opener struct {
-	aead cipher.AEAD
-	iv   []byte
-	next uint64 // the sequence number of the next record
+// recordOpener decrypts the handshake records of a TLS 1.3 server (RFC 8446 §5).
+type recordOpener struct {
+	aead     cipher.AEAD
+	iv       []byte
+	sequence uint64 // the sequence number of the next record
 }
 
-// newOpener returns an opener for the version and suite that the server chose. It returns nil
-// if they are not those of TLS 1.3, or if the secret has the wrong size for the suite.
-func newOpener(f flight, secret []byte) *opener {
+// newRecordOpener returns a recordOpener for the version and suite that the server chose. It
+// returns nil if they are not those of TLS 1.3, or if the secret has the wrong size for the
+// suite.
+func newRecordOpener(f flight, secret []byte) *recordOpener {
 	newHash := sha256.New
 	size := 16
 	newAEAD := newGCM
@@ -196,21 +197,21 @@ func newOpener(f flight, secret []byte) *opener {
 	if err != nil {
 		return nil
 	}
-	return &opener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
+	return &recordOpener{aead: aead, iv: expandLabel(newHash, secret, "iv", 12)}
 }
 
 // open decrypts the payload of the next record. It returns the content and the type that was
 // encrypted with it (RFC 8446 §5.2). If the record cannot be decrypted, or o is nil, the type
 // is recordData.
-func (o *opener) open(payload []byte) (kind uint8, content []byte) {
+func (o *recordOpener) open(payload []byte) (kind uint8, content []byte) {
 	if o == nil {
 		return recordData, nil
 	}
 	nonce := slices.Clone(o.iv)
-	for i, b := range binary.BigEndian.AppendUint64(nil, o.next) {
+	for i, b := range binary.BigEndian.AppendUint64(nil, o.sequence) {
 		nonce[4+i] ^= b
 	}
-	o.next++
+	o.sequence++
 	header := binary.BigEndian.AppendUint16([]byte{recordData, 3, 3}, uint16(len(payload)))
 	plain, err := o.aead.Open(nil, nonce, payload, header)
 	plain = bytes.TrimRight(plain, "\x00")
@@ -232,55 +233,56 @@ func newGCM(key []byte) (cipher.AEAD, error) {
 func expandLabel(h func() hash.Hash, secret []byte, label string, size int) []byte {
 	label = "tls13 " + label
 	info := string([]byte{0, byte(size), byte(len(label))}) + label + "\x00"
-	out, _ := hkdf.Expand(h, secret, info, size) // fails only for a size far beyond those that newOpener passes
+	out, _ := hkdf.Expand(h, secret, info, size) // fails only for a size far beyond those that newRecordOpener passes
 	return out
 }
 
-// suite is a cipher suite with its IANA number and name.
-type suite struct {
+// cipherSuite is a cipher suite with its IANA number and name.
+type cipherSuite struct {
 	id   uint16
 	name string
 }
 
-// suites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
-// certificate. The strong suites come first. A suite that also needs a shared key is left out.
-func suites() (all []suite) {
+// cipherSuites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
+// certificate. The strong suites come first. The list has no suite that also needs a shared
+// key.
+func cipherSuites() (all []cipherSuite) {
 	const (
-		curves = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
-		fields = "RSA DHE_RSA DH_RSA DHE_DSS DH_DSS"
-		older  = "RSA DH_DSS DH_RSA DHE_DSS DHE_RSA"
+		ecExchanges  = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"
+		dhExchanges  = "RSA DHE_RSA DH_RSA DHE_DSS DH_DSS"
+		oldExchanges = "RSA DH_DSS DH_RSA DHE_DSS DHE_RSA"
 	)
 	for _, block := range []struct {
-		first        uint16 // the number of the first suite; each further suite has the next number
-		keys, bodies string // key exchanges, and ends of names; first come all suites of the first key exchange, one for each end
+		first              uint16 // the number of the first suite; each further suite has the next number
+		exchanges, ciphers string // the parts of the suites' names; first come all ciphers with the first key exchange, then all with the second, and so on
 	}{
-		{0xc02b, curves, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
-		{0x009c, fields, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
+		{0xc02b, ecExchanges, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
+		{0x009c, dhExchanges, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0xcca8, "ECDHE_RSA ECDHE_ECDSA DHE_RSA", "CHACHA20_POLY1305_SHA256"},
 		{0xc0ac, "ECDHE_ECDSA", "AES_128_CCM AES_256_CCM AES_128_CCM_8 AES_256_CCM_8"},
 		{0xc09c, "RSA DHE_RSA", "AES_128_CCM AES_256_CCM"},
 		{0xc0a0, "RSA DHE_RSA", "AES_128_CCM_8 AES_256_CCM_8"},
-		{0xc086, curves, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
-		{0xc07a, fields, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
-		{0xc05c, curves, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
-		{0xc050, fields, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
-		{0xc023, curves, "AES_128_CBC_SHA256 AES_256_CBC_SHA384"},
+		{0xc086, ecExchanges, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
+		{0xc07a, dhExchanges, "CAMELLIA_128_GCM_SHA256 CAMELLIA_256_GCM_SHA384"},
+		{0xc05c, ecExchanges, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
+		{0xc050, dhExchanges, "ARIA_128_GCM_SHA256 ARIA_256_GCM_SHA384"},
+		{0xc023, ecExchanges, "AES_128_CBC_SHA256 AES_256_CBC_SHA384"},
 		{0x003c, "RSA", "AES_128_CBC_SHA256 AES_256_CBC_SHA256"},
 		{0x003e, "DH_DSS DH_RSA DHE_DSS", "AES_128_CBC_SHA256"},
 		{0x0067, "DHE_RSA", "AES_128_CBC_SHA256"},
 		{0x0068, "DH_DSS DH_RSA DHE_DSS DHE_RSA", "AES_256_CBC_SHA256"},
-		{0x002f, older, "AES_128_CBC_SHA"},
-		{0x0035, older, "AES_256_CBC_SHA"},
-		{0xc072, curves, "CAMELLIA_128_CBC_SHA256 CAMELLIA_256_CBC_SHA384"},
-		{0x00ba, older, "CAMELLIA_128_CBC_SHA256"},
-		{0x00c0, older, "CAMELLIA_256_CBC_SHA256"},
-		{0x0041, older, "CAMELLIA_128_CBC_SHA"},
-		{0x0084, older, "CAMELLIA_256_CBC_SHA"},
-		{0xc048, curves, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
-		{0xc03c, older, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
+		{0x002f, oldExchanges, "AES_128_CBC_SHA"},
+		{0x0035, oldExchanges, "AES_256_CBC_SHA"},
+		{0xc072, ecExchanges, "CAMELLIA_128_CBC_SHA256 CAMELLIA_256_CBC_SHA384"},
+		{0x00ba, oldExchanges, "CAMELLIA_128_CBC_SHA256"},
+		{0x00c0, oldExchanges, "CAMELLIA_256_CBC_SHA256"},
+		{0x0041, oldExchanges, "CAMELLIA_128_CBC_SHA"},
+		{0x0084, oldExchanges, "CAMELLIA_256_CBC_SHA"},
+		{0xc048, ecExchanges, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
+		{0xc03c, oldExchanges, "ARIA_128_CBC_SHA256 ARIA_256_CBC_SHA384"},
 		{0xc100, "GOSTR341112_256", "KUZNYECHIK_CTR_OMAC MAGMA_CTR_OMAC 28147_CNT_IMIT"},
 		{0x0080, "GOSTR341094 GOSTR341001", "28147_CNT_IMIT"},
-		{0x0096, older, "SEED_CBC_SHA"},
+		{0x0096, oldExchanges, "SEED_CBC_SHA"},
 		{0xc001, "ECDH_ECDSA ECDHE_ECDSA ECDH_RSA ECDHE_RSA", "NULL_SHA RC4_128_SHA 3DES_EDE_CBC_SHA AES_128_CBC_SHA AES_256_CBC_SHA"},
 		{0x000b, "DH_DSS DH_RSA DHE_DSS DHE_RSA", "EXPORT_WITH_DES40_CBC_SHA DES_CBC_SHA 3DES_EDE_CBC_SHA"},
 		{0x0001, "RSA", "NULL_MD5 NULL_SHA EXPORT_WITH_RC4_40_MD5 RC4_128_MD5 RC4_128_SHA EXPORT_WITH_RC2_CBC_40_MD5 IDEA_CBC_SHA " +
@@ -289,12 +291,12 @@ func suites() (all []suite) {
 		{0x003b, "RSA", "NULL_SHA256"},
 	} {
 		id := block.first
-		for key := range strings.FieldsSeq(block.keys) {
-			for body := range strings.FieldsSeq(block.bodies) {
-				if !strings.HasPrefix(body, "EXPORT_") {
-					body = "WITH_" + body
+		for exchange := range strings.FieldsSeq(block.exchanges) {
+			for cipher := range strings.FieldsSeq(block.ciphers) {
+				if !strings.HasPrefix(cipher, "EXPORT_") {
+					cipher = "WITH_" + cipher
 				}
-				all = append(all, suite{id, "TLS_" + key + "_" + body})
+				all = append(all, cipherSuite{id, "TLS_" + exchange + "_" + cipher})
 				id++
 			}
 		}
@@ -305,11 +307,11 @@ func suites() (all []suite) {
 // suiteName returns the IANA name of a cipher suite. It returns "" if it does not know the
 // suite, or if a server sends no certificate in the suite.
 func suiteName(id uint16) string {
-	name := tls.CipherSuiteName(id) // for the suites of TLS 1.3, which the function suites leaves out
+	name := tls.CipherSuiteName(id) // for the suites of TLS 1.3, which the function cipherSuites leaves out
 	if strings.HasPrefix(name, "TLS_") {
 		return name
 	}
-	for _, s := range suites() {
+	for _, s := range cipherSuites() {
 		if s.id == id {
 			return s.name
 		}
@@ -328,13 +330,13 @@ const (
 	extensionRenegotiation  = 0xff01
 )
 
-// widest returns a record with a TLS 1.2 ClientHello that offers as much as possible: the name
-// of the host (SNI), every cipher suite that the function suites returns, and every curve and
-// signature scheme with an IANA number. This package cannot complete a handshake that begins
-// with this hello.
-func widest(domain string) []byte {
+// widestHello returns a record with a TLS 1.2 ClientHello that offers as much as possible: the
+// name of the host (SNI), every cipher suite that the function cipherSuites returns, and every
+// curve and signature scheme with an IANA number. This package cannot complete a handshake
+// that begins with this hello.
+func widestHello(domain string) []byte {
 	var ids []uint16
-	for _, s := range suites() {
+	for _, s := range cipherSuites() {
 		ids = append(ids, s.id)
 	}
 	curves := []uint16{29, 23, 24, 25} // the curves that servers use come first
@@ -354,43 +356,43 @@ func widest(domain string) []byte {
 	}
 	random := make([]byte, 32)
 	_, _ = rand.Read(random) // never returns an error
-	sized := func(width int, parts ...[]byte) []byte {
+	withLength := func(width int, parts ...[]byte) []byte {
 		body := slices.Concat(parts...)
 		size := binary.BigEndian.AppendUint32(nil, uint32(len(body)))
 		return append(size[4-width:], body...)
 	}
-	list := func(numbers ...uint16) (b []byte) {
+	appendNumbers := func(numbers ...uint16) (b []byte) {
 		for _, n := range numbers {
 			b = binary.BigEndian.AppendUint16(b, n)
 		}
 		return b
 	}
 	extension := func(kind uint16, body []byte) []byte {
-		return slices.Concat(list(kind), sized(2, body))
+		return slices.Concat(appendNumbers(kind), withLength(2, body))
 	}
 	hello := slices.Concat(
-		list(tls.VersionTLS12), random, []byte{0}, // no session ID
-		sized(2, list(ids...)), []byte{1, 0}, // no compression
-		sized(2,
-			extension(extensionName, sized(2, []byte{0}, sized(2, []byte(domain)))), // host_name
-			extension(extensionCurves, sized(2, list(curves...))),
+		appendNumbers(tls.VersionTLS12), random, []byte{0}, // no session ID
+		withLength(2, appendNumbers(ids...)), []byte{1, 0}, // no compression
+		withLength(2,
+			extension(extensionName, withLength(2, []byte{0}, withLength(2, []byte(domain)))), // host_name
+			extension(extensionCurves, withLength(2, appendNumbers(curves...))),
 			extension(extensionPoints, []byte{3, 0, 1, 2}),
-			extension(extensionSignatures, sized(2, list(schemes...))),
+			extension(extensionSignatures, withLength(2, appendNumbers(schemes...))),
 			extension(extensionExtendedMaster, nil),
 			extension(extensionRenegotiation, []byte{0})))
-	return append([]byte{recordHandshake, 3, 1}, sized(2, []byte{messageClientHello}, sized(3, hello))...)
+	return append([]byte{recordHandshake, 3, 1}, withLength(2, []byte{messageClientHello}, withLength(3, hello))...)
 }
 
-// maxFlight is the largest number of bytes that greet reads of the answer to the widest hello.
-// It is twice the size of the largest Certificate message that crypto/tls accepts.
+// maxFlight is the largest number of bytes that sendWidestHello reads of the answer. It is
+// twice the size of the largest Certificate message that crypto/tls accepts.
 const maxFlight = 512 << 10
 
-// greet sends the widest hello, reads the answer up to the certificate, and closes conn. It
-// returns an error if it receives no certificate before ctx ends.
-func greet(ctx context.Context, conn net.Conn, domain string) (flight, error) {
+// sendWidestHello sends the widest hello, reads the answer up to the certificate, and closes
+// conn. It returns an error if it receives no certificate before ctx ends.
+func sendWidestHello(ctx context.Context, conn net.Conn, domain string) (flight, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	_, err := conn.Write(widest(domain)) // ignore the error for now: even if the write fails, the server may have sent the reason, so read it
+	_, err := conn.Write(widestHello(domain)) // ignore the error for now: even if the write fails, the server may have sent the reason, so read it
 	f := readFlight(io.LimitReader(conn, maxFlight), nil)
 	if f.leaf == nil {
 		return f, fmt.Errorf("ssl: no certificate after alert %d: %w", f.alert, errors.Join(err, errNotACertificate))

@@ -34,12 +34,12 @@ func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secre
 	rec := &recorder{Conn: conn}
 	cfg := origin.TLSConfig(domain, origin.Modern)
 	cfg.MaxVersion = highest
-	cfg.KeyLogWriter = &rec.keys
+	cfg.KeyLogWriter = &rec.keyLog
 	c := tls.Client(rec, cfg)
 	if err := c.HandshakeContext(ctx); err != nil {
 		t.Fatal(err)
 	}
-	return rec.read.Bytes(), rec.secret(), c.ConnectionState()
+	return rec.received.Bytes(), rec.trafficSecret(), c.ConnectionState()
 }
 
 func TestFlight(t *testing.T) {
@@ -53,7 +53,7 @@ func TestFlight(t *testing.T) {
 		read, secret, state := recording(t, c.highest, c.curves...)
 		leaf := state.PeerCertificates[0].Raw
 		f := readFlight(bytes.NewReader(read), secret)
-		if !f.hello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
+		if !f.hasHello || f.version != state.Version || f.suite != state.CipherSuite || f.alert != -1 || !bytes.Equal(f.leaf, leaf) {
 			t.Errorf("%+v, want %x %x %x", f, state.Version, state.CipherSuite, leaf)
 		}
 		// Wherever the recording is cut off, the leaf must be the same or nil.
@@ -110,7 +110,7 @@ func TestChoice(t *testing.T) {
 		}
 	}
 	once := map[uint16]bool{}
-	for _, s := range suites() {
+	for _, s := range cipherSuites() {
 		if once[s.id] {
 			t.Errorf("%04x %s is there twice", s.id, s.name)
 		}
@@ -143,7 +143,7 @@ func FuzzFlight(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, raw, secret []byte) {
 		got := readFlight(bytes.NewReader(raw), secret)
-		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
+		if len(got.leaf) > len(raw) || got.leaf != nil && (!got.hasHello || len(got.leaf) == 0) || got.alert < -1 || got.alert > 255 {
 			t.Errorf("%+v", got)
 		}
 		if again := readFlight(iotest.OneByteReader(bytes.NewReader(raw)), secret); !bytes.Equal(again.leaf, got.leaf) {

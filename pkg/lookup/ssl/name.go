@@ -51,15 +51,15 @@ func parseAttribute(rdn *cryptobyte.String, out *string) bool {
 	if !rdn.ReadASN1(&attribute, asn1.SEQUENCE) || !parseOID(&attribute, &oid) || !attribute.ReadAnyASN1Element(&element, &tag) {
 		return false
 	}
-	whole := element
-	if !whole.ReadAnyASN1(&value, &tag) {
+	rest := element
+	if !rest.ReadAnyASN1(&value, &tag) {
 		return false
 	}
 	// A type without a short name is written in dotted form. By RFC 4514 §2.3, its value must
 	// then be in hex.
 	if name := attributeNames()[oid]; name != "" {
 		if text, ok := stringText(tag, value); ok {
-			*out = name + "=" + escape(text)
+			*out = name + "=" + escapeDN(text)
 			return true
 		}
 		oid = name
@@ -111,8 +111,8 @@ func stringText(tag asn1.Tag, value []byte) (string, bool) {
 	return string(text), len(value) == 0 && !strings.ContainsRune(string(text), utf8.RuneError)
 }
 
-// escape escapes a string by RFC 4514 §2.4. It writes control characters as hex pairs.
-func escape(s string) string {
+// escapeDN escapes a string by RFC 4514 §2.4. It writes control characters as hex pairs.
+func escapeDN(s string) string {
 	var b strings.Builder
 	for i, r := range s {
 		switch {

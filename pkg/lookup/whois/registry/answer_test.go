@@ -160,7 +160,7 @@ func resultOf(t *testing.T, answer string) whois.Result {
 	t.Helper()
 	object, err := rdap.NewDecoder([]byte(answer)).Decode()
 	d, ok := object.(*rdap.Domain)
-	if !ok || !about(d, "example.com") {
+	if !ok || !isAbout(d, "example.com") {
 		t.Fatalf("%s: %v, %v", answer, object, err)
 	}
 	return result(whois.Query{Domain: "example.com"}, "", d)
@@ -184,8 +184,8 @@ func TestLimits(t *testing.T) {
 }
 
 // FuzzAnswer parses arbitrary bytes as an RDAP answer. An answer with an ASCII name may count
-// as one about example.com only if the name contains example.com. The function escaped must
-// not change correct JSON. Any result must have the properties that holdResult checks.
+// as one about example.com only if the name contains example.com. The function escapeControls
+// must not change correct JSON. Any result must have the properties that holdResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -197,10 +197,10 @@ func FuzzAnswer(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, answer []byte) {
-		if len(answer) > maxAnswer || answers().Check(answer) != nil {
+		if len(answer) > maxAnswer || answerLimits().Check(answer) != nil {
 			return
 		}
-		mended := escaped(answer)
+		mended := escapeControls(answer)
 		if json.Valid(answer) && !bytes.Equal(mended, answer) {
 			t.Errorf("%q became %q", answer, mended)
 		}
@@ -214,7 +214,7 @@ func FuzzAnswer(f *testing.F) {
 			return
 		}
 		published := strings.ToLower(d.LDHName + d.UnicodeName)
-		if about(d, "example.com") && isASCII(published) && !strings.Contains(published, "example.com") {
+		if isAbout(d, "example.com") && isASCII(published) && !strings.Contains(published, "example.com") {
 			t.Errorf("%q is about example.com", published)
 		}
 		holdResult(t, result(whois.Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))

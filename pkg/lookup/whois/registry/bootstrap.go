@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// fresh is the age that the bootstrap file in use must reach before a lookup looks for a
+	// freshAge is the age that the bootstrap file in use must reach before a lookup looks for a
 	// newer file.
-	fresh = 24 * time.Hour
+	freshAge = 24 * time.Hour
 
 	// No download is tried in the pause after a failed download. With each further failure in
 	// a row, the pause doubles, from firstPause up to longestPause.
@@ -36,25 +36,25 @@ const (
 
 // bootstrap gets the bootstrap file from the Cache or by download, and keeps it in memory.
 type bootstrap struct {
-	cfg   whois.Config
-	http  *http.Client
-	turn  chan struct{} // a lock: a channel of capacity one. The call that has put a value into it may look for a newer file
-	state atomic.Pointer[state]
+	cfg        whois.Config
+	http       *http.Client
+	updateLock chan struct{} // a lock: a channel of capacity one. The call that has put a value into it may look for a newer file
+	state      atomic.Pointer[state]
 }
 
 // state holds the bootstrap file in use and the history of downloads. A state in
-// bootstrap.state is never changed. Instead, the call that holds the lock bootstrap.turn
+// bootstrap.state is never changed. Instead, the call that holds the lock bootstrap.updateLock
 // stores a new state there.
 type state struct {
-	registry // the parsed file in use; nil until a file has been loaded
-	fetched  time.Time
-	notUntil time.Time // the time before which no download may be tried
-	failures int       // the number of downloads that have failed since the last success
+	registry     // the parsed file in use; nil until a file has been loaded
+	fetched      time.Time
+	nextDownload time.Time // the time before which no download may be tried
+	failures     int       // the number of downloads that have failed since the last success
 }
 
 func newBootstrap(cfg whois.Config) *bootstrap {
 	file := transport{
-		dial:  trusted(cfg.Connector, cfg.Direct),
+		dial:  dialTrusted(cfg.Connector, cfg.Direct),
 		roots: cfg.RootCAs,
 		// For comparison: in 2026 IANA's file has 49 KB, 600 services and 1,200 top-level
 		// domains.
@@ -62,24 +62,24 @@ func newBootstrap(cfg whois.Config) *bootstrap {
 		limits:  untrusted.Limits{Depth: 8, Values: 50_000},
 	}
 	b := &bootstrap{
-		cfg:  cfg,
-		turn: make(chan struct{}, 1),
-		http: &http.Client{CheckRedirect: stay, Transport: file},
+		cfg:        cfg,
+		updateLock: make(chan struct{}, 1),
+		http:       &http.Client{CheckRedirect: checkSameHost, Transport: file},
 	}
 	b.state.Store(&state{})
 	return b
 }
 
-// due reports whether a call must look for a newer file: no file has been loaded, or the file
-// is not fresh and the pause after a failed download is over.
-func (b *bootstrap) due(s *state) bool {
+// isUpdateDue reports whether a call must look for a newer file: no file has been loaded, or
+// the file is not fresh and the pause after a failed download is over.
+func (b *bootstrap) isUpdateDue(s *state) bool {
 	if s.registry == nil {
 		return true
 	}
 	now := b.cfg.Now()
 	age := now.Sub(s.fetched)
-	isFresh := age >= 0 && age < fresh // if the clock of the machine that fetched the file was ahead, the age is negative, and the file does not count as fresh
-	return !isFresh && !now.Before(s.notUntil)
+	isFresh := age >= 0 && age < freshAge // if the clock of the machine that fetched the file was ahead, the age is negative, and the file does not count as fresh
+	return !isFresh && !now.Before(s.nextDownload)
 }
 
 // load returns the bootstrap file in use. If a newer file is due, one of the concurrent calls
@@ -89,17 +89,17 @@ func (b *bootstrap) due(s *state) bool {
 // the pause after a failed download, this error is marked as prevented
 // (fault.Error.IsPrevented).
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
-	if s := b.state.Load(); !b.due(s) {
+	if s := b.state.Load(); !b.isUpdateDue(s) {
 		return s.registry, nil
 	}
 	select {
-	case b.turn <- struct{}{}:
-		defer func() { <-b.turn }()
+	case b.updateLock <- struct{}{}:
+		defer func() { <-b.updateLock }()
 	case <-ctx.Done():
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	s := *b.state.Load()
-	if !b.due(&s) { // while this call waited, another call has loaded a newer file, or has tried to and begun a pause
+	if !b.isUpdateDue(&s) { // while this call waited, another call has loaded a newer file, or has tried to and begun a pause
 		return s.registry, nil
 	}
 	err := b.update(ctx, &s)
@@ -121,15 +121,15 @@ func (b *bootstrap) warn(ctx context.Context, err error, what string) {
 // process may have put one. If a newer file is still due, update downloads the file and puts
 // it into the Cache. During a pause it does not download.
 func (b *bootstrap) update(ctx context.Context, s *state) error {
-	cached, fetched := b.restore(ctx)
+	cached, fetched := b.readCache(ctx)
 	if cached != nil && (s.registry == nil || fetched.After(s.fetched)) {
 		s.registry = cached
 		s.fetched = fetched
 	}
-	if !b.due(s) {
+	if !b.isUpdateDue(s) {
 		return nil
 	}
-	if pause := s.notUntil.Sub(b.cfg.Now()); pause > 0 {
+	if pause := s.nextDownload.Sub(b.cfg.Now()); pause > 0 {
 		waiting := lookup.Fault(lookup.BootstrapUnavailable, errors.New("whois: waiting after a failed download"))
 		return waiting.After(pause).Prevented()
 	}
@@ -138,20 +138,20 @@ func (b *bootstrap) update(ctx context.Context, s *state) error {
 		s.registry = r
 		s.fetched = b.cfg.Now()
 		s.failures = 0
-		b.save(ctx, doc, s.fetched)
+		b.writeCache(ctx, doc, s.fetched)
 		return nil
 	}
 	if s.registry == nil && ctx.Err() != nil { // the call ran out of time, so begin no pause: the next call may have more time
 		return lookup.Fault(lookup.WhoisTimeout, err)
 	}
-	s.notUntil = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
+	s.nextDownload = b.cfg.Now().Add(min(longestPause, firstPause<<min(s.failures, 16)))
 	s.failures++
 	return lookup.Fault(lookup.BootstrapUnavailable, err)
 }
 
-// restore returns the file in the Cache and the time at which it was fetched. The file is nil
+// readCache returns the file in the Cache and the time at which it was fetched. The file is nil
 // if the Cache has none, or an unusable one.
-func (b *bootstrap) restore(ctx context.Context) (r registry, fetched time.Time) {
+func (b *bootstrap) readCache(ctx context.Context) (r registry, fetched time.Time) {
 	if b.cfg.Cache == nil {
 		return nil, fetched
 	}
@@ -165,7 +165,7 @@ func (b *bootstrap) restore(ctx context.Context) (r registry, fetched time.Time)
 	return r, fetched
 }
 
-func (b *bootstrap) save(ctx context.Context, doc []byte, fetched time.Time) {
+func (b *bootstrap) writeCache(ctx context.Context, doc []byte, fetched time.Time) {
 	if b.cfg.Cache == nil {
 		return
 	}
@@ -216,7 +216,7 @@ func parseRegistry(doc []byte) (registry, error) {
 	r := registry{}
 	for suffix, urls := range file.Entries {
 		suffix = strings.ToLower(strings.TrimSuffix(suffix, "."))
-		if base := chooseBase(urls); base != "" && suffix != "" {
+		if base := chooseBaseURL(urls); base != "" && suffix != "" {
 			r[suffix] = base
 		}
 	}
@@ -242,13 +242,13 @@ func (r registry) find(name string) (base string, ok bool) {
 	}
 }
 
-// chooseBase chooses one of the base URLs that a bootstrap file has for a suffix: the first
+// chooseBaseURL chooses one of the base URLs that a bootstrap file has for a suffix: the first
 // usable https URL, or else the first usable http URL (RFC 9224 §5.1). If the URL does not end
-// in a slash, chooseBase adds one. If no URL is usable, it returns "".
-func chooseBase(urls []*url.URL) string {
+// in a slash, chooseBaseURL adds one. If no URL is usable, it returns "".
+func chooseBaseURL(urls []*url.URL) string {
 	for _, scheme := range []string{"https", "http"} {
 		for _, u := range urls {
-			if u.Scheme != scheme || !isBase(u) {
+			if u.Scheme != scheme || !isBaseURL(u) {
 				continue
 			}
 			lower := *u
@@ -262,9 +262,9 @@ func chooseBase(urls []*url.URL) string {
 	return ""
 }
 
-// isBase reports whether a URL can be a base URL: it has a host, and no user, query or
+// isBaseURL reports whether a URL can be a base URL: it has a host, and no user, query or
 // fragment.
-func isBase(u *url.URL) bool {
+func isBaseURL(u *url.URL) bool {
 	hasQuery := u.RawQuery != "" || u.ForceQuery
 	return u.Hostname() != "" && u.User == nil && !hasQuery && u.Fragment == ""
 }

@@ -347,9 +347,9 @@ func TestParseBootstrapURL(t *testing.T) {
 	}
 }
 
-// TestPolicies checks which redirects are allowed for RDAP servers (the policy follow) and for
-// the bootstrap URL (the policy stay). In each row, from has the URLs that were requested
-// before, and to is the next URL.
+// TestPolicies checks which redirects are allowed for RDAP servers (the policy checkRedirect)
+// and for the bootstrap URL (the policy checkSameHost). In each row, from has the URLs that
+// were requested before, and to is the next URL.
 func TestPolicies(t *testing.T) {
 	type row struct {
 		from, to     string
@@ -377,7 +377,7 @@ func TestPolicies(t *testing.T) {
 				via = append(via, &http.Request{URL: testbed.Must(url.Parse(from))})
 			}
 			next := &http.Request{URL: testbed.Must(url.Parse(r.to))}
-			if f, s := follow(next, via), stay(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
+			if f, s := checkRedirect(next, via), checkSameHost(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
 				t.Errorf("a registry may lead there: %v, the bootstrap URL: %v", f, s)
 			}
 		})

@@ -52,9 +52,9 @@ import (
 // a few kilobytes.
 const maxAnswer = 1 << 20
 
-// answers returns the limits for the nesting of a registry's answer and for the number of
+// answerLimits returns the limits for the nesting of a registry's answer and for the number of
 // values in it. Normal answers have some hundred values.
-func answers() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
+func answerLimits() untrusted.Limits { return untrusted.Limits{Depth: 64, Values: 20_000} }
 
 // Client queries registries. It is safe for concurrent use.
 type Client struct {
@@ -69,10 +69,10 @@ func New(cfg whois.Config) *Client {
 		cfg.Direct = new(net.Dialer).DialContext
 	}
 	servers := transport{
-		dial:    guarded(cfg.Connector),
+		dial:    dialGuarded(cfg.Connector),
 		roots:   cfg.RootCAs,
 		maxBody: maxAnswer,
-		limits:  answers(),
+		limits:  answerLimits(),
 	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
@@ -80,7 +80,7 @@ func New(cfg whois.Config) *Client {
 		// could not share the client. To prevent that, all fields are set here, and each
 		// request names its server.
 		rdap: &rdap.Client{
-			HTTP:      &http.Client{CheckRedirect: follow, Transport: servers},
+			HTTP:      &http.Client{CheckRedirect: checkRedirect, Transport: servers},
 			Bootstrap: &rdapbootstrap.Client{}, // never used, because each request names its server
 			Verbose:   func(string) {},
 			UserAgent: cfg.UserAgent,
@@ -158,7 +158,7 @@ func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound er
 	if err != nil {
 		return nil, err
 	}
-	if !registered(domain) {
+	if !isRegistered(domain) {
 		return nil, maybeElsewhere
 	}
 	return domain, nil
@@ -176,7 +176,7 @@ func (c *Client) fetch(ctx context.Context, base, name string) (*rdap.Domain, er
 	}
 	switch o := resp.Object.(type) {
 	case *rdap.Domain:
-		if about(o, name) {
+		if isAbout(o, name) {
 			return o, nil
 		}
 		return nil, lookup.Faultf(lookup.RDAPUpstream, nil, "The RDAP server answered about another name.")
@@ -237,11 +237,11 @@ func exchangeFault(ctx context.Context, err error) error {
 func registrable(name string) string {
 	suffix, icann := publicsuffix.PublicSuffix(name)
 	for !icann {
-		_, up, more := strings.Cut(suffix, ".")
+		_, parent, more := strings.Cut(suffix, ".")
 		if !more {
 			break // the list does not have this top-level domain, so the suffix is the last label
 		}
-		suffix, icann = publicsuffix.PublicSuffix(up)
+		suffix, icann = publicsuffix.PublicSuffix(parent)
 	}
 	rest, cut := strings.CutSuffix(name, "."+suffix)
 	if !cut {

@@ -28,43 +28,43 @@ func result(q whois.Query, base string, d *rdap.Domain) whois.Result {
 		Domain:      q.Domain,
 		Source:      whois.Source,
 		RDAPServer:  base,
-		Status:      words(raw(d.DecodeData, "status")),
-		Registrar:   registrar(objects(raw(d.DecodeData, "entities")), 0),
-		Nameservers: nameservers(objects(raw(d.DecodeData, "nameservers"))),
+		Status:      stringsOf(rawMember(d.DecodeData, "status")),
+		Registrar:   registrar(objectsOf(rawMember(d.DecodeData, "entities")), 0),
+		Nameservers: nameservers(objectsOf(rawMember(d.DecodeData, "nameservers"))),
 	}
-	events := objects(raw(d.DecodeData, "events"))
-	r.CreatedAt = event(events, "registration")
-	r.UpdatedAt = event(events, "last changed")
-	r.ExpiresAt = event(events, "expiration", "record expires") // the registry of .kg uses "record expires"
-	if handle := text(raw(d.DecodeData, "handle")); handle != "" {
+	events := objectsOf(rawMember(d.DecodeData, "events"))
+	r.CreatedAt = eventTime(events, "registration")
+	r.UpdatedAt = eventTime(events, "last changed")
+	r.ExpiresAt = eventTime(events, "expiration", "record expires") // the registry of .kg uses "record expires"
+	if handle := textOf(rawMember(d.DecodeData, "handle")); handle != "" {
 		r.Handle = &handle
 	}
-	if secure := objects(raw(d.DecodeData, "secureDNS")); len(secure) > 0 { // use the value as it was sent, because the decoder would turn "true" and 1 into true
+	if secure := objectsOf(rawMember(d.DecodeData, "secureDNS")); len(secure) > 0 { // use the value as it was sent, because the decoder would turn "true" and 1 into true
 		r.DNSSEC = secure[0]["delegationSigned"] == true
 	}
 	return r
 }
 
-// registered reports whether an object shows a registration. Such an object has a registrar, a
-// date of registration or a date of expiry. It has no status that reserves the name for the
+// isRegistered reports whether an object shows a registration. Such an object has a registrar,
+// a date of registration or a date of expiry. It has no status that reserves the name for the
 // registry (RFC 9083 §10.2.2).
-func registered(d *rdap.Domain) bool {
-	for _, status := range list(raw(d.DecodeData, "status")) {
-		if is(status, "reserved") || is(status, "administrative") {
+func isRegistered(d *rdap.Domain) bool {
+	for _, status := range elementsOf(rawMember(d.DecodeData, "status")) {
+		if equalsWord(status, "reserved") || equalsWord(status, "administrative") {
 			return false
 		}
 	}
-	if registrar(objects(raw(d.DecodeData, "entities")), 0) != nil {
+	if registrar(objectsOf(rawMember(d.DecodeData, "entities")), 0) != nil {
 		return true
 	}
-	events := objects(raw(d.DecodeData, "events"))
-	return event(events, "registration", "expiration") != nil
+	events := objectsOf(rawMember(d.DecodeData, "events"))
+	return eventTime(events, "registration", "expiration") != nil
 }
 
-// about reports whether an object is about the domain with the given name. Some registries
+// isAbout reports whether an object is about the domain with the given name. Some registries
 // write the Unicode form of a name into ldhName, fill in only unicodeName, or put blanks
 // around the name.
-func about(d *rdap.Domain, name string) bool {
+func isAbout(d *rdap.Domain, name string) bool {
 	published := strings.TrimSpace(cmp.Or(d.LDHName, d.UnicodeName))
 	if strings.EqualFold(strings.TrimSuffix(published, "."), name) {
 		return true
@@ -73,20 +73,20 @@ func about(d *rdap.Domain, name string) bool {
 	return err == nil && mapped == name
 }
 
-// raw returns the value of a member of an object as it was sent. The decoder's fields cannot
-// be used. To fill a field, the decoder converts numbers, booleans and null to the type of the
-// field, and drops values that it cannot convert.
-func raw(d *rdap.DecodeData, member string) any {
+// rawMember returns the value of a member of an object as it was sent. The decoder's fields
+// cannot be used. To fill a field, the decoder converts numbers, booleans and null to the type
+// of the field, and drops values that it cannot convert.
+func rawMember(d *rdap.DecodeData, member string) any {
 	if d == nil {
 		return nil
 	}
 	return d.Value(member)
 }
 
-// list returns the elements of a value that should be an array. If the value is not an array,
-// it is the only element, because some registries send a single element instead of an array of
-// one.
-func list(v any) []any {
+// elementsOf returns the elements of a value that should be an array. If the value is not an
+// array, it is the only element, because some registries send a single element instead of an
+// array of one.
+func elementsOf(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all
 	}
@@ -98,9 +98,9 @@ func list(v any) []any {
 // array.
 type object = map[string]any
 
-// objects returns those elements of a value that are objects.
-func objects(v any) (all []object) {
-	for _, e := range list(v) {
+// objectsOf returns those elements of a value that are objects.
+func objectsOf(v any) (all []object) {
+	for _, e := range elementsOf(v) {
 		if o, ok := e.(object); ok {
 			all = append(all, o)
 		}
@@ -108,18 +108,18 @@ func objects(v any) (all []object) {
 	return all
 }
 
-// text returns a string without surrounding blanks. Some registries send identifiers as JSON
-// numbers, so text also accepts a whole number. For any other value, and for a string of more
-// than maxText bytes, it returns "".
-func text(v any) string {
-	const exact = 1 << 53 // from this number on, a float64 may differ from the number that was sent
+// textOf returns a string without surrounding blanks. Some registries send identifiers as JSON
+// numbers, so textOf also accepts a whole number. For any other value, and for a string of
+// more than maxText bytes, it returns "".
+func textOf(v any) string {
+	const exactLimit = 1 << 53 // from this number on, a float64 may differ from the number that was sent
 	switch v := v.(type) {
 	case string:
 		if trimmed := strings.TrimSpace(v); len(trimmed) <= maxText {
 			return trimmed
 		}
 	case float64:
-		isIdentifier := v >= 0 && v < exact && v == math.Trunc(v)
+		isIdentifier := v >= 0 && v < exactLimit && v == math.Trunc(v)
 		if isIdentifier {
 			return strconv.FormatInt(int64(v), 10)
 		}
@@ -127,11 +127,11 @@ func text(v any) string {
 	return ""
 }
 
-// words returns those elements of a value that are strings, as they were published. It leaves
-// out blank and long strings, and returns at most maxListed.
-func words(v any) []string {
+// stringsOf returns those elements of a value that are strings, as they were published. It
+// leaves out blank and long strings, and returns at most maxListed.
+func stringsOf(v any) []string {
 	out := []string{}
-	for _, e := range list(v) {
+	for _, e := range elementsOf(v) {
 		s, _ := e.(string)
 		if strings.TrimSpace(s) == "" || len(s) > maxText {
 			continue
@@ -144,9 +144,9 @@ func words(v any) []string {
 	return out
 }
 
-// is reports whether a value is a string that equals word, apart from letter case and
+// equalsWord reports whether a value is a string that equals word, apart from letter case and
 // surrounding blanks.
-func is(v any, word string) bool {
+func equalsWord(v any, word string) bool {
 	s, ok := v.(string)
 	return ok && strings.EqualFold(strings.TrimSpace(s), word)
 }
@@ -160,12 +160,12 @@ func registrar(entities []object, depth int) *whois.Registrar {
 		return nil
 	}
 	for _, e := range entities {
-		nested := objects(e["entities"])
-		if slices.ContainsFunc(list(e["roles"]), func(role any) bool { return is(role, "registrar") }) {
+		nested := objectsOf(e["entities"])
+		if slices.ContainsFunc(elementsOf(e["roles"]), func(role any) bool { return equalsWord(role, "registrar") }) {
 			name := entityName(e)
-			handle := text(e["handle"])
+			handle := textOf(e["handle"])
 			for _, within := range nested {
-				if handle != "" && text(within["handle"]) == handle {
+				if handle != "" && textOf(within["handle"]) == handle {
 					name = cmp.Or(name, entityName(within))
 				}
 			}
@@ -184,8 +184,8 @@ func registrar(entities []object, depth int) *whois.Registrar {
 // "". It ignores identifiers of other types, which registries invent. It also ignores the
 // entity's handle, because only some registries use the IANA number as the handle.
 func ianaID(e object) string {
-	for _, id := range objects(e["publicIds"]) {
-		if s := text(id["identifier"]); s != "" && is(id["type"], "IANA Registrar ID") {
+	for _, id := range objectsOf(e["publicIds"]) {
+		if s := textOf(id["identifier"]); s != "" && equalsWord(id["type"], "IANA Registrar ID") {
 			return s
 		}
 	}
@@ -197,25 +197,25 @@ func ianaID(e object) string {
 // malformed property, and knows property names only in lower case.
 func entityName(e object) string {
 	card := e["vcardArray"]
-	return cmp.Or(property(card, "fn", maxCard), property(card, "org", maxCard))
+	return cmp.Or(propertyText(card, "fn", maxCard), propertyText(card, "org", maxCard))
 }
 
-// property returns the text of the property called name in a jCard (RFC 7095). Of a property,
-// it uses only the first element, which is the name, and the last element, which is the value.
-// It finds properties down to the given depth of nesting. The depth maxCard is one level more
-// than the standard has.
-func property(card any, name string, depth int) string {
+// propertyText returns the text of the property called name in a jCard (RFC 7095). Of a
+// property, it uses only the first element, which is the name, and the last element, which is
+// the value. It finds properties down to the given depth of nesting. The depth maxCard is one
+// level more than the standard has.
+func propertyText(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
 		return ""
 	}
-	if len(fields) >= 3 && is(fields[0], name) {
+	if len(fields) >= 3 && equalsWord(fields[0], name) {
 		if value := propertyValue(fields[len(fields)-1]); value != "" {
 			return value
 		}
 	}
 	for _, f := range fields {
-		if found := property(f, name, depth-1); found != "" {
+		if found := propertyText(f, name, depth-1); found != "" {
 			return found
 		}
 	}
@@ -226,32 +226,32 @@ func property(card any, name string, depth int) string {
 // the name of the organisation and then its units. propertyValue returns the first element of
 // a list.
 func propertyValue(v any) string {
-	values := list(v)
+	values := elementsOf(v)
 	if len(values) == 0 {
 		return ""
 	}
 	s, _ := values[0].(string)
-	return text(s)
+	return textOf(s)
 }
 
-// event returns the time of the first event that has one of the given actions and a date that
-// the function date can read. It returns nil if there is none.
-func event(events []object, actions ...string) *string {
+// eventTime returns the time of the first event that has one of the given actions and a date
+// that the function utcTime can read. It returns nil if there is none.
+func eventTime(events []object, actions ...string) *string {
 	for _, e := range events {
 		published, _ := e["eventDate"].(string)
-		t := date(published)
-		if t != "" && slices.ContainsFunc(actions, func(action string) bool { return is(e["eventAction"], action) }) {
+		t := utcTime(published)
+		if t != "" && slices.ContainsFunc(actions, func(action string) bool { return equalsWord(e["eventAction"], action) }) {
 			return &t
 		}
 	}
 	return nil
 }
 
-// date returns a published eventDate in the form of RFC 3339, in UTC, or "" if it cannot read
-// it. RFC 9083 §4.5 requires the form of RFC 3339, but registries also use other forms. A time
-// without a zone counts as UTC, and a day without a time counts as midnight. Seconds may have
-// a fraction. If the seconds, or the minutes of an offset, are missing, they are zero.
-func date(published string) string {
+// utcTime returns a published eventDate in the form of RFC 3339, in UTC, or "" if it cannot
+// read it. RFC 9083 §4.5 requires the form of RFC 3339, but registries also use other forms. A
+// time without a zone counts as UTC, and a day without a time counts as midnight. Seconds may
+// have a fraction. If the seconds, or the minutes of an offset, are missing, they are zero.
+func utcTime(published string) string {
 	if len(published) > 64 {
 		return ""
 	}

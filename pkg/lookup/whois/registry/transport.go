@@ -21,11 +21,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// dial is a function that connects to a port of a host.
-type dial func(ctx context.Context, host string, port uint16) (net.Conn, error)
+// dialFunc is a function that connects to a port of a host.
+type dialFunc func(ctx context.Context, host string, port uint16) (net.Conn, error)
 
-// guarded returns a dial that connects to public hosts only.
-func guarded(c guard.Connector) dial {
+// dialGuarded returns a dialFunc that connects only to public hosts.
+func dialGuarded(c guard.Connector) dialFunc {
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
 		name, err := guard.Domain(host, guard.Hostname) // guard.Domain refuses IP addresses, localhost and the like
 		if err != nil {
@@ -40,14 +40,14 @@ func guarded(c guard.Connector) dial {
 	}
 }
 
-// trusted returns a dial for the host of the bootstrap URL, which the operator chose. The dial
-// first tries to connect as a guarded dial does. If that fails, it connects with the function
-// direct. This is necessary if the host is an IP address, or belongs to the operator's own
-// network.
-func trusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dial {
-	public := guarded(c)
+// dialTrusted returns a dialFunc for the host of the bootstrap URL, which the operator chose.
+// The dialFunc first tries to connect as the one of dialGuarded does. If that fails, it
+// connects with the function direct. This is necessary if the host is an IP address, or
+// belongs to the operator's own network.
+func dialTrusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dialFunc {
+	guarded := dialGuarded(c)
 	return func(ctx context.Context, host string, port uint16) (net.Conn, error) {
-		conn, err := public(ctx, host, port)
+		conn, err := guarded(ctx, host, port)
 		if err == nil {
 			return conn, nil
 		}
@@ -64,7 +64,7 @@ func trusted(c guard.Connector, direct func(ctx context.Context, network, addres
 // goroutines behind when a call is cancelled, and Lambda would freeze these goroutines.
 // transport reads the body of a response only if the status is 2xx.
 type transport struct {
-	dial    dial
+	dial    dialFunc
 	roots   *x509.CertPool // the root certificates with which servers are verified; nil means those of the system
 	maxBody int64
 	limits  untrusted.Limits
@@ -81,7 +81,7 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	stream := conn
 	if req.URL.Scheme == "https" {
-		stream, err = t.secure(ctx, conn, req.URL)
+		stream, err = t.handshake(ctx, conn, req.URL)
 		if err != nil {
 			return nil, fmt.Errorf("whois: TLS handshake: %w", err)
 		}
@@ -98,8 +98,8 @@ func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// secure makes the TLS handshake with the host of a URL over conn.
-func (t transport) secure(ctx context.Context, conn net.Conn, u *url.URL) (net.Conn, error) {
+// handshake makes the TLS handshake with the host of a URL over conn.
+func (t transport) handshake(ctx context.Context, conn net.Conn, u *url.URL) (net.Conn, error) {
 	secure := tls.Client(conn, &tls.Config{
 		ServerName: strings.TrimSuffix(u.Hostname(), "."),
 		RootCAs:    t.roots,
@@ -174,14 +174,14 @@ func (t transport) readBody(resp *http.Response) ([]byte, error) {
 	if int64(len(b)) > t.maxBody {
 		return nil, errors.New("the body is too long")
 	}
-	b = escaped(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
+	b = escapeControls(bytes.TrimPrefix(b, []byte("\xef\xbb\xbf")))
 	return b, t.limits.Check(b)
 }
 
-// escaped escapes the control characters within the strings of a JSON document. RFC 8259 §7
-// requires that, but some registries send tabs and line breaks in remarks unescaped. escaped
-// returns correct JSON unchanged.
-func escaped(doc []byte) []byte {
+// escapeControls escapes the control characters within the strings of a JSON document. RFC
+// 8259 §7 requires that, but some registries send tabs and line breaks in remarks unescaped.
+// escapeControls returns correct JSON unchanged.
+func escapeControls(doc []byte) []byte {
 	var out []byte
 	quoted := false
 	copied := 0
@@ -202,34 +202,34 @@ func escaped(doc []byte) []byte {
 	return append(out, doc[copied:]...)
 }
 
-// follow is the redirect policy for RDAP servers. It need not check the host, because a
-// guarded dial connects to the host. It refuses a redirect from https to http, and a redirect
-// to a URL with a user. The port must be 443, or 80 for an http URL, or the same as the port
-// of the redirecting URL.
-func follow(next *http.Request, via []*http.Request) error {
-	to := next.URL
+// checkRedirect is the redirect policy for RDAP servers. It need not check the host, because
+// the client connects only with a dialFunc of dialGuarded. It refuses a redirect from https to
+// http, and a redirect to a URL with a user. The port must be 443, or 80 for an http URL, or
+// the same as the port of the redirecting URL.
+func checkRedirect(next *http.Request, via []*http.Request) error {
+	target := next.URL
 	last := via[len(via)-1].URL
 	ports := []string{"", "443", last.Port()}
-	if to.Scheme == "http" {
+	if target.Scheme == "http" {
 		ports = append(ports, "80")
 	}
-	staysPlain := to.Scheme == "http" && last.Scheme == "http"
+	staysHTTP := target.Scheme == "http" && last.Scheme == "http"
 	switch {
 	case len(via) > maxRedirects,
-		to.User != nil,
-		!slices.Contains(ports, to.Port()),
-		to.Scheme != "https" && !staysPlain:
+		target.User != nil,
+		!slices.Contains(ports, target.Port()),
+		target.Scheme != "https" && !staysHTTP:
 		return errRedirect
 	}
 	return nil
 }
 
-// stay is the redirect policy for the bootstrap URL. It allows redirects only to https on the
-// same host. The operator chose that host, so the host may be private. A redirect must not
-// lead to another host, because that could be private as well.
-func stay(next *http.Request, via []*http.Request) error {
+// checkSameHost is the redirect policy for the bootstrap URL. It allows redirects only to
+// https on the same host. The operator chose that host, so the host may be private. A redirect
+// must not lead to another host, because that could be private as well.
+func checkSameHost(next *http.Request, via []*http.Request) error {
 	if next.URL.Scheme != "https" || !strings.EqualFold(next.URL.Hostname(), via[0].URL.Hostname()) {
 		return errRedirect
 	}
-	return follow(next, via)
+	return checkRedirect(next, via)
 }
