@@ -16,9 +16,9 @@ const module = "github.com/hostfacts/hostfacts/"
 
 // layer says which of our packages a package may import, and why it may import no others.
 type layer struct {
-	pkg string // a path below the module, or a pattern for path.Match
-	may []string
-	why string
+	pkg     string // a path below the module, or a pattern for path.Match
+	allowed []string
+	reason  string
 }
 
 // layers returns the table of layers. The first row that matches a package counts. Imports
@@ -102,8 +102,9 @@ func layers() []layer {
 	}
 }
 
-// foreign returns the modules that only some packages may import, with the reason.
-func foreign() []layer {
+// restrictedModules returns a table of the modules that only some packages may import, each
+// with the reason.
+func restrictedModules() []layer {
 	return []layer{
 		{"github.com/aws/aws-sdk-go-v2", []string{"pkg/x402/ledger/dynamo", "infra/testbed/cloud", "pkg/boot", "infra/deploy", "infra/local/operate", "infra/local/secret"}, "only the stores, their wiring, who restores their table, who keeps their secret and who deploys know AWS"},
 		{"github.com/aws/aws-lambda-go", []string{"pkg/boot", "infra/testbed/cloud", "infra/local/invoke"}, "only boot knows Lambda"},
@@ -124,15 +125,15 @@ func foreign() []layer {
 	}
 }
 
-type listed struct {
+type listedPackage struct {
 	Name, ImportPath string
 	Imports, Deps    []string
 }
 
-// list returns the packages of this module and of the three modules below infra.
-func list(t *testing.T) []listed {
+// listPackages returns the packages of this module and of the three modules below infra.
+func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	var all []listed
+	var all []listedPackage
 	for _, folder := range []string{"..", "../infra/cdk", "../infra/deploy", "../infra/paymcp"} {
 		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
 		cmd.Dir = folder
@@ -141,7 +142,7 @@ func list(t *testing.T) []listed {
 			t.Fatalf("go list in %s: %v", folder, err)
 		}
 		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-			var p listed
+			var p listedPackage
 			if err := d.Decode(&p); err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +152,7 @@ func list(t *testing.T) []listed {
 	return all
 }
 
-func matches(patterns []string, name string) bool {
+func matchesAny(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool {
 		ok, err := path.Match(p, name)
 		return ok && err == nil
@@ -160,9 +161,9 @@ func matches(patterns []string, name string) bool {
 
 func TestLayers(t *testing.T) {
 	all, used := layers(), map[string]bool{}
-	for _, p := range list(t) {
+	for _, p := range listPackages(t) {
 		name, ours := strings.CutPrefix(p.ImportPath, module)
-		i := slices.IndexFunc(all, func(l layer) bool { return matches([]string{l.pkg}, name) })
+		i := slices.IndexFunc(all, func(l layer) bool { return matchesAny([]string{l.pkg}, name) })
 		switch {
 		case !ours || name == "pkg": // pkg itself holds only this test
 			continue
@@ -181,16 +182,17 @@ func TestLayers(t *testing.T) {
 }
 
 // holdImports checks the imports of a package. The package may import another package of ours
-// only if its layer allows that, and a module in foreign only if foreign allows that.
+// only if its layer allows that, and a module of the table restrictedModules only if its row
+// allows that.
 func holdImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {
-		if dep, ours := strings.CutPrefix(imported, module); ours && !matches(l.may, dep) {
-			t.Errorf("%s imports %s, which it may not: %s", name, dep, l.why)
+		if dep, ours := strings.CutPrefix(imported, module); ours && !matchesAny(l.allowed, dep) {
+			t.Errorf("%s imports %s, which it may not: %s", name, dep, l.reason)
 		}
-		for _, f := range foreign() {
-			if strings.HasPrefix(imported, f.pkg) && !matches(f.may, name) {
-				t.Errorf("%s imports %s, which it may not: %s", name, imported, f.why)
+		for _, f := range restrictedModules() {
+			if strings.HasPrefix(imported, f.pkg) && !matchesAny(f.allowed, name) {
+				t.Errorf("%s imports %s, which it may not: %s", name, imported, f.reason)
 			}
 		}
 	}
@@ -203,7 +205,7 @@ func TestDeployedCode(t *testing.T) {
 	const library = "github.com/openrdap/rdap"
 	banned := []string{"x402test", "mcptest", "ledgertest", "limittest", "testbed", "ledger/file", "modernc.org/sqlite", "net/http/httptest", "testing"}
 	var linked []string
-	for _, p := range list(t) {
+	for _, p := range listPackages(t) {
 		name, deployed := strings.CutPrefix(p.ImportPath, module+"functions/")
 		if !deployed {
 			continue
@@ -225,21 +227,21 @@ func TestDeployedCode(t *testing.T) {
 // TestTheSellerStandsAlone checks the packages that another program can use to sell something
 // else over x402. They must not link the lookups or the rest of this product.
 func TestTheSellerStandsAlone(t *testing.T) {
-	sold := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
-	for _, p := range list(t) {
+	sellerPackages := []string{"pkg/x402/x402http", "pkg/x402/ledger/file", "pkg/x402/ledger/dynamo", "pkg/x402/chain"}
+	for _, p := range listPackages(t) {
 		name, _ := strings.CutPrefix(p.ImportPath, module)
-		if !slices.Contains(sold, name) {
+		if !slices.Contains(sellerPackages, name) {
 			continue
 		}
-		sold = slices.DeleteFunc(sold, func(s string) bool { return s == name })
+		sellerPackages = slices.DeleteFunc(sellerPackages, func(s string) bool { return s == name })
 		for _, dep := range p.Deps {
-			if dep, ours := strings.CutPrefix(dep, module); ours && !matches([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/mcp", "pkg/untrusted"}, dep) {
+			if dep, ours := strings.CutPrefix(dep, module); ours && !matchesAny([]string{"pkg/x402", "pkg/x402/*", "pkg/x402/*/*", "pkg/mcp", "pkg/untrusted"}, dep) {
 				t.Errorf("%s needs %s", name, dep)
 			}
 		}
 	}
-	if len(sold) > 0 {
-		t.Errorf("there is no package %v", sold)
+	if len(sellerPackages) > 0 {
+		t.Errorf("there is no package %v", sellerPackages)
 	}
 }
 
@@ -266,12 +268,12 @@ func TestPlayMoneyIsLocal(t *testing.T) {
 		t.Fatal(err)
 	}
 	const runner, page = "../infra/local/main.go", "../pkg/discovery/page.go" // page.go only copies what the local runner has set
-	said := map[string]int{}
+	settings := map[string]int{}
 	for line := range strings.Lines(string(out)) {
 		file, _, _ := strings.Cut(line, ":")
-		said[file]++
+		settings[file]++
 	}
-	if want := map[string]int{runner: 2, page: 1}; !maps.Equal(said, want) {
-		t.Errorf("play money and its wallet are set in %v, want %v", said, want)
+	if want := map[string]int{runner: 2, page: 1}; !maps.Equal(settings, want) {
+		t.Errorf("play money and its wallet are set in %v, want %v", settings, want)
 	}
 }

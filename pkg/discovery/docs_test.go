@@ -24,7 +24,7 @@ import (
 // document, to an operation, or to another path of the service. If the link has an anchor, the
 // page to which the link leads must have that anchor. No page may have the same anchor twice.
 func TestLinks(t *testing.T) {
-	d, s := rendered(), testSite()
+	d, s := testDocuments(), testSite()
 	docs, _ := d.Find(catalog.PathDocs)
 	checkPage(t, docs.Body(), docs.content().CSP)
 	pages := map[string]string{}
@@ -32,13 +32,13 @@ func TestLinks(t *testing.T) {
 		page := d.Missing(meant)
 		checkPage(t, page.Body, page.CSP)
 		pages["missing"] = string(page.Body)
-		same(t, "the page offers what may be meant", meant != "", strings.Contains(pages["missing"], "Did you mean"))
+		wantEqual(t, "the page offers what may be meant", meant != "", strings.Contains(pages["missing"], "Did you mean"))
 	}
 	for _, doc := range d.list {
 		pages[doc.Path] = string(doc.Body())
 	}
 	for _, op := range catalog.All() {
-		_, page := mustVisit(t, op, visit(op, "www.example.org"))
+		_, page := checkVisit(t, op, newVisit(op, "www.example.org"))
 		pages[op.Path] = string(page)
 	}
 	places := map[string]map[string]bool{}
@@ -173,7 +173,7 @@ func checkLoads(t *testing.T, root *html.Node) {
 }
 
 func TestHighlight(t *testing.T) {
-	same(t, "the elements", `{<b>"k"</b>: <i>"&lt;&amp;&gt;&#39;"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "<&>'", "n": 1}`)))
+	wantEqual(t, "the elements", `{<b>"k"</b>: <i>"&lt;&amp;&gt;&#39;"</i>, <b>"n"</b>: <u>1</u>}`, string(highlight(`{"k": "<&>'", "n": 1}`)))
 }
 
 // TestLLMsGrammar checks the grammar of llmstxt.org: a title, a summary in a quotation, prose
@@ -181,7 +181,7 @@ func TestHighlight(t *testing.T) {
 func TestLLMsGrammar(t *testing.T) {
 	link := regexp.MustCompile(`^- \[[^\]]+\]\([^) ]+\): .+$`)
 	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
-		lines := strings.Split(string(body(t, rendered(), path)), "\n")
+		lines := strings.Split(string(body(t, testDocuments(), path)), "\n")
 		if !strings.HasPrefix(lines[0], "# ") || lines[1] != "" || !strings.HasPrefix(lines[2], "> ") {
 			t.Errorf("%s starts with %q", path, lines[:3])
 		}
@@ -223,7 +223,7 @@ func TestSizes(t *testing.T) {
 		fixed, per int // the allowed characters: those that do not depend on the operations, and those for each operation
 	}{
 		"guidance":           {newView(testSite()).section("guidance.txt.tmpl"), 3320, 40},
-		catalog.PathLLMsFull: {string(body(t, rendered(), catalog.PathLLMsFull)), 0, 4 * 1550},
+		catalog.PathLLMsFull: {string(body(t, testDocuments(), catalog.PathLLMsFull)), 0, 4 * 1550},
 	} {
 		n, most := utf8.RuneCountInString(c.text), c.fixed+c.per*len(catalog.All())
 		if t.Logf("%s: %d characters of %d", name, n, most); n > most {
@@ -238,7 +238,7 @@ func TestSizes(t *testing.T) {
 // and the price. It must reject an error body, a price without a way to pay, and an empty
 // object.
 func TestToolSchemas(t *testing.T) {
-	tools := decoded[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
+	tools := decode[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {
 		tool := tools[i]
 		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
@@ -257,7 +257,7 @@ func TestToolSchemas(t *testing.T) {
 			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
 			{"an empty object", out, []byte(`{}`), false},
 		} {
-			if err := fits(c.s, c.raw); (err == nil) != c.want {
+			if err := validate(c.s, c.raw); (err == nil) != c.want {
 				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
 			}
 		}
@@ -284,21 +284,21 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 // the example after any one member, at any depth, is removed, or is replaced by an object with
 // an unexpected member.
 func TestResultSchemas(t *testing.T) {
-	description := body(t, rendered(), catalog.PathOpenAPI)
+	description := body(t, testDocuments(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {
 		for name, s := range map[string]*jsonschema.Schema{
 			"exact": validator(resultSchema(op.Fields, exactTypes)), "described": schemaAt(description, "/components/schemas/"+op.Result),
 		} {
-			if err := fits(s, []byte(op.Response)); err != nil {
+			if err := validate(s, []byte(op.Response)); err != nil {
 				t.Errorf("%s, %s: %v", op.Slug, name, err)
 			}
-			example := decoded[map[string]any]([]byte(op.Response))
+			example := decode[map[string]any]([]byte(op.Response))
 			walk("", example, func(where string, v map[string]any) {
 				for key, was := range maps.Clone(v) {
 					delete(v, key)
-					without := fits(s, must(json.Marshal(example)))
+					without := validate(s, must(json.Marshal(example)))
 					v[key] = map[string]any{"unexpected": 1}
-					if foreign := fits(s, must(json.Marshal(example))); without == nil || foreign == nil {
+					if foreign := validate(s, must(json.Marshal(example))); without == nil || foreign == nil {
 						t.Errorf("%s, %s%s: passes without %s (%v), or with a foreign object (%v)", op.Slug, name, where, key, without, foreign)
 					}
 					v[key] = was

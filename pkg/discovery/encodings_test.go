@@ -22,7 +22,7 @@ import (
 // already has that form of the document.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
-	d, etags := rendered(), map[string]string{}
+	d, etags := testDocuments(), map[string]string{}
 	for _, doc := range d.list {
 		if doc.Path == "/" || doc.Path == pathSecurity {
 			continue
@@ -33,7 +33,7 @@ func TestEncodings(t *testing.T) {
 			if len(etag) < 18 || etag[0] != '"' {
 				t.Errorf("%s has the ETag %s", doc.Path, etag)
 			}
-			same(t, "the document of "+etag, doc.Path, cmp.Or(etags[etag], doc.Path))
+			wantEqual(t, "the document of "+etag, doc.Path, cmp.Or(etags[etag], doc.Path))
 			etags[etag] = doc.Path
 			other := doc.content().etag
 			if etag == other {
@@ -88,7 +88,7 @@ func wholeHeader(doc Document, accept string) http.Header {
 // headers in whole. If the status is 304, the headers that describe a body must be absent.
 func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
 	t.Helper()
-	w := ask(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
+	w := request(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
 	text, want, header := w.Body.Bytes(), doc.content().Body, whole.Clone()
 	if WantsGzip(accept) && len(text) > 0 {
 		text = must(io.ReadAll(must(gzip.NewReader(w.Body))))

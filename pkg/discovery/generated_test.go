@@ -34,7 +34,7 @@ import (
 // TestGenerated checks that the embedded tool catalog is the one that package catalog gives.
 // With -update, the test writes the catalog to its file.
 func TestGenerated(t *testing.T) {
-	kept(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
+	wantFile(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
 }
 
 // TestRelease checks that release.json has the hash of the present tools, instructions and
@@ -43,7 +43,7 @@ func TestGenerated(t *testing.T) {
 // the Site.
 func TestRelease(t *testing.T) {
 	const file = "assets/generated/release.json"
-	r := decoded[release](must(os.ReadFile(file)))
+	r := decode[release](must(os.ReadFile(file)))
 	s := blankSite()
 	entry := slices.DeleteFunc(serverEntryOf(s), func(m member) bool { return m.Key == "version" })
 	sum := sha256.Sum256(slices.Concat(Tools(s), []byte(ToolInstructions(s)), encode(entry)))
@@ -52,14 +52,14 @@ func TestRelease(t *testing.T) {
 	} else {
 		r.Of = of
 	}
-	kept(t, file, string(encode(r))+"\n")
+	wantFile(t, file, string(encode(r))+"\n")
 }
 
 // TestCatalogOfAnySite checks that the embedded tool catalog, with the values of a Site, is the
 // catalog that package catalog gives for that Site.
 func TestCatalogOfAnySite(t *testing.T) {
 	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
-		same(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
+		wantEqual(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
 	}
 }
 
@@ -178,7 +178,7 @@ func recordHandshake(t *testing.T) wireExample {
 		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
 	}
 	signed := must(base64.StdEncoding.DecodeString(signature))
-	p := decoded[x402.Payload](signed)
+	p := decode[x402.Payload](signed)
 	return wireExample{
 		Signature: headerOf(x402.HeaderSignature, signed), Response: headerOf(x402.HeaderResponse, must(json.Marshal(out.Receipt))),
 		Origin: p.Resource.URL, Payer: p.Payload.Authorization.From, Payee: terms.PayTo, Key: publishedKey, Signed: time.Now().UTC().Format(time.DateTime),
@@ -193,7 +193,7 @@ func TestRecordedHandshakeIsReal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC))) // fake time, in the synctest bubble
 		want := append(must(json.MarshalIndent(recordHandshake(t), "", "  ")), '\n')
-		kept(t, "assets/handshake.json", string(want)) // after a change, run make update twice: the first run writes this file, and the second writes the documents, which embed it
+		wantFile(t, "assets/handshake.json", string(want)) // after a change, run make update twice: the first run writes this file, and the second writes the documents, which embed it
 	})
 }
 
@@ -215,9 +215,9 @@ func testSite() Site {
 	}
 }
 
-// rendered returns the documents of testSite. They are made only once, because that takes a
-// while.
-var rendered = sync.OnceValue(func() *Documents { return New(testSite()) })
+// testDocuments returns the documents of testSite. They are made only once, because that takes
+// a while.
+var testDocuments = sync.OnceValue(func() *Documents { return New(testSite()) })
 
 func body(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()
@@ -228,25 +228,25 @@ func body(t *testing.T, d *Documents, path string) []byte {
 	return doc.Body()
 }
 
-// decoded returns the value of a JSON text. It panics if the text is invalid.
-func decoded[T any](raw []byte) (v T) {
+// decode returns the value of a JSON text. It panics if the text is invalid.
+func decode[T any](raw []byte) (v T) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		panic(err)
 	}
 	return v
 }
 
-// same fails the test if want and got differ.
-func same(t *testing.T, what string, want, got any) {
+// wantEqual fails the test if want and got differ.
+func wantEqual(t *testing.T, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }
 
-// golden compares a text with a file below testdata/golden. It indents JSON, to make the file
-// readable.
-func golden(t *testing.T, name string, got []byte) {
+// wantGolden compares a text with a file below testdata/golden. It indents JSON, to make the
+// file readable.
+func wantGolden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	if strings.HasSuffix(name, ".json") {
 		var b bytes.Buffer
@@ -255,19 +255,19 @@ func golden(t *testing.T, name string, got []byte) {
 		}
 		got = append(b.Bytes(), '\n')
 	}
-	kept(t, "testdata/golden/"+name, string(got))
+	wantFile(t, "testdata/golden/"+name, string(got))
 }
 
-// kept compares a file with the expected text. With -update it first writes the text to the
+// wantFile compares a file with the expected text. With -update it first writes the text to the
 // file.
-func kept(t *testing.T, file, want string) {
+func wantFile(t *testing.T, file, want string) {
 	t.Helper()
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil { //nolint:gosec // a file of the repository
 			t.Fatal(err)
 		}
 	}
-	same(t, file+", which make update writes", string(must(os.ReadFile(file))), want)
+	wantEqual(t, file+", which make update writes", string(must(os.ReadFile(file))), want)
 }
 
 // validator compiles a JSON Schema of the 2020-12 draft.
@@ -284,13 +284,13 @@ func schemaAt(document []byte, pointer string) *jsonschema.Schema {
 	return must(c.Compile("test:///schema.json#" + pointer))
 }
 
-// fits returns an error if a JSON text does not conform to a schema.
-func fits(s *jsonschema.Schema, raw []byte) error {
+// validate returns an error if a JSON text does not conform to a schema.
+func validate(s *jsonschema.Schema, raw []byte) error {
 	return s.Validate(must(jsonschema.UnmarshalJSON(bytes.NewReader(raw))))
 }
 
-// says checks that a text contains all parts.
-func says(t *testing.T, where, text string, parts ...string) {
+// wantTexts checks that a text contains all parts.
+func wantTexts(t *testing.T, where, text string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(text, part) {

@@ -31,7 +31,7 @@ func TestFreeParameter(t *testing.T) {
 		"refused":  {"all", "port must be a number.", "all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := visit(anyPort(), "www.example.org")
+			v := newVisit(anyPort(), "www.example.org")
 			if c.asked != "" {
 				v.Query.Set("port", c.asked)
 			}
@@ -39,12 +39,12 @@ func TestFreeParameter(t *testing.T) {
 				v.Query, v.Refused = nil, c.refused
 				v.Typed = url.Values{"domain": {"www.example.org"}, "port": {c.asked}}
 			}
-			root, _ := mustVisit(t, anyPort(), v)
+			root, _ := checkVisit(t, anyPort(), v)
 			var got []string
 			for _, n := range elements(root, "input") {
 				got = append(got, testbed.Attribute(n, "name")+"="+testbed.Attribute(n, "value"))
 			}
-			same(t, "the fields of the form", []string{"domain=www.example.org", "port=" + c.want}, got)
+			wantEqual(t, "the fields of the form", []string{"domain=www.example.org", "port=" + c.want}, got)
 		})
 	}
 }
@@ -68,6 +68,6 @@ func TestParametersInText(t *testing.T) {
 		if err := newView(testSite()).texts.ExecuteTemplate(&b, "params", opViewOf(testSite(), c.op)); err != nil {
 			t.Error(err)
 		}
-		same(t, c.op.Slug, c.want, b.String())
+		wantEqual(t, c.op.Slug, c.want, b.String())
 	}
 }

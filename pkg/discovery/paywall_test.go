@@ -23,8 +23,8 @@ import (
 // maxPage is the size in bytes that every page must stay below.
 const maxPage = 50 << 10
 
-// visit returns the data of a visit to an operation's page, with a domain.
-func visit(op catalog.Operation, domain string) Visit {
+// newVisit returns the data of a visit to an operation's page, with a domain.
+func newVisit(op catalog.Operation, domain string) Visit {
 	v := Visit{Offer: Offer(op, testSite()).WithToken(shownToken), Nonce: "LSMGZFDFLEZNLBAEXRB6CJCXYF"}
 	if domain != "" {
 		v.Query = url.Values{"domain": {domain}}
@@ -32,7 +32,7 @@ func visit(op catalog.Operation, domain string) Visit {
 	return v
 }
 
-func mustVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte) {
+func checkVisit(t *testing.T, op catalog.Operation, v Visit) (*html.Node, []byte) {
 	t.Helper()
 	page, csp := Paywall(op, testSite(), v)
 	if strings.Contains(csp, "unsafe") || strings.Contains(csp, "*") || strings.Contains(csp, "://") {
@@ -65,21 +65,21 @@ func TestPaywall(t *testing.T) {
 	odd.Description = `A "quoted" & <angled> text.`
 	for _, op := range append(catalog.All(), odd) {
 		t.Run(op.Slug, func(t *testing.T) {
-			root, page := mustVisit(t, op, visit(op, "www.example.org"))
-			says(t, "the page", testbed.Text(root), op.Returns, op.Description, op.Price()+" in USDC on Base",
+			root, page := checkVisit(t, op, newVisit(op, "www.example.org"))
+			wantTexts(t, "the page", testbed.Text(root), op.Returns, op.Description, op.Price()+" in USDC on Base",
 				op.Amount+" atomic units, "+op.PriceUSD()+" USDC", testSite().Terms.Asset, testSite().Terms.PayTo)
 			question := strings.NewReplacer("{type}", "A", "{dns_type}", "A", "{domain}", "www.example.org").Replace(op.Question)
-			same(t, "the heading", []string{question}, texts(elements(root, "h1")))
+			wantEqual(t, "the heading", []string{question}, textsOf(elements(root, "h1")))
 			// The page must sign the offer that the 402 has in its header.
-			offered := decoded[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
-			same(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
-			says(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), question)
+			offered := decode[x402.PaymentRequired]([]byte(testbed.Attribute(mainOf(root), "data-offer")))
+			wantEqual(t, "the offer", Offer(op, testSite()).Accepts, offered.Accepts)
+			wantTexts(t, "the title", testbed.Text(elements(root, "title")[0]), op.Price(), question)
 			bare := strings.NewReplacer(readGenerated(paywallAssets, "paywall.css"), "{{css}}", readGenerated(paywallAssets, "paywall.js"), "{{js}}").Replace(string(page))
 			if len(bare) > len(page)/2 || strings.Contains(string(page), "{{") {
 				t.Error("style and script are not in the page as they are, or a value is missing")
 			}
 			if kept := []string{"dns", "uptime-check", "ping"}; slices.Contains(kept, op.Slug) {
-				golden(t, "paywall-"+op.Slug+".html", []byte(bare))
+				wantGolden(t, "paywall-"+op.Slug+".html", []byte(bare))
 			}
 		})
 	}
@@ -92,7 +92,7 @@ func TestPaywallSize(t *testing.T) {
 	s.Origin = "https://" + strings.Repeat("a", 63-len(".example.com")) + "a.example.com"
 	largest := 0
 	for _, op := range catalog.All() {
-		v := visit(op, "a-name-of-some-length.www.example.org")
+		v := newVisit(op, "a-name-of-some-length.www.example.org")
 		v.Request = op.Request(v.Query)
 		v.Offer = Offer(op, s).WithToken(shownToken)
 		v.Offer.Extensions = maps.Clone(v.Offer.Extensions)
@@ -116,67 +116,67 @@ func TestPaywallOfAVisit(t *testing.T) {
 	said := "D" + refused[1:]
 	dns, ping := catalog.DNS(), catalog.Ping()
 	for name, c := range map[string]struct {
-		op             catalog.Operation
-		asked, refused string
-		call           string   // the call that the snippet makes
-		shown          []string // the values of the request that the page shows, or the host name that the page suggests instead
-		says           string   // the text that the page must contain if it has no wallet; empty if it has one
+		op                  catalog.Operation
+		typedQuery, refused string
+		call                string   // the call that the snippet makes
+		shown               []string // the values of the request that the page shows, or the host name that the page suggests instead
+		wantText            string   // the text that the page must contain if it has no wallet; empty if it has one
 	}{
-		"a name": {op: dns, asked: "domain=www.example.org", call: dns.Path + "?domain=www.example.org", shown: []string{"A", "www.example.org"}},
+		"a name": {op: dns, typedQuery: "domain=www.example.org", call: dns.Path + "?domain=www.example.org", shown: []string{"A", "www.example.org"}},
 		"a type": {
-			op: dns, asked: "type=MX&domain=www.example.org&later=" + url.QueryEscape(stranger),
+			op: dns, typedQuery: "type=MX&domain=www.example.org&later=" + url.QueryEscape(stranger),
 			call: dns.Path + "?domain=www.example.org&type=MX", shown: []string{"MX", "www.example.org"},
 		},
-		"no domain": {op: dns, call: dns.ExampleURL(""), says: "Which domain?"},
-		"refused":   {op: dns, asked: "domain=" + url.QueryEscape(`<b>"ab`), refused: refused, call: dns.ExampleURL(""), says: said},
+		"no domain": {op: dns, call: dns.ExampleURL(""), wantText: "Which domain?"},
+		"refused":   {op: dns, typedQuery: "domain=" + url.QueryEscape(`<b>"ab`), refused: refused, call: dns.ExampleURL(""), wantText: said},
 		"a URL": {
-			op: dns, asked: "type=mx&domain=" + url.QueryEscape("http://a.example:8080/x?y=z"), refused: refused, call: dns.ExampleURL(""),
-			shown: []string{"a.example"}, says: "Did you mean a.example?",
+			op: dns, typedQuery: "type=mx&domain=" + url.QueryEscape("http://a.example:8080/x?y=z"), refused: refused, call: dns.ExampleURL(""),
+			shown: []string{"a.example"}, wantText: "Did you mean a.example?",
 		},
-		"an address":            {op: dns, asked: "domain=me%40a.example", refused: refused, call: dns.ExampleURL(""), shown: []string{"a.example"}, says: "a.example?"},
-		"an IP URL":             {op: dns, asked: "domain=http%3A%2F%2F192.0.2.1%2F", refused: refused, call: dns.ExampleURL(""), says: said},
-		"a sentence":            {op: dns, asked: "domain=send+money+to+a.example", refused: refused, call: dns.ExampleURL(""), says: said},
-		"a slip of the hand":    {op: dns, asked: "domain=exa+mple.com&type=MX", refused: refused, call: dns.ExampleURL(""), says: said},
-		"a type alone":          {op: dns, asked: "type=txt", call: dns.ExampleURL(""), says: "Which domain?"},
-		"markup":                {op: dns, asked: "domain=" + url.QueryEscape(`"><img src=x onerror=owned=1>`), refused: refused, call: dns.ExampleURL(""), says: said},
-		"refused without input": {op: ping, refused: refused, call: ping.ExampleURL(""), says: said},
-		"nothing":               {op: ping, asked: "domain=" + url.QueryEscape(stranger), call: ping.ExampleURL("")},
+		"an address":            {op: dns, typedQuery: "domain=me%40a.example", refused: refused, call: dns.ExampleURL(""), shown: []string{"a.example"}, wantText: "a.example?"},
+		"an IP URL":             {op: dns, typedQuery: "domain=http%3A%2F%2F192.0.2.1%2F", refused: refused, call: dns.ExampleURL(""), wantText: said},
+		"a sentence":            {op: dns, typedQuery: "domain=send+money+to+a.example", refused: refused, call: dns.ExampleURL(""), wantText: said},
+		"a slip of the hand":    {op: dns, typedQuery: "domain=exa+mple.com&type=MX", refused: refused, call: dns.ExampleURL(""), wantText: said},
+		"a type alone":          {op: dns, typedQuery: "type=txt", call: dns.ExampleURL(""), wantText: "Which domain?"},
+		"markup":                {op: dns, typedQuery: "domain=" + url.QueryEscape(`"><img src=x onerror=owned=1>`), refused: refused, call: dns.ExampleURL(""), wantText: said},
+		"refused without input": {op: ping, refused: refused, call: ping.ExampleURL(""), wantText: said},
+		"nothing":               {op: ping, typedQuery: "domain=" + url.QueryEscape(stranger), call: ping.ExampleURL("")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := visit(c.op, "")
-			v.Typed, v.Refused, v.Known = must(url.ParseQuery(c.asked)), c.refused, "a <sure> thing"
-			if c.refused == "" && !strings.HasPrefix(c.asked, "type=txt") {
+			v := newVisit(c.op, "")
+			v.Typed, v.Refused, v.Known = must(url.ParseQuery(c.typedQuery)), c.refused, "a <sure> thing"
+			if c.refused == "" && !strings.HasPrefix(c.typedQuery, "type=txt") {
 				v.Query = v.Typed
 			}
-			root, _ := mustVisit(t, c.op, v)
+			root, _ := checkVisit(t, c.op, v)
 			text := testbed.Text(root)
-			says(t, "the page", text, c.says)
-			same(t, "the page says that it is refused", c.refused != "", strings.Contains(text, "We can’t look that up"))
-			same(t, "the page says what is known", c.says == "", strings.Contains(text, "Known already: "+v.Known))
+			wantTexts(t, "the page", text, c.wantText)
+			wantEqual(t, "the page says that it is refused", c.refused != "", strings.Contains(text, "We can’t look that up"))
+			wantEqual(t, "the page says what is known", c.wantText == "", strings.Contains(text, "Known already: "+v.Known))
 			if strings.Contains(text, stranger) || c.refused != "" && strings.Contains(text, "Which domain?") {
 				t.Errorf("the page says too much: %s", text)
 			}
 			if n := len(regexp.MustCompile(`['"][^'"]+`+regexp.QuoteMeta(c.call)+`['"]`).FindAllString(text, -1)); n != 1 {
 				t.Errorf("%d snippets make the call %s", n, c.call)
 			}
-			same(t, "shown", c.shown, texts(elements(root, "bdi")))
-			if ready := testbed.Attribute(mainOf(root), "data-ready"); (ready == "yes") != (c.says == "") {
+			wantEqual(t, "shown", c.shown, textsOf(elements(root, "bdi")))
+			if ready := testbed.Attribute(mainOf(root), "data-ready"); (ready == "yes") != (c.wantText == "") {
 				t.Errorf("ready to be paid for: %s", ready)
 			}
-			keepsDomain(t, root, v.Typed.Get("domain"))
+			wantTypedDomain(t, root, v.Typed.Get("domain"))
 			if c.op.Slug == dns.Slug {
-				same(t, "selected", []string{strings.ToUpper(max(v.Typed.Get("type"), "A"))}, selected(root))
+				wantEqual(t, "selected", []string{strings.ToUpper(max(v.Typed.Get("type"), "A"))}, selectedOptions(root))
 			}
 		})
 	}
 }
 
-// keepsDomain checks that each input field of the form contains the text that a person has
+// wantTypedDomain checks that each input field of the form contains the text that a person has
 // typed as the domain.
-func keepsDomain(t *testing.T, root *html.Node, typed string) {
+func wantTypedDomain(t *testing.T, root *html.Node, typed string) {
 	t.Helper()
 	for _, n := range elements(root, "input") {
-		same(t, "the form's domain", typed, testbed.Attribute(n, "value"))
+		wantEqual(t, "the form's domain", typed, testbed.Attribute(n, "value"))
 	}
 }
 
@@ -189,15 +189,15 @@ func TestPaywallFormIsBounded(t *testing.T) {
 		" a\tb\n\u202ec ":                 "a b ?c",
 		"\xffa":                           "�a",
 	} {
-		v := visit(catalog.DNS(), "")
+		v := newVisit(catalog.DNS(), "")
 		v.Refused = "no"
 		v.Typed = url.Values{"domain": {typed}}
-		root, _ := mustVisit(t, catalog.DNS(), v)
-		keepsDomain(t, root, want)
+		root, _ := checkVisit(t, catalog.DNS(), v)
+		wantTypedDomain(t, root, want)
 	}
 }
 
-func texts(nodes []*html.Node) []string {
+func textsOf(nodes []*html.Node) []string {
 	var all []string
 	for _, n := range nodes {
 		all = append(all, testbed.Text(n))
@@ -205,8 +205,8 @@ func texts(nodes []*html.Node) []string {
 	return all
 }
 
-// selected returns the texts of the selected options on a page.
-func selected(root *html.Node) []string {
+// selectedOptions returns the texts of the selected options on a page.
+func selectedOptions(root *html.Node) []string {
 	var values []string
 	for _, n := range elements(root, "option") {
 		if slices.ContainsFunc(n.Attr, func(a html.Attribute) bool { return a.Key == "selected" }) {
@@ -229,12 +229,12 @@ func FuzzPaywallDomain(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, domain string) {
-		root, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), domain))
+		root, _ := checkVisit(t, catalog.DNS(), newVisit(catalog.DNS(), domain))
 		plain := regexp.MustCompile(`[^.]`).ReplaceAllString(domain, "a") // keeps the dots, because the page has an additional element (a possible line break) for each dot
 		if domain == "" || len(domain) > 253 || !untrusted.ASCII(domain) {
 			plain = ""
 		}
-		same, _ := mustVisit(t, catalog.DNS(), visit(catalog.DNS(), plain))
+		same, _ := checkVisit(t, catalog.DNS(), newVisit(catalog.DNS(), plain))
 		if ready := testbed.Attribute(mainOf(root), "data-ready"); len(elements(root)) != len(elements(same)) || ready != testbed.Attribute(mainOf(same), "data-ready") {
 			t.Fatalf("%q: ready %q, %d elements, want %d", domain, ready, len(elements(root)), len(elements(same)))
 		}
@@ -273,8 +273,9 @@ func TestWantsGzip(t *testing.T) {
 	}
 }
 
-// ask requests a path of the documents. If no document has that path, the response is a 404.
-func ask(d *Documents, method, path string, header map[string]string) *httptest.ResponseRecorder {
+// request requests a path of the documents. If no document has that path, the response is a
+// 404.
+func request(d *Documents, method, path string, header map[string]string) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(method, "http://any"+path, nil)
 	for name, value := range header {
 		r.Header.Set(name, value)

@@ -15,12 +15,12 @@ import (
 // false for the smoke test and true for every other operation.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
-	listed := decoded[struct {
+	listed := decode[struct {
 		Tools []struct {
 			Window *int `json:"duplicate_window_seconds"`
 		}
 	}](body(t, New(s), catalog.PathCatalog)).Tools
-	tools := decoded[[]struct {
+	tools := decode[[]struct {
 		Annotations struct{ ReadOnlyHint, IdempotentHint bool }
 	}](Tools(s))
 	if n := len(catalog.All()); len(listed) != n || len(tools) != n {
@@ -32,10 +32,10 @@ func TestWindowOfOperations(t *testing.T) {
 			want = 0
 		}
 		challenge := ChallengeOf(op, s, Offer(op, s), fault.New(fault.PaymentRequired, nil))
-		same(t, op.Slug+": the offer", want, challenge.Idempotency.DuplicateWindowSeconds)
-		same(t, op.Slug+": the catalog has its own", smoke, listed[i].Window != nil && *listed[i].Window == 0)
-		same(t, op.Slug+": readOnlyHint", !smoke, tools[i].Annotations.ReadOnlyHint)
-		same(t, op.Slug+": idempotentHint", !smoke, tools[i].Annotations.IdempotentHint)
+		wantEqual(t, op.Slug+": the offer", want, challenge.Idempotency.DuplicateWindowSeconds)
+		wantEqual(t, op.Slug+": the catalog has its own", smoke, listed[i].Window != nil && *listed[i].Window == 0)
+		wantEqual(t, op.Slug+": readOnlyHint", !smoke, tools[i].Annotations.ReadOnlyHint)
+		wantEqual(t, op.Slug+": idempotentHint", !smoke, tools[i].Annotations.IdempotentHint)
 	}
 }
 
@@ -44,10 +44,10 @@ func TestWindowOfOperations(t *testing.T) {
 // must say that a client repeats a payment after a retryable error, and must not say that it
 // does so after every error.
 func TestAdviceOnPurchases(t *testing.T) {
-	llms, instructions := string(body(t, rendered(), catalog.PathLLMs)), ToolInstructions(testSite())
-	says(t, catalog.PathLLMs, llms, "Give each purchase its own key", "After a `retryable` error",
+	llms, instructions := string(body(t, testDocuments(), catalog.PathLLMs)), ToolInstructions(testSite())
+	wantTexts(t, catalog.PathLLMs, llms, "Give each purchase its own key", "After a `retryable` error",
 		"repeating a payment tells only whether it was charged; for the answer, sign again with the same key, which is free")
-	says(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")
+	wantTexts(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")
 	for _, part := range []string{"each question", "error without `accepts`", "never asks for a new one"} {
 		if strings.Contains(llms+instructions, part) {
 			t.Errorf("a document says %q", part)

@@ -33,9 +33,9 @@ func TestShownByName(t *testing.T) {
 // of parameters that were not sent.
 func TestQuestionOf(t *testing.T) {
 	asked := url.Values{"domain": {"example.com"}}
-	same(t, "with a default", []piece{{Text: "A", Value: true}, {Text: " records of "}, {Text: "example.com", Value: true}}, questionOf(catalog.DNS(), asked))
+	wantEqual(t, "with a default", []piece{{Text: "A", Value: true}, {Text: " records of "}, {Text: "example.com", Value: true}}, questionOf(catalog.DNS(), asked))
 	asked.Set("type", "MX")
-	same(t, "with a type", "MX", questionOf(catalog.DNS(), asked)[0].Text)
-	same(t, "a URL", []piece{{Text: "Where "}, {Text: "https://example.com/", Value: true}, {Text: " leads"}}, questionOf(catalog.ResolveRedirect(), asked))
-	same(t, "words of ours alone", []piece{{Text: "A payment smoke test"}}, questionOf(catalog.Ping(), asked))
+	wantEqual(t, "with a type", "MX", questionOf(catalog.DNS(), asked)[0].Text)
+	wantEqual(t, "a URL", []piece{{Text: "Where "}, {Text: "https://example.com/", Value: true}, {Text: " leads"}}, questionOf(catalog.ResolveRedirect(), asked))
+	wantEqual(t, "words of ours alone", []piece{{Text: "A payment smoke test"}}, questionOf(catalog.Ping(), asked))
 }

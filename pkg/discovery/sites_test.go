@@ -93,7 +93,7 @@ func TestSites(t *testing.T) {
 			text := func(of string) string {
 				switch of {
 				case paywall:
-					page, _ := Paywall(dns, s, visit(dns, "www.example.org"))
+					page, _ := Paywall(dns, s, newVisit(dns, "www.example.org"))
 					return string(page)
 				case missing:
 					return string(d.Missing("").Body)
@@ -107,7 +107,7 @@ func TestSites(t *testing.T) {
 				return string(body(t, d, of))
 			}
 			for of, parts := range c.says {
-				says(t, of, text(of), parts...)
+				wantTexts(t, of, text(of), parts...)
 			}
 			for of, parts := range c.not {
 				for _, part := range parts {
@@ -134,7 +134,7 @@ func TestWellKnown(t *testing.T) {
 	d := New(s)
 	served := func(d *Documents, path, kind, body string) {
 		t.Helper()
-		w := ask(d, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip;q=0"})
+		w := request(d, http.MethodGet, path, map[string]string{"Accept-Encoding": "gzip;q=0"})
 		if w.Body.String() != body || w.Header().Get("Content-Type") != kind || (w.Code == http.StatusNotFound) != (body == "") {
 			t.Errorf("%s: %d %v\n%s, want\n%s", path, w.Code, w.Header(), w.Body, body)
 		}
@@ -171,7 +171,7 @@ func TestOrigins(t *testing.T) {
 	} {
 		s := testSite()
 		s.Origin = origin
-		same(t, origin, want, [2]string{Offer(catalog.DNS(), s).Resource.IconURL, s.serverName()})
+		wantEqual(t, origin, want, [2]string{Offer(catalog.DNS(), s).Resource.IconURL, s.serverName()})
 	}
 }
 
@@ -179,7 +179,7 @@ func TestOrigins(t *testing.T) {
 // and numbers of package ledger.
 func TestReadmeSaysWhatTheLedgerDoes(t *testing.T) {
 	v, text := newView(testSite()), strings.Join(strings.Fields(string(must(os.ReadFile("../../README.md")))), " ")
-	says(t, "README.md", text, "returns the stored answer for "+v.Kept,
+	wantTexts(t, "README.md", text, "returns the stored answer for "+v.Kept,
 		"at least "+v.Spacing+".", "After "+v.OwedFor+" a refund is due", fmt.Sprintf("silent in %d", v.Silent))
 }
 
@@ -201,12 +201,12 @@ func TestTablesNameOperations(t *testing.T) {
 // and the service compares the echo with its present offer. So every byte of an offer must
 // stay the same from one release to the next.
 func TestGoldenFiles(t *testing.T) {
-	d, offers := rendered(), object{}
+	d, offers := testDocuments(), object{}
 	for _, op := range catalog.All() {
 		offers = append(offers, member{op.Slug, Offer(op, testSite())})
 	}
-	golden(t, "offers.json", encode(offers))
-	golden(t, "tools.json", Tools(testSite()))
+	wantGolden(t, "offers.json", encode(offers))
+	wantGolden(t, "tools.json", Tools(testSite()))
 	names := map[string]string{
 		catalog.PathCatalog: "catalog.json", catalog.PathManifest: "manifest.json", catalog.PathOpenAPI: "openapi.json", catalog.PathServer: "server.json",
 		catalog.PathLLMs: "llms.txt", catalog.PathLLMsFull: "llms-full.txt", catalog.PathDocs: "docs.html", receipt.Path: "did.txt",
@@ -218,7 +218,7 @@ func TestGoldenFiles(t *testing.T) {
 	for _, doc := range d.list {
 		path, got := doc.Path, doc.Body()
 		if name, ok := names[path]; ok {
-			t.Run(name, func(t *testing.T) { golden(t, name, got) })
+			t.Run(name, func(t *testing.T) { wantGolden(t, name, got) })
 		} else if want, ok := whole[path]; !ok || string(got) != want {
 			t.Errorf("%s has no golden file, or is listed twice, or is %q", path, got)
 		}
@@ -234,7 +234,7 @@ func TestGoldenFiles(t *testing.T) {
 // documents.
 func TestRoot(t *testing.T) {
 	for _, method := range []string{http.MethodGet, http.MethodHead} {
-		w := ask(rendered(), method, "/", nil)
+		w := request(testDocuments(), method, "/", nil)
 		if w.Code != http.StatusFound || w.Header().Get("Location") != "/docs" || (w.Body.Len() > 0) != (method == http.MethodGet) {
 			t.Errorf("%s: %d with %v and %d bytes", method, w.Code, w.Header(), w.Body.Len())
 		}
@@ -266,11 +266,11 @@ func TestOffers(t *testing.T) {
 	}
 	for _, op := range catalog.All() {
 		http, tool := Offer(op, s), ToolOffer(op, s)
-		same(t, op.Slug, []x402.Requirements{{
+		wantEqual(t, op.Slug, []x402.Requirements{{
 			Scheme: "exact", Network: s.Terms.Network, Asset: s.Terms.Asset, Amount: op.Amount, PayTo: s.Terms.PayTo,
 			MaxTimeoutSeconds: 300, Extra: x402.Extra{Name: "USD Coin", Version: "2", PaymentFlow: "upfront"},
 		}}, http.Accepts)
-		same(t, op.Slug, http.Accepts, tool.Accepts)
+		wantEqual(t, op.Slug, http.Accepts, tool.Accepts)
 		if r := http.Resource; r.URL != s.Origin+op.Path || !short(400, r.Description) || !short(32, append(r.Tags, r.ServiceName)...) || len(r.Tags) > 5 {
 			t.Errorf("%s: %+v", op.Slug, r)
 		}
@@ -301,7 +301,7 @@ func TestOffers(t *testing.T) {
 // after a right one.
 func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw []byte) {
 	t.Helper()
-	e := decoded[struct{ Info, Schema json.RawMessage }](raw)
+	e := decode[struct{ Info, Schema json.RawMessage }](raw)
 	if bytes.Contains(raw, []byte(`"$ref"`)) || bytes.Contains(raw, []byte(`"$id"`)) || bytes.Contains(raw, []byte(`{}`)) {
 		t.Errorf("%s, %s: an empty schema or a reference in %s", op.Slug, name, raw)
 	}
@@ -329,7 +329,7 @@ func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw [
 	s := validator(e.Schema)
 	for _, c := range changes {
 		info := bytes.Replace(e.Info, []byte(c.old), []byte(c.other), 1)
-		if err := fits(s, info); (err == nil) != c.ok || c.old != "" && bytes.Equal(info, e.Info) {
+		if err := validate(s, info); (err == nil) != c.ok || c.old != "" && bytes.Equal(info, e.Info) {
 			t.Errorf("%s, %s: %s for %s: %v", op.Slug, name, c.other, c.old, err)
 		}
 	}

@@ -16,10 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// unstated maps a package to the codes that its Codes functions need not list. The package, or
-// a package that it imports, names these codes in its source, but no answer of the package has
-// them.
-func unstated() map[string]string {
+// unreturnedCodes maps a package to the codes that its Codes functions need not list. The
+// package, or a package that it imports, names these codes in its source, but no answer of the
+// package has them.
+func unreturnedCodes() map[string]string {
 	return map[string]string{
 		// Package ssl sends no HTTP request.
 		"lookup/ssl": "HTTPFailed",
@@ -36,8 +36,8 @@ func unstated() map[string]string {
 // package lists its codes in the functions whose names end in Codes. The test assumes that a
 // package can return two kinds of codes: those that its source names outside of comparisons,
 // and those that guard, origin and dns list if the package imports them. A package need not
-// list the codes in unstated. The service compares the listed codes with the catalog when it
-// starts. The test also checks that every lookup package has tests.
+// list the codes in unreturnedCodes. The service compares the listed codes with the catalog
+// when it starts. The test also checks that every lookup package has tests.
 func TestCodesAreStated(t *testing.T) {
 	var packages []string
 	entries, err := os.ReadDir(".")
@@ -60,7 +60,7 @@ func TestCodesAreStated(t *testing.T) {
 				t.Errorf("pkg/%s has no tests beside it", pkg)
 			}
 			for code := range named {
-				if !stated[code] && !slices.Contains(strings.Fields(unstated()[pkg]), code) {
+				if !stated[code] && !slices.Contains(strings.Fields(unreturnedCodes()[pkg]), code) {
 					t.Errorf("pkg/%s can answer lookup.%s: its Codes must state it, or unstated in codes_test.go why it does not reach an answer", pkg, code)
 				}
 			}
@@ -77,7 +77,7 @@ func TestCodesAreStated(t *testing.T) {
 // than InternalError.
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
-	u := uses{
+	u := usedNames{
 		constants: lookupConstants(t),
 		stated:    map[string]bool{},
 		named:     map[string]bool{},
@@ -94,7 +94,7 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	}
 	connects := u.selected["guard.Connector"] || u.selected["guard.Target"]
 	readsType := u.selected["dns.ParseQuery"] || u.selected["dns.TypeParam"]
-	for _, name := range u.answering {
+	for _, name := range u.codeSources {
 		codes, _ := codesOf(t, name)
 		for code := range codes {
 			if (connects || name != "lookup/guard" || code == "InvalidDomain") && (readsType || code != "InvalidType") {
@@ -129,24 +129,25 @@ func lookupConstants(t *testing.T) map[string]bool {
 func sourcesOf(t *testing.T, pkg string) []string {
 	t.Helper()
 	files, err := filepath.Glob("../" + pkg + "/*.go")
-	within, bad := filepath.Glob("../" + pkg + "/*/*.go")
-	if err = errors.Join(err, bad); err != nil || len(files) == 0 {
+	subfolderFiles, subfolderErr := filepath.Glob("../" + pkg + "/*/*.go")
+	if err = errors.Join(err, subfolderErr); err != nil || len(files) == 0 {
 		t.Fatalf("%q, %v", files, err)
 	}
-	return slices.DeleteFunc(append(files, within...), func(file string) bool {
+	return slices.DeleteFunc(append(files, subfolderFiles...), func(file string) bool {
 		return strings.HasSuffix(file, "_test.go")
 	})
 }
 
-// uses collects the names that a package uses from other packages, and the codes among them.
-type uses struct {
+// usedNames collects the names that a package uses from other packages, and the codes among
+// them.
+type usedNames struct {
 	constants     map[string]bool // the constants of package lookup; the value is true for a code
 	stated, named map[string]bool // the codes that the Codes functions list, and those that the rest of the package names
 	selected      map[string]bool // the names that the package uses from other packages, such as guard.Target
-	answering     []string        // those of guard, origin and dns that the package imports
+	codeSources   []string        // those of the packages guard, origin and dns that the package imports; it may return the codes that they list
 }
 
-func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
+func (u *usedNames) addImport(t *testing.T, file string, i *ast.ImportSpec) {
 	t.Helper()
 	imported, _ := strconv.Unquote(i.Path.Value)
 	name, ours := strings.CutPrefix(imported, "github.com/hostfacts/hostfacts/pkg/")
@@ -154,15 +155,15 @@ func (u *uses) addImport(t *testing.T, file string, i *ast.ImportSpec) {
 		t.Errorf("%s imports %s by another name", file, name)
 	}
 	if ours && slices.Contains([]string{"lookup/guard", "lookup/origin", "lookup/dns"}, name) {
-		u.answering = append(u.answering, name)
+		u.codeSources = append(u.codeSources, name)
 	}
 }
 
-func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
+func (u *usedNames) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	t.Helper()
-	into := u.named
+	codes := u.named
 	if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.Name.Name, "Codes") {
-		into = u.stated
+		codes = u.stated
 	}
 	compared := map[ast.Node]bool{}
 	ast.Inspect(d, func(n ast.Node) bool {
@@ -174,8 +175,8 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 		if !ok || compared[n] {
 			return true
 		}
-		if from, ok := s.X.(*ast.Ident); ok {
-			u.addSelector(t, file, from.Name, s.Sel.Name, into)
+		if pkg, ok := s.X.(*ast.Ident); ok {
+			u.addSelector(t, file, pkg.Name, s.Sel.Name, codes)
 		}
 		return true
 	})
@@ -183,7 +184,7 @@ func (u *uses) addDeclaration(t *testing.T, file string, d ast.Decl) {
 
 // addSelector adds to set the codes that the expression pkg.name means. This is one code of
 // package lookup, or all codes that the function Codes of a package lists.
-func (u *uses) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
+func (u *usedNames) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
 	u.selected[pkg+"."+name] = true
 	switch {

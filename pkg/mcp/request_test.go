@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/mcp"
 )
 
-// modern is the _meta of a request of revision 2026-07-28.
-const modern = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
+// modernMeta is the _meta of a request of revision 2026-07-28.
+const modernMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}`
 
 func header(pairs ...string) http.Header {
 	h := http.Header{}
@@ -22,8 +22,8 @@ func header(pairs ...string) http.Header {
 	return h
 }
 
-// routed returns the headers of a request of revision 2026-07-28.
-func routed(method string, more ...string) http.Header {
+// modernHeader returns the headers of a request of revision 2026-07-28.
+func modernHeader(method string, more ...string) http.Header {
 	return header(append([]string{"MCP-Protocol-Version", mcp.Modern, "Mcp-Method", method}, more...)...)
 }
 
@@ -33,9 +33,9 @@ func server() *mcp.Server {
 	}
 }
 
-// ask returns the server's answer to a message. If the message is a valid call of dns_lookup,
-// the result in the answer names that tool.
-func ask(h http.Header, body string) *mcp.Response {
+// answerTo returns the server's answer to a message. If the message is a valid call of
+// dns_lookup, the result in the answer names that tool.
+func answerTo(h http.Header, body string) *mcp.Response {
 	q, bad := mcp.Parse(h, []byte(body))
 	if bad == nil && q.Method == mcp.MethodCall && !q.Notification() {
 		var call *mcp.Call
@@ -60,71 +60,71 @@ func TestMessages(t *testing.T) {
 		return `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{` + params + `}}`
 	}
 	for _, c := range []struct {
-		name   string
-		header http.Header
-		body   string
-		status int
-		says   string
+		name     string
+		header   http.Header
+		body     string
+		status   int
+		wantText string
 	}{
-		{name: "not JSON", body: `{`, status: 400, says: `{"jsonrpc":"2.0","error":{"code":-32700`},
-		{name: "a batch", body: `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, status: 400, says: `"code":-32600`},
-		{name: "nested too deep", body: call(strings.Repeat(`"a":{`, 40) + strings.Repeat(`}`, 40)), status: 400, says: `"code":-32600`},
-		{name: "too long", body: strings.Repeat(" ", mcp.MaxBody+1), status: 413, says: `"code":-32600`},
-		{name: "another type", header: header("Content-Type", "text/plain"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 415, says: `"code":-32600`},
-		{name: "a type with a parameter", header: header("Content-Type", "application/json; charset=utf-8"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200, says: `"result":{}`},
-		{name: "another JSON-RPC", body: `{"jsonrpc":"1.0","id":1,"method":"ping"}`, status: 400, says: `"code":-32600`},
-		{name: "a response", body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, says: `"id":1,"error":{"code":-32600`},
-		{name: "id null", body: `{"jsonrpc":"2.0","id":null,"method":"ping"}`, status: 400, says: `"code":-32600`},
-		{name: "id a long number", body: `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, status: 200, says: `"id":9007199254740993,`},
-		{name: "id text", body: `{"jsonrpc":"2.0","id":"a\"<b","method":"ping"}`, status: 200, says: `"id":"a\"<b",`},
-		{name: "params a list", body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, status: 400, says: `"id":1,"error":{"code":-32602`},
-		{name: "_meta a list", body: call(`"_meta":[]`), status: 400, says: `"id":1,"error":{"code":-32602`},
+		{name: "not JSON", body: `{`, status: 400, wantText: `{"jsonrpc":"2.0","error":{"code":-32700`},
+		{name: "a batch", body: `[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, status: 400, wantText: `"code":-32600`},
+		{name: "nested too deep", body: call(strings.Repeat(`"a":{`, 40) + strings.Repeat(`}`, 40)), status: 400, wantText: `"code":-32600`},
+		{name: "too long", body: strings.Repeat(" ", mcp.MaxBody+1), status: 413, wantText: `"code":-32600`},
+		{name: "another type", header: header("Content-Type", "text/plain"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 415, wantText: `"code":-32600`},
+		{name: "a type with a parameter", header: header("Content-Type", "application/json; charset=utf-8"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 200, wantText: `"result":{}`},
+		{name: "another JSON-RPC", body: `{"jsonrpc":"1.0","id":1,"method":"ping"}`, status: 400, wantText: `"code":-32600`},
+		{name: "a response", body: `{"jsonrpc":"2.0","id":1,"result":{}}`, status: 400, wantText: `"id":1,"error":{"code":-32600`},
+		{name: "id null", body: `{"jsonrpc":"2.0","id":null,"method":"ping"}`, status: 400, wantText: `"code":-32600`},
+		{name: "id a long number", body: `{"jsonrpc":"2.0","id":9007199254740993,"method":"ping"}`, status: 200, wantText: `"id":9007199254740993,`},
+		{name: "id text", body: `{"jsonrpc":"2.0","id":"a\"<b","method":"ping"}`, status: 200, wantText: `"id":"a\"<b",`},
+		{name: "params a list", body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":[]}`, status: 400, wantText: `"id":1,"error":{"code":-32602`},
+		{name: "_meta a list", body: call(`"_meta":[]`), status: 400, wantText: `"id":1,"error":{"code":-32602`},
 
-		{name: "a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 202, says: ``},
-		{name: "a call without an id", body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"dns_lookup"}}`, status: 202, says: ``},
-		{name: "initialize", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`, status: 200, says: `"protocolVersion":"2025-06-18"`},
-		{name: "initialize, newer than any", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2099-01-01"}}`, status: 200, says: `"protocolVersion":"2025-11-25"`},
-		{name: "initialize, by a revision without it", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}`, status: 200, says: `"protocolVersion":"2025-11-25"`},
-		{name: "legacy list", header: header("MCP-Protocol-Version", "2025-11-25"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200, says: `"result":{"tools":[{"name":"dns_lookup"}]}`},
-		{name: "legacy list with a null cursor", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}`, status: 200, says: `"tools"`},
-		{name: "legacy list with a cursor", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"2"}}`, status: 200, says: `"code":-32602`},
-		{name: "legacy unknown method", body: `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, status: 200, says: `"code":-32601`},
-		{name: "legacy discover", body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, says: `"code":-32601`},
-		{name: "legacy unknown tool", body: call(`"name":"x"`), status: 200, says: `"code":-32602,"message":"unknown tool \"x\"`},
-		{name: "legacy call without a name", body: call(``), status: 200, says: `"code":-32602`},
-		{name: "legacy arguments a list", body: call(`"name":"dns_lookup","arguments":[]`), status: 200, says: `"code":-32602`},
-		{name: "legacy call", body: call(`"name":"dns_lookup"`), status: 200, says: `"result":{"structuredContent":{"tool":"dns_lookup"},"content":[{"type":"text","text":"{\"tool\":\"dns_lookup\"}"}]`},
-		{name: "legacy version that is not spoken", header: header("MCP-Protocol-Version", "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400, says: `"code":-32022,"message":"this server does not speak protocol version \"1999-01-01\"","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":"1999-01-01"}`},
+		{name: "a notification", body: `{"jsonrpc":"2.0","method":"notifications/initialized"}`, status: 202, wantText: ``},
+		{name: "a call without an id", body: `{"jsonrpc":"2.0","method":"tools/call","params":{"name":"dns_lookup"}}`, status: 202, wantText: ``},
+		{name: "initialize", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18"}}`, status: 200, wantText: `"protocolVersion":"2025-06-18"`},
+		{name: "initialize, newer than any", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2099-01-01"}}`, status: 200, wantText: `"protocolVersion":"2025-11-25"`},
+		{name: "initialize, by a revision without it", body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2026-07-28"}}`, status: 200, wantText: `"protocolVersion":"2025-11-25"`},
+		{name: "legacy list", header: header("MCP-Protocol-Version", "2025-11-25"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 200, wantText: `"result":{"tools":[{"name":"dns_lookup"}]}`},
+		{name: "legacy list with a null cursor", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":null}}`, status: 200, wantText: `"tools"`},
+		{name: "legacy list with a cursor", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"cursor":"2"}}`, status: 200, wantText: `"code":-32602`},
+		{name: "legacy unknown method", body: `{"jsonrpc":"2.0","id":1,"method":"prompts/list"}`, status: 200, wantText: `"code":-32601`},
+		{name: "legacy discover", body: `{"jsonrpc":"2.0","id":1,"method":"server/discover"}`, status: 200, wantText: `"code":-32601`},
+		{name: "legacy unknown tool", body: call(`"name":"x"`), status: 200, wantText: `"code":-32602,"message":"unknown tool \"x\"`},
+		{name: "legacy call without a name", body: call(``), status: 200, wantText: `"code":-32602`},
+		{name: "legacy arguments a list", body: call(`"name":"dns_lookup","arguments":[]`), status: 200, wantText: `"code":-32602`},
+		{name: "legacy call", body: call(`"name":"dns_lookup"`), status: 200, wantText: `"result":{"structuredContent":{"tool":"dns_lookup"},"content":[{"type":"text","text":"{\"tool\":\"dns_lookup\"}"}]`},
+		{name: "legacy version that is not spoken", header: header("MCP-Protocol-Version", "1999-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"ping"}`, status: 400, wantText: `"code":-32022,"message":"this server does not speak protocol version \"1999-01-01\"","data":{"supported":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"requested":"1999-01-01"}`},
 
-		{name: "modern list", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 200, says: `"resultType":"complete","ttlMs":300000,"cacheScope":"public"`},
-		{name: "modern discover", header: routed("server/discover"), body: `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + modern + `}}`, status: 200, says: `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"capabilities":{"tools":{}}`},
-		{name: "modern call", header: routed("tools/call", "Mcp-Name", " dns_lookup\t"), body: call(`"name":"dns_lookup",` + modern), status: 200, says: `"io.modelcontextprotocol/serverInfo":{"name":"hostfacts","title":"Hostfacts","version":"1.0.0"}`},
-		{name: "modern call, name encoded", header: routed("tools/call", "Mcp-Name", "=?base64?ZG5zX2xvb2t1cA==?="), body: call(`"name":"dns_lookup",` + modern), status: 200, says: `"resultType":"complete"`},
-		{name: "modern initialize", header: routed("initialize"), body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + modern + `}}`, status: 404, says: `"code":-32601`},
-		{name: "modern ping", header: routed("ping"), body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + modern + `}}`, status: 404, says: `"code":-32601`},
-		{name: "modern unknown tool", header: routed("tools/call", "Mcp-Name", "x"), body: call(`"name":"x",` + modern), status: 400, says: `"id":1,"error":{"code":-32602`},
-		{name: "modern notification", header: routed("notifications/cancelled"), body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{` + modern + `}}`, status: 202, says: ``},
-		{name: "modern header without _meta", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, says: `"code":-32602`},
-		{name: "modern without capabilities", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 400, says: `"code":-32602`},
-		{name: "modern _meta without a header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "modern, no version in the header", header: header("Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "modern, another version in the header", header: header("MCP-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "version no text", header: routed("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}}`, status: 400, says: `"code":-32602`},
-		{name: "version twice", header: routed("tools/list", "MCP-Protocol-Version", mcp.Modern), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "version not spoken", header: header("MCP-Protocol-Version", "1900-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`, status: 400, says: `"code":-32022`},
-		{name: "Mcp-Method in another letter case", header: routed("Tools/List"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "Mcp-Method twice", header: routed("tools/list", "Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modern + `}}`, status: 400, says: `"code":-32020`},
-		{name: "Mcp-Name of another tool", header: routed("tools/call", "Mcp-Name", "ping"), body: call(`"name":"dns_lookup",` + modern), status: 400, says: `"code":-32020`},
-		{name: "Mcp-Name badly encoded", header: routed("tools/call", "Mcp-Name", "=?base64?!?="), body: call(`"name":"dns_lookup",` + modern), status: 400, says: `"code":-32020`},
-		{name: "Mcp-Name half encoded", header: routed("tools/call", "Mcp-Name", "=?base64?ZG5z"), body: call(`"name":"dns_lookup",` + modern), status: 400, says: `"code":-32020`},
-		{name: "a name that is not a text", header: routed("tools/call", "Mcp-Name", "1"), body: call(`"name":1,` + modern), status: 400, says: `"code":-32602`},
-		{name: "a uri that is not repeated", header: routed("resources/read", "Mcp-Name", "a"), body: `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"b",` + modern + `}}`, status: 400, says: `"code":-32020`},
+		{name: "modern list", header: modernHeader("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 200, wantText: `"resultType":"complete","ttlMs":300000,"cacheScope":"public"`},
+		{name: "modern discover", header: modernHeader("server/discover"), body: `{"jsonrpc":"2.0","id":1,"method":"server/discover","params":{` + modernMeta + `}}`, status: 200, wantText: `"supportedVersions":["2026-07-28","2025-11-25","2025-06-18","2025-03-26"],"capabilities":{"tools":{}}`},
+		{name: "modern call", header: modernHeader("tools/call", "Mcp-Name", " dns_lookup\t"), body: call(`"name":"dns_lookup",` + modernMeta), status: 200, wantText: `"io.modelcontextprotocol/serverInfo":{"name":"hostfacts","title":"Hostfacts","version":"1.0.0"}`},
+		{name: "modern call, name encoded", header: modernHeader("tools/call", "Mcp-Name", "=?base64?ZG5zX2xvb2t1cA==?="), body: call(`"name":"dns_lookup",` + modernMeta), status: 200, wantText: `"resultType":"complete"`},
+		{name: "modern initialize", header: modernHeader("initialize"), body: `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{` + modernMeta + `}}`, status: 404, wantText: `"code":-32601`},
+		{name: "modern ping", header: modernHeader("ping"), body: `{"jsonrpc":"2.0","id":1,"method":"ping","params":{` + modernMeta + `}}`, status: 404, wantText: `"code":-32601`},
+		{name: "modern unknown tool", header: modernHeader("tools/call", "Mcp-Name", "x"), body: call(`"name":"x",` + modernMeta), status: 400, wantText: `"id":1,"error":{"code":-32602`},
+		{name: "modern notification", header: modernHeader("notifications/cancelled"), body: `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{` + modernMeta + `}}`, status: 202, wantText: ``},
+		{name: "modern header without _meta", header: modernHeader("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`, status: 400, wantText: `"code":-32602`},
+		{name: "modern without capabilities", header: modernHeader("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, status: 400, wantText: `"code":-32602`},
+		{name: "modern _meta without a header", body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "modern, no version in the header", header: header("Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "modern, another version in the header", header: header("MCP-Protocol-Version", "2025-11-25", "Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "version no text", header: modernHeader("tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":1}}}`, status: 400, wantText: `"code":-32602`},
+		{name: "version twice", header: modernHeader("tools/list", "MCP-Protocol-Version", mcp.Modern), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "version not spoken", header: header("MCP-Protocol-Version", "1900-01-01"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"1900-01-01"}}}`, status: 400, wantText: `"code":-32022`},
+		{name: "Mcp-Method in another letter case", header: modernHeader("Tools/List"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "Mcp-Method twice", header: modernHeader("tools/list", "Mcp-Method", "tools/list"), body: `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
+		{name: "Mcp-Name of another tool", header: modernHeader("tools/call", "Mcp-Name", "ping"), body: call(`"name":"dns_lookup",` + modernMeta), status: 400, wantText: `"code":-32020`},
+		{name: "Mcp-Name badly encoded", header: modernHeader("tools/call", "Mcp-Name", "=?base64?!?="), body: call(`"name":"dns_lookup",` + modernMeta), status: 400, wantText: `"code":-32020`},
+		{name: "Mcp-Name half encoded", header: modernHeader("tools/call", "Mcp-Name", "=?base64?ZG5z"), body: call(`"name":"dns_lookup",` + modernMeta), status: 400, wantText: `"code":-32020`},
+		{name: "a name that is not a text", header: modernHeader("tools/call", "Mcp-Name", "1"), body: call(`"name":1,` + modernMeta), status: 400, wantText: `"code":-32602`},
+		{name: "a uri that is not repeated", header: modernHeader("resources/read", "Mcp-Name", "a"), body: `{"jsonrpc":"2.0","id":1,"method":"resources/read","params":{"uri":"b",` + modernMeta + `}}`, status: 400, wantText: `"code":-32020`},
 	} {
-		got := ask(c.header, c.body)
-		if got.Status != c.status || !strings.Contains(string(got.Body), c.says) {
-			t.Errorf("%s: %d %s, want %d with %s", c.name, got.Status, got.Body, c.status, c.says)
+		got := answerTo(c.header, c.body)
+		if got.Status != c.status || !strings.Contains(string(got.Body), c.wantText) {
+			t.Errorf("%s: %d %s, want %d with %s", c.name, got.Status, got.Body, c.status, c.wantText)
 		}
-		if c.says == "" && len(got.Body) > 0 {
+		if c.wantText == "" && len(got.Body) > 0 {
 			t.Errorf("%s: %s, want no body", c.name, got.Body)
 		}
 		if c.header.Get("MCP-Protocol-Version") != mcp.Modern && strings.Contains(string(got.Body), "resultType") {
@@ -164,9 +164,9 @@ func FuzzRequest(f *testing.F) {
 	for _, body := range []string{
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{}}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dns_lookup","arguments":{"domain":"example.com"}}}`,
-		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dns_lookup",` + modern + `}}`,
+		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"dns_lookup",` + modernMeta + `}}`,
 		`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"a","_meta":{"x402/payment":"{}","x402/idempotency-key":"k"}}}`,
-		`{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{` + modern + `}}`, `{"jsonrpc":"2.0","id":1e400,"method":"ping"}`,
+		`{"jsonrpc":"2.0","id":"a","method":"tools/list","params":{` + modernMeta + `}}`, `{"jsonrpc":"2.0","id":1e400,"method":"ping"}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, `{"jsonrpc":"2.0","id":1,"result":{}}`, `[]`,
 	} {
 		f.Add(body, mcp.Modern, "tools/call", "dns_lookup", "application/json")
@@ -175,7 +175,7 @@ func FuzzRequest(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body, version, method, name, media string) {
 		h := http.Header{"Mcp-Protocol-Version": {version}, "Mcp-Method": {method}, "Mcp-Name": {name}, "Content-Type": {media}}
-		got := ask(h, body)
+		got := answerTo(h, body)
 		if got.Status == http.StatusAccepted && len(got.Body) == 0 {
 			return
 		}

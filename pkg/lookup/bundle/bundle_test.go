@@ -93,20 +93,20 @@ func TestOwed(t *testing.T) {
 	}
 }
 
-// within returns a context whose deadline is d from now.
-func within(t *testing.T, d time.Duration) context.Context {
+// contextWithin returns a context whose deadline is d from now.
+func contextWithin(t *testing.T, d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	t.Cleanup(cancel)
 	return ctx
 }
 
-type look[Q, R any] func(context.Context, Q) (R, error)
+type lookupFunc[Q, R any] func(context.Context, Q) (R, error)
 
-func (l look[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
+func (l lookupFunc[Q, R]) Lookup(ctx context.Context, q Q) (R, error) { return l(ctx, q) }
 
-// takes returns a lookup that takes the time d. If the lookup's context ends earlier, the
-// lookup fails with ssl_timeout.
-func takes[Q, R any](d time.Duration) look[Q, R] {
+// lookupTaking returns a lookup that takes d. If the lookup's context ends earlier, the lookup
+// fails with ssl_timeout.
+func lookupTaking[Q, R any](d time.Duration) lookupFunc[Q, R] {
 	return func(ctx context.Context, _ Q) (r R, err error) {
 		select {
 		case <-time.After(d):
@@ -128,10 +128,10 @@ func TestSlowChild(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				ctx := within(t, c.deadline)
+				ctx := contextWithin(t, c.deadline)
 				begun := time.Now()
-				d, w := takes[dns.Query, dns.Result](2*time.Second), takes[whois.Query, whois.Result](time.Second)
-				r, err := HostIntel{d, takes[ssl.Query, ssl.Result](c.slow), w}.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
+				d, w := lookupTaking[dns.Query, dns.Result](2*time.Second), lookupTaking[whois.Query, whois.Result](time.Second)
+				r, err := HostIntel{d, lookupTaking[ssl.Query, ssl.Result](c.slow), w}.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 				if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
 					t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
 				}
@@ -140,11 +140,11 @@ func TestSlowChild(t *testing.T) {
 	}
 }
 
-// late is a context whose deadline has passed but that has not ended, because its timer has
-// not fired yet. This happens in a process that was frozen and has just resumed.
-type late struct{ context.Context }
+// frozenContext is a context whose deadline has passed but that has not ended, because its
+// timer has not fired yet. This happens in a process that was frozen and has just resumed.
+type frozenContext struct{ context.Context }
 
-func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
+func (frozenContext) Deadline() (time.Time, bool) { return time.Now().Add(-time.Millisecond), true }
 
 // TestBundlesOutOfTime checks that a bundle that runs out of time returns its own time-out,
 // whatever its children return. In the case "stubborn", a child ignores its context and
@@ -152,14 +152,14 @@ func (late) Deadline() (time.Time, bool) { return time.Now().Add(-time.Milliseco
 // deadline, and the timer of the context has not fired yet. In the case "left", the caller has
 // cancelled the context.
 func TestBundlesOutOfTime(t *testing.T) {
-	stubborn := look[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
+	stubborn := lookupFunc[dns.Query, dns.Result](func(context.Context, dns.Query) (dns.Result, error) {
 		time.Sleep(2 * time.Second)
 		return dns.Result{}, nil
 	})
-	h := good()
+	h := healthyHost()
 	for want, look := range map[fault.Code]func(context.Context) error{
 		lookup.HostIntelTimeout: func(ctx context.Context) error {
-			b := HostIntel{stubborn, takes[ssl.Query, ssl.Result](0), takes[whois.Query, whois.Result](0)}
+			b := HostIntel{stubborn, lookupTaking[ssl.Query, ssl.Result](0), lookupTaking[whois.Query, whois.Result](0)}
 			_, err := b.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
 			return err
 		},
@@ -170,9 +170,9 @@ func TestBundlesOutOfTime(t *testing.T) {
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				left, leave := context.WithCancel(within(t, time.Hour))
+				left, leave := context.WithCancel(contextWithin(t, time.Hour))
 				leave()
-				for what, ctx := range map[string]context.Context{"stubborn": within(t, time.Second), "thawed": late{t.Context()}, "left": left} {
+				for what, ctx := range map[string]context.Context{"stubborn": contextWithin(t, time.Second), "thawed": frozenContext{t.Context()}, "left": left} {
 					if err := look(ctx); fault.From(err).Code != want {
 						t.Errorf("%s: %v", what, err)
 					}
@@ -191,14 +191,14 @@ type host struct {
 	rcode                      string // the rcode of the DNS result
 	conn                       *tls.Conn
 
-	resolves int
-	got      *tls.Conn
-	target   guard.Target
-	peer     netip.Addr
+	resolveCount int
+	usedConn     *tls.Conn
+	target       guard.Target
+	peer         netip.Addr
 }
 
 func (h *host) Resolve(context.Context, string) (guard.Target, error) {
-	h.resolves++
+	h.resolveCount++
 	return guard.Target{Name: "example.com", Addrs: []netip.Addr{netip.MustParseAddr("93.184.216.34")}}, h.resolve
 }
 
@@ -215,11 +215,11 @@ func (h *host) Inspect(context.Context, ssl.Query, guard.Target) (ssl.Result, *t
 }
 
 func (h *host) LookupOn(_ context.Context, _ headers.Query, t guard.Target, c *tls.Conn, peer netip.Addr) (headers.Result, error) {
-	h.got, h.target, h.peer = c, t, peer
+	h.usedConn, h.target, h.peer = c, t, peer
 	return headers.Result{Status: h.status}, h.headers
 }
 
-func good() *host {
+func healthyHost() *host {
 	return &host{certificate: ssl.Result{HostnameMatch: true, PeerIP: "93.184.216.34"}, status: 200, conn: &tls.Conn{}}
 }
 
@@ -257,30 +257,30 @@ func TestUptime(t *testing.T) {
 		"no connection": {change: func(h *host) { h.conn = nil }, want: "up"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h := good()
+			h := healthyHost()
 			c.change(h)
-			r, err := Uptime{h, h, h, h}.Lookup(within(t, time.Minute), guard.Query{Domain: "example.com"})
+			r, err := Uptime{h, h, h, h}.Lookup(contextWithin(t, time.Minute), guard.Query{Domain: "example.com"})
 			got := string(r.Verdict)
 			for _, f := range []*fault.Error{r.DNS.Fault, r.SSL.Fault, r.Headers.Fault} {
-				got += spelled(f)
+				got += faultText(f)
 			}
 			if s, h := r.SSL.Fault, r.Headers.Fault; s != nil && h != nil && s.Message != h.Message {
 				t.Errorf("%q and %q of one cause", s.Message, h.Message)
 			}
-			if got != c.want || err != nil || h.resolves != 1 {
-				t.Errorf("%s, %v, after %d resolutions; want %s", got, err, h.resolves, c.want)
+			if got != c.want || err != nil || h.resolveCount != 1 {
+				t.Errorf("%s, %v, after %d resolutions; want %s", got, err, h.resolveCount, c.want)
 			}
 			asked := h.target.Addrs != nil
-			if asked != (r.SSL.Fault == nil) || asked && (h.got != h.conn || h.peer.String() != "93.184.216.34") {
-				t.Errorf("headers were looked up: %v, over %p to %s, want %p", asked, h.got, h.peer, h.conn)
+			if asked != (r.SSL.Fault == nil) || asked && (h.usedConn != h.conn || h.peer.String() != "93.184.216.34") {
+				t.Errorf("headers were looked up: %v, over %p to %s, want %p", asked, h.usedConn, h.peer, h.conn)
 			}
 		})
 	}
 }
 
-// spelled returns a space and the code of a fault, followed by an exclamation mark if the
+// faultText returns a space and the code of a fault, followed by an exclamation mark if the
 // fault is the silence of the host. It returns "" for nil.
-func spelled(f *fault.Error) string {
+func faultText(f *fault.Error) string {
 	if f == nil {
 		return ""
 	}
@@ -313,18 +313,18 @@ func TestResolvesOnce(t *testing.T) {
 				}
 				resolvers := dns.New(dns.Config{Resolvers: []string{"1.1.1.1:53"}, Dial: dial})
 				dialer := &guard.Dialer{Resolver: resolvers}
-				registry := look[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
+				registry := lookupFunc[whois.Query, whois.Result](func(ctx context.Context, _ whois.Query) (whois.Result, error) {
 					_, err := dialer.Resolve(ctx, "rdap.example.net") // the lookup of registration data resolves the name of the registry's server
 					return whois.Result{}, err
 				})
-				u, uerr := Uptime{dialer, resolvers, good(), good()}.Lookup(within(t, time.Hour), guard.Query{Domain: "example.com"})
+				u, uerr := Uptime{dialer, resolvers, healthyHost(), healthyHost()}.Lookup(contextWithin(t, time.Hour), guard.Query{Domain: "example.com"})
 				h, herr := HostIntel{resolvers, ssl.New(ssl.Config{Connector: dialer}), registry}.
-					Lookup(within(t, time.Hour), HostIntelQuery{Domain: "example.com", DNSType: kind})
+					Lookup(contextWithin(t, time.Hour), HostIntelQuery{Domain: "example.com", DNSType: kind})
 				if asked.Load() != want || uerr != nil || herr != nil {
 					t.Errorf("%d questions, want %d, %v, %v", asked.Load(), want, uerr, herr)
 				}
-				dnsFaults := spelled(u.DNS.Fault) + spelled(h.DNS.Fault)
-				sslFaults := spelled(u.SSL.Fault) + spelled(h.SSL.Fault)
+				dnsFaults := faultText(u.DNS.Fault) + faultText(h.DNS.Fault)
+				sslFaults := faultText(u.SSL.Fault) + faultText(h.SSL.Fault)
 				if dnsFaults+sslFaults != " dns_timeout dns_timeout ssl_timeout ssl_timeout" {
 					t.Errorf("%s,%s", dnsFaults, sslFaults)
 				}

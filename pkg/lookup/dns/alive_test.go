@@ -20,11 +20,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// comOr returns a script that uses one script for the question about the name servers of com,
-// and another script for every other question.
-func comOr(com, others script) script {
+// comScriptOr returns a script that uses one script for the question about the name servers of
+// com, and another script for every other question.
+func comScriptOr(com, others script) script {
 	return func(n int, q []byte) []message {
-		if isCom(unpacked(q)) {
+		if isCom(unpackQuery(q)) {
 			return com(n, q)
 		}
 		return others(n, q)
@@ -38,16 +38,18 @@ func isCom(m *miekg.Msg) bool {
 
 // answersCom returns a script that answers the question about com after d, as a working
 // resolver does.
-func answersCom(d time.Duration) script { return after(d, answer("com. 60 IN NS a.gtld-servers.net.")) }
+func answersCom(d time.Duration) script {
+	return replyAfter(d, answer("com. 60 IN NS a.gtld-servers.net."))
+}
 
 // TestUnresolvable checks when a failed lookup is blamed on the name. This happens if two of
 // the queried resolvers, or all if fewer are configured, answer a question about com within
 // the time of the lookup. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
-	works := func(others script) host { return host{udp: comOr(answersCom(20*ms), others)} }
-	only := func(com script) host { return host{udp: comOr(com, mute)} }
-	silent, dead := works(mute), host{udp: mute}
+	works := func(others script) host { return host{udp: comScriptOr(answersCom(20*ms), others)} }
+	only := func(com script) host { return host{udp: comScriptOr(com, sendNothing)} }
+	silent, dead := works(sendNothing), host{udp: sendNothing}
 	const timeout, unusable = "dns_timeout", "upstream_unavailable"
 	type row struct {
 		hosts   []host
@@ -65,27 +67,27 @@ func TestUnresolvable(t *testing.T) {
 		"both work":                 {hosts: []host{silent, silent}, want: timeout, silence: true, at: 7470 * ms},
 		"the only one works":        {hosts: []host{silent}, want: timeout, silence: true, at: 7470 * ms},
 		"the only one is dead":      {hosts: []host{dead}, want: timeout, at: 7950 * ms},
-		"works over TCP":            {hosts: []host{{udp: mute, tcp: framed(comOr(answersCom(20*ms), mute))}}, want: timeout, silence: true, at: 7720 * ms},
+		"works over TCP":            {hosts: []host{{udp: sendNothing, tcp: frameForTCP(comScriptOr(answersCom(20*ms), sendNothing))}}, want: timeout, silence: true, at: 7720 * ms},
 		"works, and is too slow":    {hosts: []host{only(answersCom(510 * ms))}, want: timeout, at: 7950 * ms},
-		"SERVFAIL for com":          {hosts: []host{only(after(0, servfail))}, want: timeout, at: 7450 * ms},
-		"REFUSED for com":           {hosts: []host{only(after(0, refused))}, want: timeout, at: 7450 * ms},
-		"com does not exist":        {hosts: []host{only(after(0, missing()))}, want: timeout, at: 7450 * ms},
-		"com does not, unproven":    {hosts: []host{only(after(0, rcode(miekg.RcodeNameError)))}, want: timeout, at: 7450 * ms},
-		"com has none":              {hosts: []host{only(after(0, answer()))}, want: timeout, at: 7450 * ms},
-		"com has a portal's record": {hosts: []host{only(after(0, answer("com. 60 IN A 192.0.2.1")))}, want: timeout, at: 7450 * ms},
+		"SERVFAIL for com":          {hosts: []host{only(replyAfter(0, servfail))}, want: timeout, at: 7450 * ms},
+		"REFUSED for com":           {hosts: []host{only(replyAfter(0, refused))}, want: timeout, at: 7450 * ms},
+		"com does not exist":        {hosts: []host{only(replyAfter(0, provenNXDomain()))}, want: timeout, at: 7450 * ms},
+		"com does not, unproven":    {hosts: []host{only(replyAfter(0, rcode(miekg.RcodeNameError)))}, want: timeout, at: 7450 * ms},
+		"com has none":              {hosts: []host{only(replyAfter(0, answer()))}, want: timeout, at: 7450 * ms},
+		"com has a portal's record": {hosts: []host{only(replyAfter(0, answer("com. 60 IN A 192.0.2.1")))}, want: timeout, at: 7450 * ms},
 
-		"refused for the name alone":     {hosts: []host{works(after(0, refused)), works(after(0, refused))}, want: unusable, silence: true, at: 20 * ms},
-		"refused whatever is asked":      {hosts: []host{{udp: after(0, refused)}, {udp: after(0, refused)}}, want: unusable, at: 0},
-		"damaged for the name alone":     {hosts: []host{works(sends(func(q []byte) []byte { return cutEnd(3, reply(q, answer(evil))) }))}, want: unusable, silence: true, at: 20 * ms},
-		"SERVFAIL for the name":          {hosts: []host{works(after(0, servfail)), silent}, want: "SERVFAIL", at: 7450 * ms},
-		"one denies it, the others mute": {hosts: []host{works(after(0, rcode(miekg.RcodeNameError))), silent}, want: timeout, silence: true, at: 7470 * ms},
+		"refused for the name alone":     {hosts: []host{works(replyAfter(0, refused)), works(replyAfter(0, refused))}, want: unusable, silence: true, at: 20 * ms},
+		"refused whatever is asked":      {hosts: []host{{udp: replyAfter(0, refused)}, {udp: replyAfter(0, refused)}}, want: unusable, at: 0},
+		"damaged for the name alone":     {hosts: []host{works(sendAtOnce(func(q []byte) []byte { return cutEnd(3, reply(q, answer(forgedRecord))) }))}, want: unusable, silence: true, at: 20 * ms},
+		"SERVFAIL for the name":          {hosts: []host{works(replyAfter(0, servfail)), silent}, want: "SERVFAIL", at: 7450 * ms},
+		"one denies it, the others mute": {hosts: []host{works(replyAfter(0, rcode(miekg.RcodeNameError))), silent}, want: timeout, silence: true, at: 7470 * ms},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.hosts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		r, err := w.client().Lookup(ctx, query("A"))
-		w.at(c.at)
-		w.check()
+		w.wantElapsed(c.at)
+		w.wantDials()
 		f := fault.From(err)
 		got, says := r.Rcode, guard.Unresolved
 		if err != nil {
@@ -123,8 +125,8 @@ func TestWorks(t *testing.T) {
 			}
 			return answersCom(0)(n, q)
 		}
-		w := newWorld(t, host{udp: comOr(com, after(0, rcode(miekg.RcodeRefused)))})
-		cl := dns.New(dns.Config{Resolvers: w.list, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
+		w := newWorld(t, host{udp: comScriptOr(com, replyAfter(0, rcode(miekg.RcodeRefused)))})
+		cl := dns.New(dns.Config{Resolvers: w.addresses, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
 		for _, step := range []struct {
 			what    string
 			skew    time.Duration // how far this step moves the clock
@@ -145,7 +147,7 @@ func TestWorks(t *testing.T) {
 			_, err := cl.Lookup(ctx, query("A"))
 			cancel()
 			asked := 0
-			for _, q := range w.questions() {
+			for _, q := range w.takeQuestions() {
 				if q == "com. NS" {
 					asked++
 				}
@@ -155,7 +157,7 @@ func TestWorks(t *testing.T) {
 				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), asked, step.silence, step.asked)
 			}
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -171,7 +173,7 @@ func TestTogether(t *testing.T) {
 		"all stay":   {most: 1},
 		"one leaves": {leave: 7500 * ms, most: 2},
 	}, func(t *testing.T, c row) {
-		silent := host{udp: comOr(answersCom(100*ms), mute)}
+		silent := host{udp: comScriptOr(answersCom(100*ms), sendNothing)}
 		w := newWorld(t, silent, silent)
 		cl := w.client()
 		var all sync.WaitGroup
@@ -191,7 +193,7 @@ func TestTogether(t *testing.T) {
 		}
 		all.Wait()
 		asked := 0
-		for _, q := range w.questions() {
+		for _, q := range w.takeQuestions() {
 			if q == "com. NS" {
 				asked++
 			}
@@ -199,7 +201,7 @@ func TestTogether(t *testing.T) {
 		if asked < 2 || asked > 2*c.most {
 			t.Errorf("com was asked for %d times of two resolvers, want at most %d of each", asked, c.most)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -209,7 +211,7 @@ func TestTogether(t *testing.T) {
 func TestUnresolvableShared(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		h := host{udp: comOr(answersCom(20*ms), ok(6*time.Second))}
+		h := host{udp: comScriptOr(answersCom(20*ms), replyGood(6*time.Second))}
 		w := newWorld(t, h, h)
 		cl := w.client()
 		ctx, end := dns.Share(t.Context())
@@ -220,7 +222,7 @@ func TestUnresolvableShared(t *testing.T) {
 			if _, err := cl.Addresses(hurried, "example.com"); !errors.Is(err, guard.ErrUnresolvable) {
 				t.Errorf("%v, want ErrUnresolvable", err)
 			}
-			w.at(3476250 * time.Microsecond)
+			w.wantElapsed(3476250 * time.Microsecond)
 		})
 		all.Go(func() {
 			r, err := cl.Lookup(ctx, query("A"))
@@ -228,7 +230,7 @@ func TestUnresolvableShared(t *testing.T) {
 		})
 		all.Wait()
 		end()
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -254,7 +256,7 @@ func TestNoTimeToBlame(t *testing.T) {
 			return context.WithTimeout(ctx, 200*ms)
 		}},
 	}, func(t *testing.T, c row) {
-		silent := host{udp: comOr(answersCom(0), mute)}
+		silent := host{udp: comScriptOr(answersCom(0), sendNothing)}
 		w := newWorld(t, silent, silent)
 		cl := w.client()
 		if _, err := cl.Lookup(t.Context(), query("A")); !fault.From(err).IsSilence() {

@@ -18,7 +18,7 @@ import (
 // denials returns the replies that networks send for names that they deny.
 func denials() map[string]change {
 	soa := func(zone string) change {
-		return both(rcode(miekg.RcodeNameError), authority(zone+" 60 IN SOA a. b. 1 2 3 4 5"))
+		return combine(rcode(miekg.RcodeNameError), authority(zone+" 60 IN SOA a. b. 1 2 3 4 5"))
 	}
 	return map[string]change{
 		"without an SOA": rcode(miekg.RcodeNameError),
@@ -49,7 +49,7 @@ func TestDeniedAll(t *testing.T) {
 		if err := cl.Probe(t.Context()); testbed.Code(err) != lookup.UpstreamUnavailable {
 			t.Errorf("probe: %v, want upstream_unavailable", err)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -60,10 +60,10 @@ func TestDenied(t *testing.T) {
 	all := denials()
 	bare, root := all["without an SOA"], all["the root's SOA"]
 	// relayed denies every name, but answers the question about com.
-	relayed := func(says change) host { return knowing(resolver(says)) }
-	silentForCom := func(says change) host { return host{udp: comOr(mute, after(0, says))} }
-	honest := knowing(resolver(answer(good)))
-	missing := resolver(missing())
+	relayed := func(says change) host { return withCom(resolver(says)) }
+	silentForCom := func(says change) host { return host{udp: comScriptOr(sendNothing, replyAfter(0, says))} }
+	honest := withCom(resolver(answer(goodRecord)))
+	missing := resolver(provenNXDomain())
 	type row struct {
 		hosts []host
 		want  string
@@ -90,7 +90,7 @@ func TestDenied(t *testing.T) {
 		if got := w.outcome(w.client().Lookup(ctx, query("A"))); got != c.want {
 			t.Errorf("got %s, want %s", got, c.want)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -107,11 +107,11 @@ func TestDeniedRoundTrips(t *testing.T) {
 		com   int           // the number of questions about com in a minute
 	}
 	eachInBubble(t, map[string]row{
-		"proven":      {says: missing(), first: trip, later: trip, com: 0},
+		"proven":      {says: provenNXDomain(), first: trip, later: trip, com: 0},
 		"by the root": {says: denials()["the root's SOA"], first: 4 * trip, later: 2 * trip, com: 2},
-		"it exists":   {says: answer(good), first: trip, later: trip, com: 0},
+		"it exists":   {says: answer(goodRecord), first: trip, later: trip, com: 0},
 	}, func(t *testing.T, c row) {
-		h := host{udp: comOr(answersCom(trip), after(trip, c.says))}
+		h := host{udp: comScriptOr(answersCom(trip), replyAfter(trip, c.says))}
 		w := newWorld(t, h, h, h)
 		cl := w.client()
 		for minute := range 3 {
@@ -126,13 +126,13 @@ func TestDeniedRoundTrips(t *testing.T) {
 					t.Errorf("minute %d, question %d: %v after %v, want %v", minute, i, err, took, want)
 				}
 			}
-			asked := w.questions()
+			asked := w.takeQuestions()
 			asked = slices.DeleteFunc(asked, func(q string) bool { return q != "com. NS" })
 			if len(asked) != c.com {
 				t.Errorf("minute %d: %d questions for com, want %d", minute, len(asked), c.com)
 			}
 			time.Sleep(time.Minute) // fake time, in the synctest bubble
 		}
-		w.check()
+		w.wantDials()
 	})
 }

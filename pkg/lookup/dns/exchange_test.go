@@ -35,13 +35,13 @@ func (w *world) outcome(r dns.Result, err error) string {
 			w.t.Errorf("SERVFAIL came with %+v", r)
 		}
 	}
-	return fmt.Sprintf("%s at %v", what, time.Since(w.begin))
+	return fmt.Sprintf("%s at %v", what, time.Since(w.start))
 }
 
-// contest looks up a name with the resolvers in hosts and compares the outcome with want. If
+// wantRace looks up a name with the resolvers in hosts and compares the outcome with want. If
 // dials is not nil, it compares the dials as well. A budget of 0 means that there is no
 // deadline.
-func contest(t *testing.T, hosts []host, budget time.Duration, want string, dials []string) {
+func wantRace(t *testing.T, hosts []host, budget time.Duration, want string, dials []string) {
 	t.Helper()
 	w := newWorld(t, hosts...)
 	ctx, cancel := t.Context(), func() {}
@@ -52,14 +52,16 @@ func contest(t *testing.T, hosts []host, budget time.Duration, want string, dial
 	if got := w.outcome(w.client().Lookup(ctx, query("A"))); got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	w.check(dials...)
+	w.wantDials(dials...)
 }
 
-// hedged returns the dials over UDP to three resolvers that stay silent.
-func hedged() []string { return []string{first + " at 0s", second + " at 200ms", third + " at 600ms"} }
+// hedgedDials returns the dials over UDP to three resolvers that stay silent.
+func hedgedDials() []string {
+	return []string{first + " at 0s", second + " at 200ms", third + " at 600ms"}
+}
 
-func silence() []string {
-	return append(hedged(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
+func silenceDials() []string {
+	return append(hedgedDials(), "tcp "+first+" at 2s", "tcp "+second+" at 2.2s", "tcp "+third+" at 2.6s")
 }
 
 // checkDials returns the expected dials of a client that checks whether the three resolvers
@@ -75,16 +77,17 @@ func checkDials(overUDP, overTCP string) (dials []string) {
 	return dials
 }
 
-// silenceThenCheck returns the dials to three silent resolvers: first those of the function
-// silence, and then those with which the client checks whether the resolvers work.
-func silenceThenCheck() []string { return append(silence(), checkDials("7.45s", "7.7s")...) }
+// silenceAndCheckDials returns the dials to three silent resolvers: first those of the
+// function silenceDials, and then those with which the client checks whether the resolvers
+// work.
+func silenceAndCheckDials() []string { return append(silenceDials(), checkDials("7.45s", "7.7s")...) }
 
 // TestRace checks in which order resolvers are queried, the outcome of the lookup and the time
 // it takes. The lookup has 8 seconds and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
-	fail := func(d time.Duration) script { return after(d, rcode(miekg.RcodeServerFailure)) }
-	refuse := func(d time.Duration) script { return after(d, rcode(miekg.RcodeRefused)) }
-	gone, bare := after(20*ms, missing()), comOr(answersCom(5*ms), after(20*ms, rcode(miekg.RcodeNameError)))
+	fail := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeServerFailure)) }
+	refuse := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeRefused)) }
+	gone, bare := replyAfter(20*ms, provenNXDomain()), comScriptOr(answersCom(5*ms), replyAfter(20*ms, rcode(miekg.RcodeNameError)))
 	atOnce := []string{first + " at 0s", second + " at 0s", third + " at 0s"}
 	type row struct {
 		udp   [3]script
@@ -92,32 +95,32 @@ func TestRace(t *testing.T) {
 		dials []string
 	}
 	eachInBubble(t, map[string]row{
-		"the first answers":                     {udp: [3]script{ok(20 * ms), mute, mute}, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedged()[:1]},
-		"the first is slow, the second answers": {udp: [3]script{ok(300 * ms), ok(20 * ms), mute}, want: "NOERROR from 8.8.8.8 at 220ms", dials: hedged()[:2]},
-		"the first is slow and still wins":      {udp: [3]script{ok(250 * ms), ok(100 * ms), mute}, want: "NOERROR from 1.1.1.1 at 250ms", dials: hedged()[:2]},
-		"SERVFAIL goes on at once": {udp: [3]script{fail(20 * ms), ok(30 * ms), mute}, want: "NOERROR from 8.8.8.8 at 50ms",
+		"the first answers":                     {udp: [3]script{replyGood(20 * ms), sendNothing, sendNothing}, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedgedDials()[:1]},
+		"the first is slow, the second answers": {udp: [3]script{replyGood(300 * ms), replyGood(20 * ms), sendNothing}, want: "NOERROR from 8.8.8.8 at 220ms", dials: hedgedDials()[:2]},
+		"the first is slow and still wins":      {udp: [3]script{replyGood(250 * ms), replyGood(100 * ms), sendNothing}, want: "NOERROR from 1.1.1.1 at 250ms", dials: hedgedDials()[:2]},
+		"SERVFAIL goes on at once": {udp: [3]script{fail(20 * ms), replyGood(30 * ms), sendNothing}, want: "NOERROR from 8.8.8.8 at 50ms",
 			dials: []string{first + " at 0s", second + " at 20ms"}},
-		"REFUSED goes on at once": {udp: [3]script{refuse(20 * ms), refuse(10 * ms), ok(5 * ms)}, want: "NOERROR from 9.9.9.10 at 35ms",
+		"REFUSED goes on at once": {udp: [3]script{refuse(20 * ms), refuse(10 * ms), replyGood(5 * ms)}, want: "NOERROR from 9.9.9.10 at 35ms",
 			dials: []string{first + " at 0s", second + " at 20ms", third + " at 30ms"}},
-		"nobody there goes on at once": {udp: [3]script{nil, nil, ok(5 * ms)}, want: "NOERROR from 9.9.9.10 at 5ms", dials: atOnce},
-		"a late answer beats SERVFAIL": {udp: [3]script{ok(5 * time.Second), fail(10 * ms), fail(10 * ms)}, want: "NOERROR from 1.1.1.1 at 5s",
+		"nobody there goes on at once": {udp: [3]script{nil, nil, replyGood(5 * ms)}, want: "NOERROR from 9.9.9.10 at 5ms", dials: atOnce},
+		"a late answer beats SERVFAIL": {udp: [3]script{replyGood(5 * time.Second), fail(10 * ms), fail(10 * ms)}, want: "NOERROR from 1.1.1.1 at 5s",
 			dials: []string{first + " at 0s", second + " at 200ms", third + " at 210ms", "tcp " + first + " at 2s"}},
-		"NXDOMAIN is final": {udp: [3]script{gone, ok(0), ok(0)}, want: "nxdomain at 20ms", dials: hedged()[:1]},
-		"NXDOMAIN without proof, twice": {udp: [3]script{bare, bare, ok(0)}, want: "nxdomain at 50ms",
+		"NXDOMAIN is final": {udp: [3]script{gone, replyGood(0), replyGood(0)}, want: "nxdomain at 20ms", dials: hedgedDials()[:1]},
+		"NXDOMAIN without proof, twice": {udp: [3]script{bare, bare, replyGood(0)}, want: "nxdomain at 50ms",
 			dials: []string{first + " at 0s", first + " at 20ms", second + " at 25ms", second + " at 45ms"}},
-		"NXDOMAIN without proof, and with it":  {udp: [3]script{bare, gone, ok(0)}, want: "nxdomain at 45ms", dials: nil},
+		"NXDOMAIN without proof, and with it":  {udp: [3]script{bare, gone, replyGood(0)}, want: "nxdomain at 45ms", dials: nil},
 		"NXDOMAIN without proof, and REFUSED":  {udp: [3]script{bare, refuse(10 * ms), bare}, want: "nxdomain at 60ms", dials: nil},
-		"NXDOMAIN without proof, and a record": {udp: [3]script{bare, ok(10 * ms), bare}, want: "NOERROR from 8.8.8.8 at 35ms", dials: nil},
+		"NXDOMAIN without proof, and a record": {udp: [3]script{bare, replyGood(10 * ms), bare}, want: "NOERROR from 8.8.8.8 at 35ms", dials: nil},
 		"NXDOMAIN without proof, alone":        {udp: [3]script{bare, refuse(10 * ms), nil}, want: "upstream_unavailable at 45ms", dials: nil},
 		"NXDOMAIN without proof, and SERVFAIL": {udp: [3]script{bare, fail(10 * ms), nil}, want: "SERVFAIL from 8.8.8.8 at 35ms", dials: nil},
-		"NXDOMAIN without proof, and silence":  {udp: [3]script{bare, mute, nil}, want: "dns_timeout at 7.95s", dials: nil},
+		"NXDOMAIN without proof, and silence":  {udp: [3]script{bare, sendNothing, nil}, want: "dns_timeout at 7.95s", dials: nil},
 		"SERVFAIL from all":                    {udp: [3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, want: "SERVFAIL from 1.1.1.1 at 60ms", dials: nil},
 		"SERVFAIL and REFUSED":                 {udp: [3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, want: "SERVFAIL from 8.8.8.8 at 60ms", dials: nil},
-		"SERVFAIL and silence":                 {udp: [3]script{mute, fail(20 * ms), mute}, want: "SERVFAIL from 8.8.8.8 at 7.45s", dials: nil},
-		"silence and nobody there":             {udp: [3]script{nil, mute, nil}, want: "dns_timeout at 7.95s", dials: nil},
-		"too late":                             {udp: [3]script{ok(9 * time.Second), mute, mute}, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
+		"SERVFAIL and silence":                 {udp: [3]script{sendNothing, fail(20 * ms), sendNothing}, want: "SERVFAIL from 8.8.8.8 at 7.45s", dials: nil},
+		"silence and nobody there":             {udp: [3]script{nil, sendNothing, nil}, want: "dns_timeout at 7.95s", dials: nil},
+		"too late":                             {udp: [3]script{replyGood(9 * time.Second), sendNothing, sendNothing}, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
 	}, func(t *testing.T, c row) {
-		contest(t, []host{{udp: c.udp[0]}, {udp: c.udp[1]}, {udp: c.udp[2]}}, 8*time.Second, c.want, c.dials)
+		wantRace(t, []host{{udp: c.udp[0]}, {udp: c.udp[1]}, {udp: c.udp[2]}}, 8*time.Second, c.want, c.dials)
 	})
 }
 
@@ -128,23 +131,23 @@ func TestFallback(t *testing.T) {
 		late  = 5 * time.Second
 		limit = 8 * time.Second
 	)
-	spoofed := after(10*ms, otherID, answer(evil))
+	spoofed := replyAfter(10*ms, otherID, answer(forgedRecord))
 	many := func(_ int, q []byte) []message { // the reply comes after 500 stray datagrams
-		stray := message{0, reply(q, otherID, answer(evil))}
-		return append(slices.Repeat([]message{stray}, 500), message{199 * ms, reply(q, answer(good))})
+		stray := message{0, reply(q, otherID, answer(forgedRecord))}
+		return append(slices.Repeat([]message{stray}, 500), message{199 * ms, reply(q, answer(goodRecord))})
 	}
-	cut := func(d time.Duration) script { return after(d, truncate) }
+	cut := func(d time.Duration) script { return replyAfter(d, truncate) }
 	noEDNS := func(n int, q []byte) []message {
-		if unpacked(q).IsEdns0() != nil {
-			return after(10*ms, rcode(miekg.RcodeFormatError))(n, q)
+		if unpackQuery(q).IsEdns0() != nil {
+			return replyAfter(10*ms, rcode(miekg.RcodeFormatError))(n, q)
 		}
-		return ok(10*ms)(n, q)
+		return replyGood(10*ms)(n, q)
 	}
 	lost := func(n int, q []byte) []message {
 		if n == 0 {
 			return nil
 		}
-		return ok(10*ms)(n, q)
+		return replyGood(10*ms)(n, q)
 	}
 	strays := []string{
 		first + " at 0s", second + " at 200ms", "tcp " + first + " at 210ms", "tcp " + second + " at 410ms",
@@ -158,37 +161,37 @@ func TestFallback(t *testing.T) {
 		dials    []string
 	}
 	eachInBubble(t, map[string]row{
-		"UDP works":                      {udp: ok(20 * ms), tcp: ok(0), budget: limit, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedged()[:1]},
-		"silent":                         {udp: mute, tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.02s", dials: silence()[:4]},
-		"lost, sent again":               {udp: lost, tcp: mute, budget: limit, want: "NOERROR from 1.1.1.1 at 2.01s", dials: silence()[:4]},
-		"silent, half of a short budget": {udp: mute, tcp: ok(20 * ms), budget: time.Second, want: "NOERROR from 1.1.1.1 at 435.625ms", dials: half},
-		"silent, EDNS refused":           {udp: mute, tcp: noEDNS, budget: limit, want: "NOERROR from 1.1.1.1 at 4.02s", dials: nil},
-		"spoofed":                        {udp: spoofed, tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 230ms", dials: strays[:3]},
-		"spoofed, a short budget": {udp: spoofed, tcp: ok(20 * ms), budget: 300 * ms, want: "NOERROR from 1.1.1.1 at 138.125ms",
+		"UDP works":                      {udp: replyGood(20 * ms), tcp: replyGood(0), budget: limit, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedgedDials()[:1]},
+		"silent":                         {udp: sendNothing, tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.02s", dials: silenceDials()[:4]},
+		"lost, sent again":               {udp: lost, tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 2.01s", dials: silenceDials()[:4]},
+		"silent, half of a short budget": {udp: sendNothing, tcp: replyGood(20 * ms), budget: time.Second, want: "NOERROR from 1.1.1.1 at 435.625ms", dials: half},
+		"silent, EDNS refused":           {udp: sendNothing, tcp: noEDNS, budget: limit, want: "NOERROR from 1.1.1.1 at 4.02s", dials: nil},
+		"spoofed":                        {udp: spoofed, tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 230ms", dials: strays[:3]},
+		"spoofed, a short budget": {udp: spoofed, tcp: replyGood(20 * ms), budget: 300 * ms, want: "NOERROR from 1.1.1.1 at 138.125ms",
 			dials: []string{first + " at 0s", "tcp " + first + " at 118.125ms"}},
-		"spoofed, and the reply": {udp: many, tcp: ok(0), budget: limit, want: "NOERROR from 1.1.1.1 at 199ms", dials: hedged()[:1]},
-		"cut": {udp: cut(10 * ms), tcp: ok(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 30ms",
+		"spoofed, and the reply": {udp: many, tcp: replyGood(0), budget: limit, want: "NOERROR from 1.1.1.1 at 199ms", dials: hedgedDials()[:1]},
+		"cut": {udp: cut(10 * ms), tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 30ms",
 			dials: []string{first + " at 0s", "tcp " + first + " at 10ms"}},
-		"cut when TCP is under way": {udp: cut(2100 * ms), tcp: ok(150 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.15s", dials: silence()[:4]},
-		"silent, NXDOMAIN over TCP": {udp: mute, tcp: after(20*ms, missing()), budget: limit, want: "nxdomain at 2.02s", dials: silence()[:4]},
-		"silent, SERVFAIL over TCP": {udp: mute, tcp: after(20*ms, rcode(miekg.RcodeServerFailure)), budget: limit, want: "SERVFAIL from 1.1.1.1 at 2.62s", dials: silence()},
-		"UDP after 5 s, TCP mute":   {udp: ok(late), tcp: mute, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silence()},
-		"dead on both":              {udp: mute, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
-		"silent, TCP refused":       {udp: mute, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: silenceThenCheck()},
-		"spoofed, TCP mute":         {udp: spoofed, tcp: mute, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, checkDials("7.45s", "7.66s")...)},
-		"nobody there over UDP": {udp: nil, tcp: ok(0), budget: limit, want: "upstream_unavailable at 0s",
+		"cut when TCP is under way": {udp: cut(2100 * ms), tcp: replyGood(150 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.15s", dials: silenceDials()[:4]},
+		"silent, NXDOMAIN over TCP": {udp: sendNothing, tcp: replyAfter(20*ms, provenNXDomain()), budget: limit, want: "nxdomain at 2.02s", dials: silenceDials()[:4]},
+		"silent, SERVFAIL over TCP": {udp: sendNothing, tcp: replyAfter(20*ms, rcode(miekg.RcodeServerFailure)), budget: limit, want: "SERVFAIL from 1.1.1.1 at 2.62s", dials: silenceDials()},
+		"UDP after 5 s, TCP mute":   {udp: replyGood(late), tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silenceDials()},
+		"dead on both":              {udp: sendNothing, tcp: sendNothing, budget: limit, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
+		"silent, TCP refused":       {udp: sendNothing, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
+		"spoofed, TCP mute":         {udp: spoofed, tcp: sendNothing, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, checkDials("7.45s", "7.66s")...)},
+		"nobody there over UDP": {udp: nil, tcp: replyGood(0), budget: limit, want: "upstream_unavailable at 0s",
 			dials: append(checkDials("0s", ""), checkDials("0s", "")...)},
 		// A lookup with a deadline returns before it; a lookup without one returns after 8 s.
-		"a deadline that is over":     {udp: mute, tcp: mute, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
-		"a deadline in a microsecond": {udp: mute, tcp: mute, budget: time.Microsecond, want: "dns_timeout at 788ns", dials: nil},
-		"a deadline in 20 s":          {udp: mute, tcp: mute, budget: 20 * time.Second, want: "dns_timeout at 19.95s", dials: nil},
-		"no deadline":                 {udp: mute, tcp: mute, budget: 0, want: "dns_timeout at 8s", dials: nil},
+		"a deadline that is over":     {udp: sendNothing, tcp: sendNothing, budget: -time.Second, want: "dns_timeout at 0s", dials: nil},
+		"a deadline in a microsecond": {udp: sendNothing, tcp: sendNothing, budget: time.Microsecond, want: "dns_timeout at 788ns", dials: nil},
+		"a deadline in 20 s":          {udp: sendNothing, tcp: sendNothing, budget: 20 * time.Second, want: "dns_timeout at 19.95s", dials: nil},
+		"no deadline":                 {udp: sendNothing, tcp: sendNothing, budget: 0, want: "dns_timeout at 8s", dials: nil},
 	}, func(t *testing.T, c row) {
 		h := host{udp: c.udp}
 		if c.tcp != nil {
-			h.tcp = framed(c.tcp)
+			h.tcp = frameForTCP(c.tcp)
 		}
-		contest(t, []host{h, h, h}, c.budget, c.want, c.dials)
+		wantRace(t, []host{h, h, h}, c.budget, c.want, c.dials)
 	})
 }
 
@@ -202,46 +205,47 @@ func TestCancel(t *testing.T) {
 		due    time.Duration
 	}
 	eachInBubble(t, map[string]row{
-		"slow to close": {first: mute, meddle: reluctantly, due: 1700 * ms},
-		"SERVFAIL":      {first: after(10*ms, rcode(miekg.RcodeServerFailure)), meddle: nil, due: 700 * ms},
+		"slow to close": {first: sendNothing, meddle: closeSlowly, due: 1700 * ms},
+		"SERVFAIL":      {first: replyAfter(10*ms, rcode(miekg.RcodeServerFailure)), meddle: nil, due: 700 * ms},
 	}, func(t *testing.T, c row) {
-		w := newWorld(t, host{udp: c.first}, host{udp: mute}, host{udp: mute})
-		w.meddle = c.meddle
+		w := newWorld(t, host{udp: c.first}, host{udp: sendNothing}, host{udp: sendNothing})
+		w.onCall = c.meddle
 		leaving := func() context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(700*ms, cancel)
 			return ctx
 		}
 		_, err := w.client().Lookup(leaving(), query("A"))
-		w.at(c.due)
+		w.wantElapsed(c.due)
 		if testbed.Code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want dns_timeout", err)
 		}
-		w.check()
+		w.wantDials()
 		if _, err = w.client().Addresses(leaving(), "example.com"); !errors.Is(err, guard.ErrResolvers) {
 			t.Errorf("%v, want ErrResolvers", err)
 		}
-		w.at(2 * c.due)
-		w.check()
+		w.wantElapsed(2 * c.due)
+		w.wantDials()
 	})
 }
 
-// reluctantly is a meddle function that makes each connection take a second to close.
-func reluctantly(_, _, method string, _ []byte) {
+// closeSlowly can be set as world.onCall. It makes each connection take a second to close.
+func closeSlowly(_, _, method string, _ []byte) {
 	if method == "Close" {
 		time.Sleep(time.Second) // fake time, in the synctest bubble
 	}
 }
 
-// bug describes a panic in a method of the connections to the first resolver.
-type bug struct {
+// panicSpec describes the calls that must panic: those of one method of the connections to the
+// first resolver.
+type panicSpec struct {
 	network, method string
 	qtype           uint16 // the type of the questions for which the method panics; 0 means all types
 }
 
-// strike is a meddle function that panics in the method given by b.
-func (b bug) strike(network, address, method string, query []byte) {
-	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpacked(query).Question[0].Qtype == b.qtype) {
+// panicIfMatched can be set as world.onCall. It panics in the calls that b describes.
+func (b panicSpec) panicIfMatched(network, address, method string, query []byte) {
+	if network == b.network && address == first && method == b.method && (b.qtype == 0 || unpackQuery(query).Question[0].Qtype == b.qtype) {
 		panic("bug in " + method)
 	}
 }
@@ -270,29 +274,29 @@ func wantBug(t *testing.T, err error, method string) {
 // the error even if the other family has addresses. This includes a panic in the IPv6 lookup
 // after the time ipv6Patience is over.
 func TestPanic(t *testing.T) {
-	bugs := map[string]bug{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
+	bugs := map[string]panicSpec{"IPv4": {network: "udp", method: "Write", qtype: miekg.TypeA}, "IPv6": {network: "udp", method: "Write", qtype: miekg.TypeAAAA}}
 	for _, method := range []string{"Dial", "Write", "Read", "Close"} {
-		bugs["udp "+method], bugs["tcp "+method] = bug{network: "udp", method: method}, bug{network: "tcp", method: method}
+		bugs["udp "+method], bugs["tcp "+method] = panicSpec{network: "udp", method: method}, panicSpec{network: "tcp", method: method}
 	}
-	eachInBubble(t, bugs, func(t *testing.T, b bug) {
+	eachInBubble(t, bugs, func(t *testing.T, b panicSpec) {
 		if b.qtype != 0 {
 			w := newWorld(t, host{udp: eachFamily(10*ms, 20*ms)})
-			w.meddle = b.strike
+			w.onCall = b.panicIfMatched
 			_, err := w.client().Addresses(t.Context(), "example.com")
 			wantBug(t, err, b.method)
 			return
 		}
-		w := newWorld(t, host{udp: mute}, resolver(answer(good)))
+		w := newWorld(t, host{udp: sendNothing}, resolver(answer(goodRecord)))
 		due := 200 * ms // the time of the panic in Close: the second resolver wins, and the connection to the first is closed
 		switch {
 		case b.network == "tcp": // a reply over UDP is still awaited
-			w, due = newWorld(t, host{mute, framed(ok(0))}), 2*time.Second
+			w, due = newWorld(t, host{sendNothing, frameForTCP(replyGood(0))}), 2*time.Second
 		case b.method != "Close":
-			w, due = newWorld(t, host{udp: mute}, host{udp: mute}), 0
+			w, due = newWorld(t, host{udp: sendNothing}, host{udp: sendNothing}), 0
 		}
-		w.meddle = b.strike
+		w.onCall = b.panicIfMatched
 		_, err := w.lookup("A")
-		w.at(due)
+		w.wantElapsed(due)
 		wantBug(t, err, b.method)
 		wantBug(t, w.client().Probe(t.Context()), b.method)
 		_, err = w.client().Addresses(t.Context(), "example.com")
@@ -303,6 +307,6 @@ func TestPanic(t *testing.T) {
 		_, err = w.client().Addresses(ctx, "example.com")
 		wantBug(t, err, b.method)
 		end()
-		w.check()
+		w.wantDials()
 	})
 }

@@ -20,7 +20,7 @@ func TestDiagnose(t *testing.T) {
 	const blocked = "Many networks block UDP port 53 to the outside."
 	denies := rcode(miekg.RcodeNameError)
 	refuses := rcode(miekg.RcodeRefused)
-	silent := host{udp: mute, tcp: mute}
+	silent := host{udp: sendNothing, tcp: sendNothing}
 	type row struct {
 		hosts []host
 		want  []string
@@ -50,7 +50,7 @@ func TestDiagnose(t *testing.T) {
 			"resolver 1.1.1.1 answered NOERROR, but only named other servers to ask", changed,
 		}},
 		"silence": {[]host{silent}, []string{"resolver 1.1.1.1:53 did not answer in time", blocked}},
-		"silence over UDP, no TCP": {[]host{{udp: mute}}, []string{
+		"silence over UDP, no TCP": {[]host{{udp: sendNothing}}, []string{
 			"resolver 1.1.1.1:53 did not answer in time: dial tcp: dial tcp: connect: connection refused", blocked,
 		}},
 		"silence and an answer": {[]host{silent, resolver(refuses)}, []string{
@@ -66,7 +66,7 @@ func TestDiagnose(t *testing.T) {
 		if got := w.client().Diagnose(ctx); !slices.Equal(got, c.want) {
 			t.Errorf("got %q, want %q", got, c.want)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 

@@ -20,7 +20,7 @@ func TestLate(t *testing.T) {
 		if dead.Load() {
 			return nil
 		}
-		return ok(trip)(n, q)
+		return replyGood(trip)(n, q)
 	}
 	type step struct {
 		what string
@@ -42,7 +42,7 @@ func TestLate(t *testing.T) {
 		{what: "dead again", dead: true, from: "8.8.8.8", took: 200*ms + trip},
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, host{udp: flaky}, host{udp: ok(trip)}, host{udp: ok(trip)})
+		w := newWorld(t, host{udp: flaky}, host{udp: replyGood(trip)}, host{udp: replyGood(trip)})
 		cl := w.client()
 		for _, s := range steps {
 			time.Sleep(s.wait) // fake time, in the synctest bubble
@@ -53,7 +53,7 @@ func TestLate(t *testing.T) {
 				t.Errorf("%s: %s, %v after %v; want %s after %v", s.what, r.Resolver, err, took, s.from, s.took)
 			}
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -63,8 +63,8 @@ func TestLateClock(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var skew time.Duration
-		w := newWorld(t, host{udp: mute}, host{udp: ok(0)})
-		cl := dns.New(dns.Config{Resolvers: w.list, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
+		w := newWorld(t, host{udp: sendNothing}, host{udp: replyGood(0)})
+		cl := dns.New(dns.Config{Resolvers: w.addresses, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
 		for i, step := range []struct{ skew, took time.Duration }{{0, 200 * ms}, {0, 0}, {-time.Hour, 15 * ms}, {time.Hour, 15 * ms}} {
 			skew += step.skew
 			begin := time.Now()
@@ -73,7 +73,7 @@ func TestLateClock(t *testing.T) {
 				t.Errorf("question %d: %v after %v, want it after %v", i, err, took, step.took)
 			}
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -82,7 +82,7 @@ func TestLateClock(t *testing.T) {
 // at most 20 ms to a round trip. The pause between lookups must make no difference.
 func TestLateNumbers(t *testing.T) {
 	const trip = 10 * ms
-	slow := after(600*ms, answer(good))
+	slow := replyAfter(600*ms, answer(goodRecord))
 	type network struct {
 		hosts []script
 		more  time.Duration // time allowed in addition to a round trip
@@ -94,11 +94,11 @@ func TestLateNumbers(t *testing.T) {
 	}
 	rows := map[string]row{}
 	for name, n := range map[string]network{
-		"the first is dead":      {[]script{mute, ok(trip), ok(trip)}, 20 * ms},
-		"the first is slow":      {[]script{slow, ok(trip), ok(trip)}, 20 * ms},
-		"two are dead":           {[]script{mute, mute, ok(trip)}, 40 * ms},
-		"the second is dead":     {[]script{ok(trip), mute, ok(trip)}, 0},
-		"dead, and nobody there": {[]script{mute, nil, ok(trip)}, 20 * ms},
+		"the first is dead":      {[]script{sendNothing, replyGood(trip), replyGood(trip)}, 20 * ms},
+		"the first is slow":      {[]script{slow, replyGood(trip), replyGood(trip)}, 20 * ms},
+		"two are dead":           {[]script{sendNothing, sendNothing, replyGood(trip)}, 40 * ms},
+		"the second is dead":     {[]script{replyGood(trip), sendNothing, replyGood(trip)}, 0},
+		"dead, and nobody there": {[]script{sendNothing, nil, replyGood(trip)}, 20 * ms},
 	} {
 		for pause, often := range map[time.Duration]string{0: "at once", 7 * time.Second: "every 7 s", time.Minute: "every minute"} {
 			rows[name+", "+often] = row{n, pause}
@@ -128,7 +128,7 @@ func TestLateNumbers(t *testing.T) {
 		if p95 := took[94]; p95 > trip+c.more {
 			t.Errorf("p95 is %v, want at most %v", p95, trip+c.more)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -138,7 +138,7 @@ func TestLateNumbers(t *testing.T) {
 func TestLateTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, host{udp: mute}, host{udp: eachFamily(10*ms, 10*ms)})
+		w := newWorld(t, host{udp: sendNothing}, host{udp: eachFamily(10*ms, 10*ms)})
 		cl := w.client()
 		for _, want := range []time.Duration{210 * ms, 10 * ms, 10 * ms} {
 			ctx, end := dns.Share(t.Context())
@@ -149,6 +149,6 @@ func TestLateTogether(t *testing.T) {
 			}
 			end()
 		}
-		w.check()
+		w.wantDials()
 	})
 }

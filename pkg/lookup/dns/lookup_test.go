@@ -28,7 +28,7 @@ func TestLookup(t *testing.T) {
 		gone  = "nxdomain: The domain name does not exist."
 		vain  = "upstream_unavailable: " + guard.Unresolved
 	)
-	nx, bare := missing(), rcode(miekg.RcodeNameError)
+	nx, bare := provenNXDomain(), rcode(miekg.RcodeNameError)
 	other := "other.example. 60 IN SOA a. b. 1 2 3 4 5"
 	type row struct {
 		typ   string
@@ -81,30 +81,30 @@ func TestLookup(t *testing.T) {
 		"40 aliases, as dig shows them": {typ: "A", reply: aliases(40), want: `"ttl":60,` + one},
 		"aliases that lead back":        {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME example.com."), want: none},
 		// A DNAME makes this name too long at every resolver, so no other resolver is queried.
-		"YXDOMAIN": {typ: "A", reply: both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
+		"YXDOMAIN": {typ: "A", reply: combine(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
 			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
 		// An authority section does not change an answer. A reply without an answer is not a
 		// referral if its authority section is empty or has an SOA.
-		"an address, and servers":          {typ: "A", reply: refer(good), want: `"ttl":60,` + one},
-		"the alias asked for, and servers": {typ: "CNAME", reply: refer(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"the servers asked for":            {typ: "NS", reply: refer("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
+		"an address, and servers":          {typ: "A", reply: referral(goodRecord), want: `"ttl":60,` + one},
+		"the alias asked for, and servers": {typ: "CNAME", reply: referral(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
+		"the servers asked for":            {typ: "NS", reply: referral("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
 		"SOA and servers":                  {typ: "A", reply: sections(nil, "@ 60 IN NS a.example.com.", soa), want: none},
 		"SOA and servers behind an alias":  {typ: "A", reply: sections([]string{alias}, "example.net. 60 IN NS a.example.net.", soa), want: none},
 		"neither SOA nor servers":          {typ: "A", reply: sections(nil, "@ 60 IN NSEC b.example.com. TXT"), want: none},
 		"no such name":                     {typ: "A", reply: nx, want: gone},
-		"no such name, other aliases":      {typ: "A", reply: both(nx, answer("other.example. 60 IN CNAME gone.example.net.")), want: gone},
-		"no such name behind an alias": {typ: "A", reply: both(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
+		"no such name, other aliases":      {typ: "A", reply: combine(nx, answer("other.example. 60 IN CNAME gone.example.net.")), want: gone},
+		"no such name behind an alias": {typ: "A", reply: combine(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
 			want: "nxdomain: The domain name is an alias, and the name it leads to does not exist."},
-		"no such name, by the root":  {typ: "A", reply: both(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
-		"no such name, and two SOAs": {typ: "A", reply: both(bare, authority(other, "com. 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
+		"no such name, by the root":  {typ: "A", reply: combine(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
+		"no such name, and two SOAs": {typ: "A", reply: combine(bare, authority(other, "com. 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
 		"no such name, and no proof": {typ: "A", reply: bare, want: vain},
-		"no such name, and servers":  {typ: "A", reply: both(bare, authority("com. 60 IN NS a.gtld-servers.net.")), want: vain},
-		"no such name, its own SOA":  {typ: "A", reply: both(bare, authority(soa)), want: vain},
-		"no such target, the alias asked for": {typ: "CNAME", reply: both(bare, answer(alias)),
+		"no such name, and servers":  {typ: "A", reply: combine(bare, authority("com. 60 IN NS a.gtld-servers.net.")), want: vain},
+		"no such name, its own SOA":  {typ: "A", reply: combine(bare, authority(soa)), want: vain},
+		"no such target, the alias asked for": {typ: "CNAME", reply: combine(bare, answer(alias)),
 			want: `{"domain":"example.com","type":"CNAME","rcode":"NXDOMAIN","resolver":"1.1.1.1","ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"no such name, and its address":    {typ: "A", reply: both(bare, answer(good)), want: vain},
-		"no such name, the SOA of another": {typ: "A", reply: both(bare, answer(alias), authority(other)), want: vain},
-		"no such name, the SOA beside it":  {typ: "A", reply: both(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), want: vain},
+		"no such name, and its address":    {typ: "A", reply: combine(bare, answer(goodRecord)), want: vain},
+		"no such name, the SOA of another": {typ: "A", reply: combine(bare, answer(alias), authority(other)), want: vain},
+		"no such name, the SOA beside it":  {typ: "A", reply: combine(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), want: vain},
 	}
 	for _, data := range []string{
 		"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA", "MX 000a", "SOA 00", "SOA 0000", "SOA 000000000001", "SOA 18" + strings.Repeat("61", 24) + "00",
@@ -113,7 +113,7 @@ func TestLookup(t *testing.T) {
 		rows["short "+data] = row{typ, short(typ, hex), none}
 	}
 	eachInBubble(t, rows, func(t *testing.T, c row) {
-		if got := shown(newWorld(t, knowing(resolver(c.reply)), host{}).lookup(c.typ)); got != c.want {
+		if got := resultText(newWorld(t, withCom(resolver(c.reply)), host{}).lookup(c.typ)); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 	})
@@ -155,7 +155,7 @@ func TestBounds(t *testing.T) {
 	}{"A": {answer: many, records: 1000, addresses: 3000}, "MX": {answer: long, records: 512 << 10 / (len(name) - 1), addresses: 0}} {
 		t.Run(typ, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w := newWorld(t, host{after(0, truncate), framed(after(0, answer(c.answer...), compress))})
+				w := newWorld(t, host{replyAfter(0, truncate), frameForTCP(replyAfter(0, answer(c.answer...), compress))})
 				got, err := w.lookup(typ)
 				if err != nil || len(got.Records) != c.records {
 					t.Errorf("%s: %d records, %v, want %d", typ, len(got.Records), err, c.records)
@@ -173,7 +173,7 @@ func TestBounds(t *testing.T) {
 // be trusted about other names.
 func TestProbe(t *testing.T) {
 	const com = "com. 172800 IN NS a.gtld-servers.net."
-	bad := func(code int) change { return both(rcode(code), answer(com)) }
+	bad := func(code int) change { return combine(rcode(code), answer(com)) }
 	type row struct {
 		says change
 		want fault.Code
@@ -181,13 +181,13 @@ func TestProbe(t *testing.T) {
 	eachInBubble(t, map[string]row{
 		"com":              {says: answer(com), want: ""},
 		"SERVFAIL and NS":  {says: bad(miekg.RcodeServerFailure), want: lookup.UpstreamUnavailable},
-		"NXDOMAIN, proven": {says: both(bad(miekg.RcodeNameError), authority(". 60 IN SOA a. b. 1 2 3 4 5")), want: lookup.UpstreamUnavailable},
+		"NXDOMAIN, proven": {says: combine(bad(miekg.RcodeNameError), authority(". 60 IN SOA a. b. 1 2 3 4 5")), want: lookup.UpstreamUnavailable},
 		"NXDOMAIN":         {says: bad(miekg.RcodeNameError), want: lookup.UpstreamUnavailable},
 		"nothing":          {says: answer(), want: lookup.UpstreamUnavailable},
 		"another's":        {says: answer("net. 172800 IN NS a.gtld-servers.net."), want: lookup.UpstreamUnavailable},
-		"lower case":       {says: both(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
+		"lower case":       {says: combine(answer(com), func(m *miekg.Msg) { m.Question[0].Name = "com." }), want: lookup.DNSTimeout},
 	}, func(t *testing.T, c row) {
-		w := newWorld(t, host{}, host{udp: after(ms, c.says)})
+		w := newWorld(t, host{}, host{udp: replyAfter(ms, c.says)})
 		for range 64 { // many times: if a random spelling could be all lower case, Probe would sometimes trust the resolver of the last case
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			if err := w.client().Probe(ctx); testbed.Code(err) != c.want {
@@ -195,10 +195,10 @@ func TestProbe(t *testing.T) {
 			}
 			cancel()
 		}
-		if asked := w.questions(); asked[0] != "com. NS" {
+		if asked := w.takeQuestions(); asked[0] != "com. NS" {
 			t.Errorf("asked %v", asked)
 		}
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -242,9 +242,9 @@ func TestParseResolvers(t *testing.T) {
 
 func TestAddresses(t *testing.T) {
 	const a, aaaa = "@ 60 IN A 93.184.216.34", "@ 60 IN AAAA 2606:4700::1"
-	servfail, nx, refused := rcode(miekg.RcodeServerFailure), missing(), rcode(miekg.RcodeRefused)
-	yx := both(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example."))
-	none, referred, bare := answer(), refer(), rcode(miekg.RcodeNameError)
+	servfail, nx, refused := rcode(miekg.RcodeServerFailure), provenNXDomain(), rcode(miekg.RcodeRefused)
+	yx := combine(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example."))
+	none, referred, bare := answer(), referral(), rcode(miekg.RcodeNameError)
 	type row struct {
 		v4, v6 change
 		want   string
@@ -264,7 +264,7 @@ func TestAddresses(t *testing.T) {
 		"alias": {v4: answer("@ 60 IN CNAME b.test.", "b.test. 60 IN A 93.184.216.34", "c.test. 60 IN A 8.8.8.8"), v6: none,
 			want: "93.184.216.34"},
 		"nxdomain":                 {v4: nx, v6: nx, code: lookup.NXDomain},
-		"nxdomain behind an alias": {v4: both(rcode(miekg.RcodeNameError), answer("@ 60 IN CNAME b.test."), authority("test. 60 IN SOA a. b. 1 2 3 4 5")), v6: nx, code: lookup.NXDomain, says: "alias"},
+		"nxdomain behind an alias": {v4: combine(rcode(miekg.RcodeNameError), answer("@ 60 IN CNAME b.test."), authority("test. 60 IN SOA a. b. 1 2 3 4 5")), v6: nx, code: lookup.NXDomain, says: "alias"},
 		"nxdomain, SERVFAIL":       {v4: servfail, v6: nx, code: lookup.NXDomain},
 		"nxdomain, silence":        {v4: refused, v6: nx, code: lookup.NXDomain},
 		"nxdomain, unproven":       {v4: bare, v6: bare, is: guard.ErrResolvers},
@@ -283,7 +283,7 @@ func TestAddresses(t *testing.T) {
 		"referred":                 {v4: referred, v6: referred, is: guard.ErrResolvers},
 		"no data, refused":         {v4: none, v6: refused, is: guard.ErrResolvers},
 	}, func(t *testing.T, c row) {
-		got, err := newWorld(t, knowing(resolver(families(c.v4, c.v6)))).client().Addresses(t.Context(), "example.com")
+		got, err := newWorld(t, withCom(resolver(byFamily(c.v4, c.v6)))).client().Addresses(t.Context(), "example.com")
 		if c.want != "" {
 			if text := strings.Trim(fmt.Sprint(got), "[]"); text != c.want || err != nil {
 				t.Errorf("%s, %v; want %s", text, err, c.want)
@@ -327,7 +327,7 @@ func TestAddressesTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		got, err := w.client().Addresses(ctx, "example.com")
-		w.at(c.at)
+		w.wantElapsed(c.at)
 		if text := strings.Trim(fmt.Sprint(got), "[]"); text != c.want {
 			t.Errorf("%s, %v; want %s", text, err, c.want)
 		}
@@ -341,9 +341,9 @@ func TestAddressesTime(t *testing.T) {
 // IPv6 after the time v6.
 func eachFamily(v4, v6 time.Duration) script {
 	return func(n int, q []byte) []message {
-		if unpacked(q).Question[0].Qtype == miekg.TypeAAAA {
-			return after(v6, answer("@ 60 IN AAAA 2606:4700::1"))(n, q)
+		if unpackQuery(q).Question[0].Qtype == miekg.TypeAAAA {
+			return replyAfter(v6, answer("@ 60 IN AAAA 2606:4700::1"))(n, q)
 		}
-		return after(v4, answer("@ 60 IN A 93.184.216.34"))(n, q)
+		return replyAfter(v4, answer("@ 60 IN A 93.184.216.34"))(n, q)
 	}
 }

@@ -22,19 +22,19 @@ import (
 func TestShare(t *testing.T) {
 	const aaaa, mx = "@ 60 IN AAAA 2606:4700::1", "@ 60 IN MX 10 mx.example.com."
 	eachInBubble(t, map[string]change{
-		"both families": answer(good, aaaa, mx),
-		"behind alias":  both(missing(), families(answer("@ 60 IN CNAME b.test."), answer())),
+		"both families": answer(goodRecord, aaaa, mx),
+		"behind alias":  combine(provenNXDomain(), byFamily(answer("@ 60 IN CNAME b.test."), answer())),
 		"SERVFAIL":      rcode(miekg.RcodeServerFailure),
 		"REFUSED":       rcode(miekg.RcodeRefused),
-		"IPv6 fails":    families(answer(good), rcode(miekg.RcodeServerFailure)),
+		"IPv6 fails":    byFamily(answer(goodRecord), rcode(miekg.RcodeServerFailure)),
 	}, func(t *testing.T, says change) {
-		w := newWorld(t, host{udp: after(ms, says)})
+		w := newWorld(t, host{udp: replyAfter(ms, says)})
 		cl := w.client()
 		ask := func(ctx context.Context) string {
 			var all sync.WaitGroup
 			got := make([]string, 4)
 			for i, typ := range []string{"A", "AAAA", "MX"} {
-				all.Go(func() { got[i] = shown(cl.Lookup(ctx, query(typ))) })
+				all.Go(func() { got[i] = resultText(cl.Lookup(ctx, query(typ))) })
 			}
 			all.Go(func() {
 				addrs, err := cl.Addresses(ctx, "example.com")
@@ -44,7 +44,7 @@ func TestShare(t *testing.T) {
 			return fmt.Sprintf("%q", got)
 		}
 		alone := ask(t.Context())
-		w.questions()
+		w.takeQuestions()
 		ctx, end := dns.Share(t.Context())
 		for range 2 {
 			if got := ask(ctx); got != alone {
@@ -52,12 +52,12 @@ func TestShare(t *testing.T) {
 			}
 		}
 		once := []string{"example.com. A", "example.com. AAAA", "example.com. MX"}
-		asked := slices.DeleteFunc(w.questions(), func(q string) bool { return q == "com. NS" })
+		asked := slices.DeleteFunc(w.takeQuestions(), func(q string) bool { return q == "com. NS" })
 		if !slices.Equal(asked, once) {
 			t.Errorf("asked %v, want %v", asked, once)
 		}
 		end()
-		w.check()
+		w.wantDials()
 	})
 }
 
@@ -67,7 +67,7 @@ func TestShare(t *testing.T) {
 func TestShareDeadlines(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, host{udp: after(10*ms, rcode(miekg.RcodeServerFailure))}, host{udp: ok(3 * time.Second)}, host{udp: mute})
+		w := newWorld(t, host{udp: replyAfter(10*ms, rcode(miekg.RcodeServerFailure))}, host{udp: replyGood(3 * time.Second)}, host{udp: sendNothing})
 		cl := w.client()
 		ctx, end := dns.Share(t.Context())
 		var all sync.WaitGroup
@@ -85,7 +85,7 @@ func TestShareDeadlines(t *testing.T) {
 		all.Wait()
 		end()
 		// Over each transport, each resolver is dialled at most once.
-		w.check(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
+		w.wantDials(first+" at 0s", second+" at 10ms", third+" at 410ms", "tcp "+second+" at 2.01s", "tcp "+third+" at 2.41s")
 	})
 }
 
@@ -95,8 +95,8 @@ func TestShareDeadlines(t *testing.T) {
 func TestShareEnds(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, host{udp: mute})
-		w.meddle = reluctantly
+		w := newWorld(t, host{udp: sendNothing})
+		w.onCall = closeSlowly
 		cl := w.client()
 		ctx, end := dns.Share(t.Context())
 		hurried, cancel := context.WithTimeout(ctx, 20*ms)
@@ -109,7 +109,7 @@ func TestShareEnds(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		if n := w.near.Load(); n != 4 {
+		if n := w.openConns.Load(); n != 4 {
 			t.Errorf("%d questions went on for others, want 4", n)
 		}
 		ended := time.Now()
@@ -120,6 +120,6 @@ func TestShareEnds(t *testing.T) {
 		if _, err := cl.Lookup(ctx, query("A")); testbed.Code(err) != lookup.DNSTimeout {
 			t.Errorf("after the end: %v, want dns_timeout", err)
 		}
-		w.check()
+		w.wantDials()
 	})
 }

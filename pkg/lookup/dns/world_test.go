@@ -25,8 +25,8 @@ import (
 )
 
 const (
-	good = "example.com. 60 IN A 192.0.2.1"
-	evil = "example.com. 60 IN A 192.0.2.66"
+	goodRecord   = "example.com. 60 IN A 192.0.2.1"
+	forgedRecord = "example.com. 60 IN A 192.0.2.66"
 
 	first  = "1.1.1.1:53"
 	second = "8.8.8.8:53"
@@ -59,9 +59,9 @@ func authority(records ...string) change {
 	return func(m *miekg.Msg) { m.Ns = rrs }
 }
 
-// missing makes the reply an NXDOMAIN with a proof, as the servers of com send it.
-func missing() change {
-	return both(rcode(miekg.RcodeNameError), authority("com. 60 IN SOA a. b. 1 2 3 4 5"))
+// provenNXDomain makes the reply an NXDOMAIN with a proof, as the servers of com send it.
+func provenNXDomain() change {
+	return combine(rcode(miekg.RcodeNameError), authority("com. 60 IN SOA a. b. 1 2 3 4 5"))
 }
 
 func rcode(code int) change { return func(m *miekg.Msg) { m.Rcode = code } }
@@ -72,8 +72,8 @@ func withEDNS(m *miekg.Msg)   { m.SetEdns0(1232, false) }
 func noQuestion(m *miekg.Msg) { m.Question = nil }
 func otherID(m *miekg.Msg)    { m.Id++ }
 
-// both applies several changes in order.
-func both(changes ...change) change {
+// combine applies several changes in order.
+func combine(changes ...change) change {
 	return func(m *miekg.Msg) {
 		for _, c := range changes {
 			c(m)
@@ -81,8 +81,8 @@ func both(changes ...change) change {
 	}
 }
 
-// families applies the change v4 to replies about A records, and v6 to all others.
-func families(v4, v6 change) change {
+// byFamily applies the change v4 to replies about A records, and v6 to all others.
+func byFamily(v4, v6 change) change {
 	return func(m *miekg.Msg) {
 		if m.Question[0].Qtype == miekg.TypeA {
 			v4(m)
@@ -95,12 +95,12 @@ func families(v4, v6 change) change {
 // sections adds answers, authority records, glue and EDNS to a reply.
 func sections(records []string, ns ...string) change {
 	glue := parse([]string{"a.gtld-servers.net. 172800 IN A 192.5.6.30"})
-	return both(answer(records...), authority(ns...), func(m *miekg.Msg) { m.Extra = glue }, withEDNS)
+	return combine(answer(records...), authority(ns...), func(m *miekg.Msg) { m.Extra = glue }, withEDNS)
 }
 
-// refer adds the given answers and a referral to the servers of com. A server without
+// referral adds the given answers and a referral to the servers of com. A server without
 // recursion sends such a reply.
-func refer(records ...string) change {
+func referral(records ...string) change {
 	return sections(records, "com. 172800 IN NS a.gtld-servers.net.", "com. 172800 IN NS b.gtld-servers.net.")
 }
 
@@ -112,8 +112,8 @@ func parse(records []string) []miekg.RR {
 	return out
 }
 
-// unpacked parses a query.
-func unpacked(query []byte) *miekg.Msg {
+// unpackQuery parses a query.
+func unpackQuery(query []byte) *miekg.Msg {
 	q := new(miekg.Msg)
 	testbed.Check(q.Unpack(query))
 	return q
@@ -121,15 +121,15 @@ func unpacked(query []byte) *miekg.Msg {
 
 // reply returns the reply to a query in wire form.
 func reply(query []byte, changes ...change) []byte {
-	m := new(miekg.Msg).SetReply(unpacked(query))
-	both(changes...)(m)
+	m := new(miekg.Msg).SetReply(unpackQuery(query))
+	combine(changes...)(m)
 	return testbed.Must(m.Pack())
 }
 
-// message is what a resolver sends. after is the time since the previous message; for the
+// message is what a resolver sends. delay is the time since the previous message; for the
 // first message, it is the time since the query.
 type message struct {
-	after time.Duration
+	delay time.Duration
 	bytes []byte
 }
 
@@ -139,16 +139,16 @@ type message struct {
 // connection open.
 type script func(n int, query []byte) []message
 
-func after(d time.Duration, changes ...change) script {
-	return func(_ int, q []byte) []message { return []message{{d, reply(q, changes...)}} }
+func replyAfter(delay time.Duration, changes ...change) script {
+	return func(_ int, q []byte) []message { return []message{{delay, reply(q, changes...)}} }
 }
 
-func ok(d time.Duration) script { return after(d, answer(good)) }
+func replyGood(delay time.Duration) script { return replyAfter(delay, answer(goodRecord)) }
 
-func mute(int, []byte) []message { return nil }
+func sendNothing(int, []byte) []message { return nil }
 
-// sends returns a script that sends messages, or any other bytes, at once.
-func sends(messages ...func(query []byte) []byte) script {
+// sendAtOnce returns a script that sends messages, or any other bytes, at once.
+func sendAtOnce(messages ...func(query []byte) []byte) script {
 	return func(_ int, q []byte) []message {
 		out := make([]message, len(messages))
 		for i, m := range messages {
@@ -158,15 +158,15 @@ func sends(messages ...func(query []byte) []byte) script {
 	}
 }
 
-// framed turns s into a script for TCP. It puts the length before each message and splits the
-// message into two pieces.
-func framed(s script) script {
+// frameForTCP turns s into a script for TCP. It puts the length before each message and splits
+// the message into two pieces.
+func frameForTCP(s script) script {
 	return func(n int, query []byte) []message {
 		var out []message
 		for _, b := range s(n, query) {
 			frame := append(binary.BigEndian.AppendUint16(nil, uint16(len(b.bytes))), b.bytes...)
 			half := len(frame) / 2
-			out = append(out, message{b.after, frame[:half]}, message{0, frame[half:]})
+			out = append(out, message{b.delay, frame[:half]}, message{0, frame[half:]})
 		}
 		return out
 	}
@@ -177,59 +177,61 @@ type host struct{ udp, tcp script }
 
 // resolver returns a host that sends the same replies over UDP and TCP.
 func resolver(changes ...change) host {
-	return host{after(0, changes...), framed(after(0, changes...))}
+	return host{replyAfter(0, changes...), frameForTCP(replyAfter(0, changes...))}
 }
 
-// knowing returns h, changed to answer the question about com at once.
-func knowing(h host) host {
+// withCom returns a host like h that also answers the question about com, at once.
+func withCom(h host) host {
 	if h.udp != nil {
-		h.udp = comOr(answersCom(0), h.udp)
+		h.udp = comScriptOr(answersCom(0), h.udp)
 	}
 	if h.tcp != nil {
-		h.tcp = comOr(framed(answersCom(0)), h.tcp)
+		h.tcp = comScriptOr(frameForTCP(answersCom(0)), h.tcp)
 	}
 	return h
 }
 
 // world connects clients to fake resolvers over pipes, in a synctest bubble.
 type world struct {
-	t     *testing.T
-	list  []string
-	hosts map[string]host
-	begin time.Time
-	// meddle is called for each Dial, Read, Write and Close of the client. It may be nil, and
+	t         *testing.T
+	addresses []string
+	hosts     map[string]host
+	start     time.Time
+	// onCall is called for each Dial, Read, Write and Close of the client. It may be nil, and
 	// it may sleep or panic.
-	meddle func(network, address, method string, query []byte)
+	onCall func(network, address, method string, query []byte)
 
-	near  atomic.Int64 // the number of connections whose Close has not returned
-	mu    sync.Mutex
-	dials []string // such as "1.1.1.1:53 at 200ms" or "tcp 1.1.1.1:53 at 2s"
-	heard []*miekg.Msg
+	openConns atomic.Int64 // the number of connections whose Close has not returned
+	mu        sync.Mutex
+	dials     []string // such as "1.1.1.1:53 at 200ms" or "tcp 1.1.1.1:53 at 2s"
+	received  []*miekg.Msg
 }
 
 // newWorld returns a world with up to three resolvers.
 func newWorld(t *testing.T, hosts ...host) *world {
-	w := &world{t: t, list: []string{first, second, third}[:len(hosts)], hosts: map[string]host{}, begin: time.Now()}
+	w := &world{t: t, addresses: []string{first, second, third}[:len(hosts)], hosts: map[string]host{}, start: time.Now()}
 	for i, h := range hosts {
-		w.hosts[w.list[i]] = h
+		w.hosts[w.addresses[i]] = h
 	}
 	return w
 }
 
-func (w *world) client() *dns.Client { return dns.New(dns.Config{Resolvers: w.list, Dial: w.dial}) }
+func (w *world) client() *dns.Client {
+	return dns.New(dns.Config{Resolvers: w.addresses, Dial: w.dial})
+}
 
 func (w *world) dial(_ context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.dials = append(w.dials, fmt.Sprintf("%s%s at %v", strings.TrimPrefix(network+" ", "udp "), address, time.Since(w.begin)))
+	w.dials = append(w.dials, fmt.Sprintf("%s%s at %v", strings.TrimPrefix(network+" ", "udp "), address, time.Since(w.start)))
 	near, far := net.Pipe()
 	c := &conn{Conn: near, world: w, network: network, address: address}
-	c.call("Dial", nil)
+	c.reportCall("Dial", nil)
 	s := map[string]script{"udp": w.hosts[address].udp, "tcp": w.hosts[address].tcp}[network]
 	if s == nil {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	}
-	w.near.Add(1)
+	w.openConns.Add(1)
 	go w.serve(far, s, network == "tcp")
 	return c, nil
 }
@@ -253,13 +255,13 @@ func (w *world) serve(c net.Conn, s script, stream bool) {
 		}
 		before = query
 		w.mu.Lock()
-		w.heard = append(w.heard, unpacked(query))
+		w.received = append(w.received, unpackQuery(query))
 		w.mu.Unlock()
 		out := s(n, query)
 		go func() {
 			for _, d := range out {
 				select {
-				case <-time.After(d.after):
+				case <-time.After(d.delay):
 					c.Write(d.bytes) // fails if the client has closed its end
 				case <-gone:
 					return
@@ -280,46 +282,46 @@ type conn struct {
 	once             sync.Once
 }
 
-func (c *conn) call(method string, query []byte) {
-	if c.world.meddle != nil {
-		c.world.meddle(c.network, c.address, method, query)
+func (c *conn) reportCall(method string, query []byte) {
+	if c.world.onCall != nil {
+		c.world.onCall(c.network, c.address, method, query)
 	}
 }
 
 func (c *conn) Read(p []byte) (int, error) {
-	c.call("Read", nil)
+	c.reportCall("Read", nil)
 	return c.Conn.Read(p)
 }
 
 func (c *conn) Write(p []byte) (int, error) {
-	c.call("Write", p)
+	c.reportCall("Write", p)
 	return c.Conn.Write(p)
 }
 
-// Close first makes pending reads return, then calls meddle, and finally counts the connection
+// Close first makes pending reads return, then calls onCall, and finally counts the connection
 // as closed.
 func (c *conn) Close() error {
 	err := c.Conn.Close()
 	c.once.Do(func() {
-		defer c.world.near.Add(-1)
-		c.call("Close", nil)
+		defer c.world.openConns.Add(-1)
+		c.reportCall("Close", nil)
 	})
 	return err
 }
 
-// at checks that the time that has passed since the world was made equals want.
-func (w *world) at(want time.Duration) {
+// wantElapsed checks that the time that has passed since the world was made equals want.
+func (w *world) wantElapsed(want time.Duration) {
 	w.t.Helper()
-	if at := time.Since(w.begin); at != want {
+	if at := time.Since(w.start); at != want {
 		w.t.Errorf("it was over after %v, want %v", at, want)
 	}
 }
 
-// check compares the dials, if any are given; the order of dials at the same time does not
+// wantDials compares the dials, if any are given; the order of dials at the same time does not
 // matter. It also checks that the client has closed its connections.
-func (w *world) check(dials ...string) {
+func (w *world) wantDials(dials ...string) {
 	w.t.Helper()
-	if n := w.near.Load(); n != 0 {
+	if n := w.openConns.Load(); n != 0 {
 		w.t.Errorf("%d connections were open when the call returned", n)
 	}
 	synctest.Wait()
@@ -331,16 +333,16 @@ func (w *world) check(dials ...string) {
 	}
 }
 
-// questions returns, sorted, the questions that the resolvers have received since the last
-// call of questions.
-func (w *world) questions() []string {
+// takeQuestions returns, sorted, the questions that the resolvers have received since the last
+// call of takeQuestions.
+func (w *world) takeQuestions() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var out []string
-	for _, m := range w.heard {
+	for _, m := range w.received {
 		out = append(out, strings.ToLower(m.Question[0].Name)+" "+miekg.TypeToString[m.Question[0].Qtype])
 	}
-	w.heard = nil
+	w.received = nil
 	slices.Sort(out)
 	return out
 }
@@ -351,13 +353,13 @@ func query(typ string) dns.Query { return dns.Query{Domain: "example.com", Type:
 // applies.
 func (w *world) lookup(typ string) (dns.Result, error) {
 	w.t.Helper()
-	defer w.check()
+	defer w.wantDials()
 	return w.client().Lookup(w.t.Context(), query(typ))
 }
 
-// shown returns the JSON of a result, or the code and message of an error. It leaves out the
-// fields before the TTL if they have their usual values.
-func shown(r dns.Result, err error) string {
+// resultText returns the JSON of a result, or the code and message of an error. It leaves out
+// the fields before the TTL if they have their usual values.
+func resultText(r dns.Result, err error) string {
 	if f := fault.From(err); err != nil {
 		return string(f.Code) + ": " + f.Public()
 	}

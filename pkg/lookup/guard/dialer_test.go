@@ -83,8 +83,8 @@ func many(format string, n int) []string {
 	return out
 }
 
-// TestResolveLeavesTime checks that, if a resolver hangs, Resolve gives up after half of the time
-// that its context allows.
+// TestResolveLeavesTime checks that, if a resolver hangs, Resolve gives up after half of the
+// time that its context allows.
 func TestResolveLeavesTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -108,55 +108,54 @@ func TestDial(t *testing.T) {
 		}
 		return strings.Join(all, ", ")
 	}
-	testbed.Each(t, map[string]dialled{
-		"first":                  {addrs: "1.1.1.1 8.8.8.8", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
-		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", up: "2606:4700::1", dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
-		"no route":               {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "connection refused (addresses tried: 1). This service has no route to the host's addresses of IPv6."},
-		"no route, IPv4 is up":   {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", up: "1.1.1.1", dialed: "1.1.1.1:443 at 0s"},
-		"IPv6 only, no route":    {addrs: "2606:4700::1", unrouted: "IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv6, and the host has no other address"},
-		"IPv4 only, no route":    {addrs: "1.1.1.1 8.8.8.8", unrouted: "IPv4", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4,"},
-		"no route at all":        {addrs: "1.1.1.1 2606:4700::1", unrouted: "IPv4 IPv6", code: lookup.ConnectFailed, is: guard.ErrNoRoute, says: "no route to IPv4 or IPv6,"},
-		"no place taken by IPv4": {addrs: strings.Join(twenty, " ") + " 2606:4700::1", unrouted: "IPv4", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
-		"IPv6 only":              {addrs: "2606:4700::1", up: "2606:4700::1", dialed: "[2606:4700::1]:443 at 0s"},
-		"second beside a hole":   {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", up: "8.8.8.8", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", took: 250 * time.Millisecond},
-		"at once after a refusal": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9", holes: "8.8.8.8", up: "9.9.9.9",
-			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 250ms", took: 250 * time.Millisecond},
-		"the pause begins with the last attempt": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 9.9.9.8", holes: "1.1.1.1 9.9.9.9", up: "9.9.9.8",
-			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms, 9.9.9.9:443 at 250ms, 9.9.9.8:443 at 500ms", took: 500 * time.Millisecond},
-		"families in turn": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 2606:4700::1 2606:4700::2", holes: "1.1.1.1 8.8.8.8 2606:4700::1", up: "2606:4700::2",
-			dialed: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 250ms, 8.8.8.8:443 at 500ms, [2606:4700::2]:443 at 750ms", took: 750 * time.Millisecond},
-		"a whole family dead": {addrs: strings.Join(twenty[:8], " ") + " 2606:4700::1", holes: strings.Join(twenty, " "), up: "2606:4700::1",
-			dialed: "1.1.1.0:443 at 0s, [2606:4700::1]:443 at 250ms", took: 250 * time.Millisecond},
-		"slow, and the next is not quicker": {addrs: "1.1.1.1 8.8.8.8", slow: "1.1.1.1", holes: "8.8.8.8", up: "1.1.1.1",
-			dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", took: 400 * time.Millisecond},
-		"eight of nine dead": {addrs: strings.Join(twenty[:9], " "), holes: strings.Join(twenty[:8], " "), up: twenty[8],
-			dialed: each(250*time.Millisecond, twenty[:9]), took: 2 * time.Second},
-		"black hole": {addrs: "1.1.1.1", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "timed out (addresses tried: 1)", took: 6 * time.Second},
-		"both ways": {addrs: "1.1.1.1 8.8.8.8", holes: "1.1.1.1", dialed: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms",
-			code: lookup.ConnectFailed, says: "timed out, connection refused (addresses tried: 2)", took: 6 * time.Second},
-		"doubles count once":              {addrs: "1.1.1.1 1.1.1.1", dialed: "1.1.1.1:443 at 0s", code: lookup.ConnectFailed, says: "tried: 1)."},
-		"at most sixteen":                 {addrs: strings.Join(twenty, " "), dialed: each(0, twenty[:16]), code: lookup.ConnectFailed, says: "tried: 16)"},
-		"made by hand":                    {addrs: "1.1.1.1 127.0.0.1", code: lookup.BlockedAddress, dialed: ""},
-		"private beside one that is dead": {addrs: "1.1.1.1 8.8.8.8 ::ffff:10.0.0.1", holes: "1.1.1.1", code: lookup.BlockedAddress, dialed: ""},
-	}, func(t *testing.T, c dialled) {
-		synctest.Test(t, c.check)
+	testbed.Each(t, map[string]dialCase{
+		"first":                  {addrs: "1.1.1.1 8.8.8.8", accepting: "1.1.1.1", wantDials: "1.1.1.1:443 at 0s"},
+		"IPv4 first":             {addrs: "2606:4700::1 1.1.1.1", accepting: "2606:4700::1", wantDials: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 0s"},
+		"no route":               {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", wantDials: "1.1.1.1:443 at 0s", wantCode: lookup.ConnectFailed, wantText: "connection refused (addresses tried: 1). This service has no route to the host's addresses of IPv6."},
+		"no route, IPv4 is up":   {addrs: "2606:4700::1 1.1.1.1", unrouted: "IPv6", accepting: "1.1.1.1", wantDials: "1.1.1.1:443 at 0s"},
+		"IPv6 only, no route":    {addrs: "2606:4700::1", unrouted: "IPv6", wantCode: lookup.ConnectFailed, wantErr: guard.ErrNoRoute, wantText: "no route to IPv6, and the host has no other address"},
+		"IPv4 only, no route":    {addrs: "1.1.1.1 8.8.8.8", unrouted: "IPv4", wantCode: lookup.ConnectFailed, wantErr: guard.ErrNoRoute, wantText: "no route to IPv4,"},
+		"no route at all":        {addrs: "1.1.1.1 2606:4700::1", unrouted: "IPv4 IPv6", wantCode: lookup.ConnectFailed, wantErr: guard.ErrNoRoute, wantText: "no route to IPv4 or IPv6,"},
+		"no place taken by IPv4": {addrs: strings.Join(twenty, " ") + " 2606:4700::1", unrouted: "IPv4", accepting: "2606:4700::1", wantDials: "[2606:4700::1]:443 at 0s"},
+		"IPv6 only":              {addrs: "2606:4700::1", accepting: "2606:4700::1", wantDials: "[2606:4700::1]:443 at 0s"},
+		"second beside a hole":   {addrs: "1.1.1.1 8.8.8.8", silent: "1.1.1.1", accepting: "8.8.8.8", wantDials: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", wantTime: 250 * time.Millisecond},
+		"at once after a refusal": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9", silent: "8.8.8.8", accepting: "9.9.9.9",
+			wantDials: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 0s, 9.9.9.9:443 at 250ms", wantTime: 250 * time.Millisecond},
+		"the pause begins with the last attempt": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 9.9.9.8", silent: "1.1.1.1 9.9.9.9", accepting: "9.9.9.8",
+			wantDials: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms, 9.9.9.9:443 at 250ms, 9.9.9.8:443 at 500ms", wantTime: 500 * time.Millisecond},
+		"families in turn": {addrs: "1.1.1.1 8.8.8.8 9.9.9.9 2606:4700::1 2606:4700::2", silent: "1.1.1.1 8.8.8.8 2606:4700::1", accepting: "2606:4700::2",
+			wantDials: "1.1.1.1:443 at 0s, [2606:4700::1]:443 at 250ms, 8.8.8.8:443 at 500ms, [2606:4700::2]:443 at 750ms", wantTime: 750 * time.Millisecond},
+		"a whole family dead": {addrs: strings.Join(twenty[:8], " ") + " 2606:4700::1", silent: strings.Join(twenty, " "), accepting: "2606:4700::1",
+			wantDials: "1.1.1.0:443 at 0s, [2606:4700::1]:443 at 250ms", wantTime: 250 * time.Millisecond},
+		"slow, and the next is not quicker": {addrs: "1.1.1.1 8.8.8.8", slow: "1.1.1.1", silent: "8.8.8.8", accepting: "1.1.1.1",
+			wantDials: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms", wantTime: 400 * time.Millisecond},
+		"eight of nine dead": {addrs: strings.Join(twenty[:9], " "), silent: strings.Join(twenty[:8], " "), accepting: twenty[8],
+			wantDials: each(250*time.Millisecond, twenty[:9]), wantTime: 2 * time.Second},
+		"black hole": {addrs: "1.1.1.1", silent: "1.1.1.1", wantDials: "1.1.1.1:443 at 0s", wantCode: lookup.ConnectFailed, wantText: "timed out (addresses tried: 1)", wantTime: 6 * time.Second},
+		"both ways": {addrs: "1.1.1.1 8.8.8.8", silent: "1.1.1.1", wantDials: "1.1.1.1:443 at 0s, 8.8.8.8:443 at 250ms",
+			wantCode: lookup.ConnectFailed, wantText: "timed out, connection refused (addresses tried: 2)", wantTime: 6 * time.Second},
+		"doubles count once":              {addrs: "1.1.1.1 1.1.1.1", wantDials: "1.1.1.1:443 at 0s", wantCode: lookup.ConnectFailed, wantText: "tried: 1)."},
+		"at most sixteen":                 {addrs: strings.Join(twenty, " "), wantDials: each(0, twenty[:16]), wantCode: lookup.ConnectFailed, wantText: "tried: 16)"},
+		"made by hand":                    {addrs: "1.1.1.1 127.0.0.1", wantCode: lookup.BlockedAddress, wantDials: ""},
+		"private beside one that is dead": {addrs: "1.1.1.1 8.8.8.8 ::ffff:10.0.0.1", silent: "1.1.1.1", wantCode: lookup.BlockedAddress, wantDials: ""},
+	}, func(t *testing.T, c dialCase) {
+		synctest.Test(t, c.run)
 	})
 }
 
-// dialled is a host with several addresses, together with the expected dials and the expected
-// error.
-type dialled struct {
-	addrs, up, holes string // all addresses, the one that accepts, and those that stay silent; all others refuse
-	slow             string // the address that answers only after 400 ms
-	unrouted         string // the address families without a route
-	dialed           string // the expected dials in order, such as "1.1.1.1:443 at 0s"
-	took             time.Duration
-	code             fault.Code
-	is               error
-	says             string
+// dialCase describes a host with several addresses, the expected dials and the expected error.
+type dialCase struct {
+	addrs, accepting, silent string // all addresses, the one that accepts, and those that stay silent; all others refuse
+	slow                     string // the address that answers only after 400 ms
+	unrouted                 string // the address families without a route
+	wantDials                string // the expected dials in order, such as "1.1.1.1:443 at 0s"
+	wantTime                 time.Duration
+	wantCode                 fault.Code
+	wantErr                  error
+	wantText                 string
 }
 
-func (c dialled) hasRoute(a netip.Addr) bool {
+func (c dialCase) hasRoute(a netip.Addr) bool {
 	family := "IPv6"
 	if a.Is4() {
 		family = "IPv4"
@@ -165,23 +164,23 @@ func (c dialled) hasRoute(a netip.Addr) bool {
 }
 
 // connect acts as the host when the Dialer connects to an address.
-func (c dialled) connect(ctx context.Context, address string) (net.Conn, error) {
+func (c dialCase) connect(ctx context.Context, address string) (net.Conn, error) {
 	at := netip.MustParseAddrPort(address).Addr().String()
 	if at == c.slow {
 		<-time.After(400 * time.Millisecond)
 	}
 	switch {
-	case at == c.up:
+	case at == c.accepting:
 		near, far := net.Pipe()
 		return near, far.Close()
-	case slices.Contains(strings.Fields(c.holes), at):
+	case slices.Contains(strings.Fields(c.silent), at):
 		<-ctx.Done()
 		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ctx.Err()}
 	}
 	return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 }
 
-func (c dialled) check(t *testing.T) {
+func (c dialCase) run(t *testing.T) {
 	begin := time.Now()
 	var mu sync.Mutex
 	var dialed []string
@@ -206,17 +205,17 @@ func (c dialled) check(t *testing.T) {
 	if err == nil {
 		conn.Close()
 	}
-	if testbed.Code(err) != c.code || c.is != nil && !errors.Is(err, c.is) || (err == nil) != (c.up != "") || err == nil && peer.String() != c.up {
-		t.Fatalf("%s, %v, want code %q or %v or %s", peer, err, c.code, c.is, c.up)
+	if testbed.Code(err) != c.wantCode || c.wantErr != nil && !errors.Is(err, c.wantErr) || (err == nil) != (c.accepting != "") || err == nil && peer.String() != c.accepting {
+		t.Fatalf("%s, %v, want code %q or %v or %s", peer, err, c.wantCode, c.wantErr, c.accepting)
 	}
-	if err != nil && (strings.Contains(err.Error(), "a.test.com") || !strings.Contains(fault.From(err).Public(), c.says)) {
-		t.Errorf("%v, want %q in it, and not the name: errors are logged", err, c.says)
+	if err != nil && (strings.Contains(err.Error(), "a.test.com") || !strings.Contains(fault.From(err).Public(), c.wantText)) {
+		t.Errorf("%v, want %q in it, and not the name: errors are logged", err, c.wantText)
 	}
-	if diff := cmp.Diff(c.dialed, strings.Join(dialed, ", ")); diff != "" {
+	if diff := cmp.Diff(c.wantDials, strings.Join(dialed, ", ")); diff != "" {
 		t.Errorf("dialled (-want +got):\n%s", diff)
 	}
-	if took := time.Since(begin); took != c.took {
-		t.Errorf("took %v, want %v", took, c.took)
+	if took := time.Since(begin); took != c.wantTime {
+		t.Errorf("took %v, want %v", took, c.wantTime)
 	}
 	if running != 0 {
 		t.Errorf("%d attempts are still running", running)
@@ -310,7 +309,7 @@ func TestPublic(t *testing.T) {
 	check := func(a netip.Addr) {
 		within := func(p string) bool { return netip.MustParsePrefix(p).Contains(a) }
 		want := !slices.ContainsFunc(refused, within)
-		if code := testbed.Code(resolved(t, a)); (code == "") != want || !want && code != lookup.BlockedAddress {
+		if code := testbed.Code(resolveErr(t, a)); (code == "") != want || !want && code != lookup.BlockedAddress {
 			t.Fatalf("%s: %q, the registries say public %v", a, code, want)
 		}
 		if n++; want {
@@ -324,7 +323,7 @@ func TestPublic(t *testing.T) {
 			last[i/8] |= 0x80 >> (i % 8)
 		}
 		end, _ := netip.AddrFromSlice(last)
-		for _, a := range slices.Concat(around(p.Addr()), around(end)) {
+		for _, a := range slices.Concat(neighbours(p.Addr()), neighbours(end)) {
 			check(a)
 		}
 	}
@@ -343,15 +342,15 @@ func TestPublic(t *testing.T) {
 	// An address with a zone and an invalid address are not public. The addresses of metadata
 	// services are in the ranges above, or in the corpus of infra/simnet.
 	for _, a := range []netip.Addr{{}, netip.MustParseAddr("2606:4700:4700::1111%eth0")} {
-		if code := testbed.Code(resolved(t, a)); code != lookup.BlockedAddress {
+		if code := testbed.Code(resolveErr(t, a)); code != lookup.BlockedAddress {
 			t.Errorf("%s: %q, want blocked_address", a, code)
 		}
 	}
 }
 
-// around returns an address with the three before it and the three after it, as far as these
-// exist.
-func around(a netip.Addr) []netip.Addr {
+// neighbours returns an address with the three before it and the three after it, as far as
+// these exist.
+func neighbours(a netip.Addr) []netip.Addr {
 	var all []netip.Addr
 	up, down := a, a
 	for range 4 {
@@ -365,8 +364,8 @@ func around(a netip.Addr) []netip.Addr {
 	return all
 }
 
-// resolved returns the error of resolving a name that has this address.
-func resolved(t *testing.T, a netip.Addr) error {
+// resolveErr returns the error of resolving a name that has this address.
+func resolveErr(t *testing.T, a netip.Addr) error {
 	t.Helper()
 	_, err := (&guard.Dialer{Resolver: zone{"a.test.com": {a}}}).Resolve(t.Context(), "a.test.com")
 	return err

@@ -69,7 +69,7 @@ func TestDomainAccepts(t *testing.T) {
 
 func TestDomainNamesTheFault(t *testing.T) {
 	t.Parallel()
-	for part, raws := range map[string][]string{
+	for wantText, raws := range map[string][]string{
 		"empty":                  {""},
 		"root":                   {".", "\u200b"},
 		"single label":           {"com"},
@@ -88,23 +88,23 @@ func TestDomainNamesTheFault(t *testing.T) {
 		"underscore":             {"bü_.com"},
 		"UTF-8":                  {"\xff.com"},
 	} {
-		t.Run(part, func(t *testing.T) {
+		t.Run(wantText, func(t *testing.T) {
 			for _, raw := range raws {
 				_, err := guard.Domain(raw, guard.Hostname)
-				wantInvalid(t, raw, err, part)
+				wantInvalid(t, raw, err, wantText)
 			}
 		})
 	}
-	for query, part := range map[string]string{"Domain=example.com": "missing", "domain=": "empty", "domain=a.com&domain=a.com": "repeated"} {
+	for query, wantText := range map[string]string{"Domain=example.com": "missing", "domain=": "empty", "domain=a.com&domain=a.com": "repeated"} {
 		q, _ := url.ParseQuery(query)
 		_, err := guard.DomainParam(q, guard.Hostname)
-		wantInvalid(t, query, err, part)
+		wantInvalid(t, query, err, wantText)
 	}
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
 // ASCII. The message must contain the text in part.
-func wantInvalid(t *testing.T, raw string, err error, part string) {
+func wantInvalid(t *testing.T, raw string, err error, wantText string) {
 	t.Helper()
 	var f *fault.Error
 	if !errors.As(err, &f) || f.Code != lookup.InvalidDomain {
@@ -115,8 +115,8 @@ func wantInvalid(t *testing.T, raw string, err error, part string) {
 		t.Errorf("%q: the cause %q is logged, and may quote the name", raw, f.Unwrap())
 	}
 	m := f.Public()
-	if !strings.HasPrefix(m, "domain ") || !strings.Contains(m, part) {
-		t.Errorf("%q: message %q, want one with %q", raw, m, part)
+	if !strings.HasPrefix(m, "domain ") || !strings.Contains(m, wantText) {
+		t.Errorf("%q: message %q, want one with %q", raw, m, wantText)
 	}
 	if len(m) > 160 || strings.ContainsFunc(m, func(r rune) bool { return r < ' ' || r >= utf8.RuneSelf || r == 0x7f }) {
 		t.Errorf("%q: message %q is long or not plain", raw, m)
@@ -140,13 +140,13 @@ func FuzzDomain(f *testing.F) {
 		f.Add(v, true)
 	}
 	var (
-		host       = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-		underscore = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-		refused    = regexp.MustCompile(`(^|\.)(localhost|local|test|example|invalid|onion|alt|arpa|internal|corp|home|mail|lan|intranet|private|localdomain|domain|workgroup|metadata\.goog)$`)
+		host        = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+		underscore  = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+		specialName = regexp.MustCompile(`(^|\.)(localhost|local|test|example|invalid|onion|alt|arpa|internal|corp|home|mail|lan|intranet|private|localdomain|domain|workgroup|metadata\.goog)$`)
 	)
-	f.Fuzz(func(t *testing.T, raw string, under bool) {
+	f.Fuzz(func(t *testing.T, raw string, allowUnderscore bool) {
 		g, form := guard.Hostname, host
-		if under {
+		if allowUnderscore {
 			g, form = guard.DNSName, underscore
 		}
 		got, err := guard.Domain(raw, g)
@@ -157,7 +157,7 @@ func FuzzDomain(f *testing.F) {
 			wantInvalid(t, raw, err, "")
 			return
 		}
-		if refused.MatchString(got) {
+		if specialName.MatchString(got) {
 			t.Errorf("Domain(%q) = %q, a refused suffix", raw, got)
 		}
 		holdDomain(t, raw, got, g, form)

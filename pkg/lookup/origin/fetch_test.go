@@ -22,22 +22,22 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// answered is the answer of a server and the time that it takes. If the answer is empty, the
+// timedAnswer is the answer of a server and the time that it takes. If the answer is empty, the
 // server closes the connection.
-type answered struct {
-	after time.Duration
-	with  string
+type timedAnswer struct {
+	delay time.Duration
+	wire  string
 }
 
-// never is an answer that comes only after the client has stopped waiting.
-var never = answered{after: time.Hour}
+// noAnswer is an answer that comes only after the client has stopped waiting.
+var noAnswer = timedAnswer{delay: time.Hour}
 
-// slowly is a host with a slow handshake or slow answers, together with the expected result.
-type slowly struct {
+// slowHost describes a host with a slow handshake or slow answers, and the expected result.
+type slowHost struct {
 	handshake time.Duration
-	head, get answered
+	head, get timedAnswer
 	want      string
-	took      time.Duration
+	wantTime  time.Duration
 }
 
 // TestSlowHEAD checks that Fetch sends a GET in parallel when HEAD is not answered, and that
@@ -45,37 +45,37 @@ type slowly struct {
 // the time of the call.
 func TestSlowHEAD(t *testing.T) {
 	ok, no := "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 405 No\r\n\r\n"
-	testbed.Each(t, map[string]slowly{
-		"HEAD hangs":                         {head: never, get: answered{0, ok}, want: "GET 200", took: 2 * time.Second},
-		"HEAD is slow, GET hangs":            {head: answered{5 * time.Second, ok}, get: never, want: "HEAD 200", took: 5 * time.Second},
-		"HEAD is slow, GET is slower":        {head: answered{3 * time.Second, ok}, get: answered{2 * time.Second, ok}, want: "HEAD 200", took: 3 * time.Second},
-		"HEAD is refused late":               {head: answered{3 * time.Second, no}, get: answered{2 * time.Second, ok}, want: "GET 200", took: 4 * time.Second},
-		"HEAD hangs up late":                 {head: answered{3 * time.Second, ""}, get: answered{2 * time.Second, ok}, want: "GET 200", took: 4 * time.Second},
-		"HEAD is slow, GET hangs up":         {head: answered{4 * time.Second, ok}, get: answered{0, ""}, want: "HEAD 200", took: 4 * time.Second},
-		"HEAD hangs up late, GET at once":    {head: answered{3 * time.Second, ""}, get: answered{0, ""}, want: "http_failed", took: 3 * time.Second},
-		"HEAD hangs, GET hangs up":           {head: never, get: answered{0, ""}, want: "silence", took: 12 * time.Second},
-		"both hang":                          {head: never, get: never, want: "silence", took: 12 * time.Second},
-		"handshake of 5 s and answer of 5 s": {handshake: 5 * time.Second, head: answered{5 * time.Second, ok}, get: never, want: "HEAD 200", took: 10 * time.Second},
-	}, func(t *testing.T, c slowly) {
+	testbed.Each(t, map[string]slowHost{
+		"HEAD hangs":                         {head: noAnswer, get: timedAnswer{0, ok}, want: "GET 200", wantTime: 2 * time.Second},
+		"HEAD is slow, GET hangs":            {head: timedAnswer{5 * time.Second, ok}, get: noAnswer, want: "HEAD 200", wantTime: 5 * time.Second},
+		"HEAD is slow, GET is slower":        {head: timedAnswer{3 * time.Second, ok}, get: timedAnswer{2 * time.Second, ok}, want: "HEAD 200", wantTime: 3 * time.Second},
+		"HEAD is refused late":               {head: timedAnswer{3 * time.Second, no}, get: timedAnswer{2 * time.Second, ok}, want: "GET 200", wantTime: 4 * time.Second},
+		"HEAD hangs up late":                 {head: timedAnswer{3 * time.Second, ""}, get: timedAnswer{2 * time.Second, ok}, want: "GET 200", wantTime: 4 * time.Second},
+		"HEAD is slow, GET hangs up":         {head: timedAnswer{4 * time.Second, ok}, get: timedAnswer{0, ""}, want: "HEAD 200", wantTime: 4 * time.Second},
+		"HEAD hangs up late, GET at once":    {head: timedAnswer{3 * time.Second, ""}, get: timedAnswer{0, ""}, want: "http_failed", wantTime: 3 * time.Second},
+		"HEAD hangs, GET hangs up":           {head: noAnswer, get: timedAnswer{0, ""}, want: "silence", wantTime: 12 * time.Second},
+		"both hang":                          {head: noAnswer, get: noAnswer, want: "silence", wantTime: 12 * time.Second},
+		"handshake of 5 s and answer of 5 s": {handshake: 5 * time.Second, head: timedAnswer{5 * time.Second, ok}, get: noAnswer, want: "HEAD 200", wantTime: 10 * time.Second},
+	}, func(t *testing.T, c slowHost) {
 		cfg := testbed.NewOrigins(t).TLS()
 		synctest.Test(t, func(t *testing.T) { c.check(t, cfg) })
 	})
 }
 
-func (c slowly) check(t *testing.T, cfg *tls.Config) {
+func (c slowHost) check(t *testing.T, cfg *tls.Config) {
 	var open atomic.Int64
-	over := make(chan struct{})
-	defer close(over)
+	testEnded := make(chan struct{})
+	defer close(testEnded)
 	connector := &guard.Dialer{
 		HasRoute: func(context.Context, netip.Addr) bool { return true },
 		Connect: func(context.Context, string, string) (net.Conn, error) {
 			near, far := net.Pipe()
-			go c.serve(far, cfg, over)
+			go c.serve(far, cfg, testEnded)
 			return testbed.CountOpen(near, &open), nil
 		},
 	}
 	h := (&origin.Client{Connector: connector, UserAgent: "hostfacts (test)"}).
-		Host(guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}, nil, netip.Addr{})
+		Host(guard.Target{Name: testName, Addrs: []netip.Addr{netip.MustParseAddr(testAddr)}}, nil, netip.Addr{})
 	ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 	defer cancel()
 	begun := time.Now()
@@ -89,8 +89,8 @@ func (c slowly) check(t *testing.T, cfg *tls.Config) {
 	case err != nil:
 		t.Fatal(err)
 	}
-	if took := time.Since(begun); got != c.want || took != c.took {
-		t.Errorf("%s after %v, want %s after %v", got, took, c.want, c.took)
+	if took := time.Since(begun); got != c.want || took != c.wantTime {
+		t.Errorf("%s after %v, want %s after %v", got, took, c.want, c.wantTime)
 	}
 	if n := open.Load(); n > 1 {
 		t.Errorf("%d connections are open", n)
@@ -102,11 +102,11 @@ func (c slowly) check(t *testing.T, cfg *tls.Config) {
 }
 
 // serve completes the handshake and answers one request.
-func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
+func (c slowHost) serve(conn net.Conn, cfg *tls.Config, testEnded <-chan struct{}) {
 	defer conn.Close()
 	select {
 	case <-time.After(c.handshake):
-	case <-over:
+	case <-testEnded:
 		return
 	}
 	secure := tls.Server(conn, cfg)
@@ -119,11 +119,11 @@ func (c slowly) serve(conn net.Conn, cfg *tls.Config, over <-chan struct{}) {
 		answer = c.get
 	}
 	select {
-	case <-time.After(answer.after):
-	case <-over:
+	case <-time.After(answer.delay):
+	case <-testEnded:
 		return
 	}
-	io.WriteString(secure, answer.with)
+	io.WriteString(secure, answer.wire)
 }
 
 // TestOnlyHEADFailed checks the error if HEAD fails and the TLS handshake for GET fails as
@@ -132,14 +132,14 @@ func TestOnlyHEADFailed(t *testing.T) {
 	t.Parallel()
 	w := testbed.NewOrigins(t)
 	var n atomic.Int32
-	w.Accept(name, addr, func(conn net.Conn) {
+	w.Accept(testName, testAddr, func(conn net.Conn) {
 		if n.Add(1) > 1 { // the connection for GET
 			conn.Read(make([]byte, 1))
 			return
 		}
 		http.ReadRequest(bufio.NewReader(tls.Server(conn, w.TLS())))
 	})
-	_, err := fetch(testbed.Soon(t), t, w)
+	_, err := fetchRoot(testbed.Soon(t), t, w)
 	const want = "The HTTPS request with HEAD failed, and there was no connection for one with GET."
 	if f := fault.From(err); f.Code != lookup.HTTPFailed || f.Public() != want {
 		t.Errorf("%v, want http_failed: %s", err, want)
@@ -163,12 +163,12 @@ func TestPanicBeside(t *testing.T) {
 					panic("a bug")
 				}
 				near, far := net.Pipe()
-				go slowly{head: never}.serve(far, cfg, over)
+				go slowHost{head: noAnswer}.serve(far, cfg, over)
 				return near, nil
 			},
 		}
 		h := (&origin.Client{Connector: connector, UserAgent: "hostfacts (test)"}).
-			Host(guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr(addr)}}, nil, netip.Addr{})
+			Host(guard.Target{Name: testName, Addrs: []netip.Addr{netip.MustParseAddr(testAddr)}}, nil, netip.Addr{})
 		defer h.Close()
 		ctx, cancel := context.WithTimeout(t.Context(), 12*time.Second)
 		defer cancel()

@@ -69,10 +69,10 @@ func TestConnections(t *testing.T) {
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		var n atomic.Int32
-		w.Serve(name, addr, func(conn *tls.Conn) {
+		w.Serve(testName, testAddr, func(conn *tls.Conn) {
 			testbed.Answers(c.conns[min(int(n.Add(1)), len(c.conns))-1]...)(conn)
 		})
-		h := host(t.Context(), t, w)
+		h := newHost(t.Context(), t, w)
 		var got []string
 		for len(fmt.Sprint(got)) < len(c.want) {
 			a, err := h.Fetch(testbed.Soon(t), "/x?y")
@@ -90,57 +90,57 @@ func TestConnections(t *testing.T) {
 // error about the target must keep its code, even if the time of the lookup is over as well.
 func TestFault(t *testing.T) {
 	other := errors.New("a bug")
-	over, cancel := context.WithCancel(t.Context())
+	endedCtx, cancel := context.WithCancel(t.Context())
 	cancel()
 	type row struct {
-		ctx  context.Context
-		err  error
-		want fault.Code
-		says string // part of the message
+		ctx      context.Context
+		err      error
+		want     fault.Code
+		wantText string // part of the message
 	}
 	testbed.Each(t, map[string]row{
-		"silent":               {over, fmt.Errorf("x: %w", origin.ErrSilence), lookup.HeadersTimeout, "timed out"},
+		"silent":               {endedCtx, fmt.Errorf("x: %w", origin.ErrSilence), lookup.HeadersTimeout, "timed out"},
 		"resolvers":            {t.Context(), fmt.Errorf("x: %w", guard.ErrResolvers), lookup.HeadersTimeout, guard.Unresolved},
 		"unresolvable":         {t.Context(), fmt.Errorf("x: %w", guard.ErrUnresolvable), lookup.HeadersTimeout, guard.Unresolvable},
 		"no route":             {t.Context(), lookup.Fault(lookup.ConnectFailed, guard.ErrNoRoute), lookup.ConnectFailed, ""},
 		"verdict":              {t.Context(), lookup.Fault(lookup.NXDomain, nil), lookup.NXDomain, ""},
-		"verdict with the end": {over, lookup.Fault(lookup.ConnectFailed, context.DeadlineExceeded), lookup.ConnectFailed, ""},
+		"verdict with the end": {endedCtx, lookup.Fault(lookup.ConnectFailed, context.DeadlineExceeded), lookup.ConnectFailed, ""},
 		"bug":                  {t.Context(), other, fault.InternalError, ""},
-		"anything at the end":  {over, other, lookup.HeadersTimeout, "before the host could answer"},
+		"anything at the end":  {endedCtx, other, lookup.HeadersTimeout, "before the host could answer"},
 	}, func(t *testing.T, c row) {
 		got := origin.Fault(c.ctx, c.err, lookup.HeadersTimeout)
 		silence := errors.Is(c.err, origin.ErrSilence) || errors.Is(c.err, guard.ErrUnresolvable)
-		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != silence || !strings.Contains(f.Public(), c.says) {
+		if f := fault.From(got); f.Code != c.want || !errors.Is(got, c.err) || f.IsSilence() != silence || !strings.Contains(f.Public(), c.wantText) {
 			t.Errorf("%v, want %q", got, c.want)
 		}
 	})
 }
 
 const (
-	name = "a.test.com"
-	addr = "93.184.216.34"
+	testName = "a.test.com"
+	testAddr = "93.184.216.34"
 )
 
-// host returns a Host for the origin a.test.com, which w serves on loopback.
-func host(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
+// newHost returns a Host for the origin a.test.com, which w serves on loopback.
+func newHost(ctx context.Context, t *testing.T, w *testbed.Origins) *origin.Host {
 	t.Helper()
 	c := &origin.Client{Connector: w.Dialer(), UserAgent: "hostfacts (test)"}
-	h := c.Host(testbed.Must(c.Connector.Resolve(ctx, name)), nil, netip.Addr{})
+	h := c.Host(testbed.Must(c.Connector.Resolve(ctx, testName)), nil, netip.Addr{})
 	t.Cleanup(h.Close)
 	return h
 }
 
-// fetch requests / on a new Host.
-func fetch(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer, error) {
+// fetchRoot requests / on a new Host.
+func fetchRoot(ctx context.Context, t *testing.T, w *testbed.Origins) (origin.Answer, error) {
 	t.Helper()
-	h := host(ctx, t, w)
+	h := newHost(ctx, t, w)
 	defer h.Close()
 	return h.Fetch(ctx, "/")
 }
 
-// forever returns a server that writes the text in head once, and then the text in piece again
-// and again until the connection is closed.
-func forever(head, piece string) func(*tls.Conn) {
+// repeatPiece returns a server that writes the text in head once, and then the text in piece
+// again and again until the connection is closed.
+func repeatPiece(head, piece string) func(*tls.Conn) {
 	return func(conn *tls.Conn) {
 		http.ReadRequest(bufio.NewReader(conn))
 		_, err := io.WriteString(conn, head)
@@ -154,13 +154,13 @@ func forever(head, piece string) func(*tls.Conn) {
 // package origin cover how a head is read.
 func TestAnswers(t *testing.T) {
 	const (
-		ok      = "HTTP/1.1 200 OK\r\n"
-		failed  = "http_failed: The HTTPS request failed: "
-		foreign = failed + "the response is not HTTP/1.1."
-		odd     = failed + "the response status is below 100."
-		long    = failed + "the response headers are longer than 300 KiB."
-		none    = failed + "the connection ended without a response."
-		cut     = failed + "the response headers are incomplete."
+		ok         = "HTTP/1.1 200 OK\r\n"
+		failed     = "http_failed: The HTTPS request failed: "
+		notHTTP    = failed + "the response is not HTTP/1.1."
+		badStatus  = failed + "the response status is below 100."
+		tooLong    = failed + "the response headers are longer than 300 KiB."
+		noResponse = failed + "the connection ended without a response."
+		incomplete = failed + "the response headers are incomplete."
 	)
 	sends := func(wire string) func(*tls.Conn) { return testbed.Answers(wire) }
 	much := strings.Repeat("x", 300<<10-100)
@@ -186,34 +186,34 @@ func TestAnswers(t *testing.T) {
 		"length and body":           {sends("HTTP/1.1 599 x\r\nContent-Length: x\r\n\r\n<html>"), "599 map[Content-Length:[x]]"},
 		"almost 300 KiB":            {sends(ok + "A: " + much + "\r\n\r\n"), "200 map[A:[" + much + "]]"},
 
-		"closed":             {sends(""), none},
-		"closed in the head": {sends(ok + "Server: a\r\n"), cut},
-		"HTTP/2":             {sends("\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80"), foreign},
-		"signed status":      {sends("HTTP/1.1 +20 x\r\n\r\n"), foreign},
-		"status 099":         {sends("HTTP/1.1 099 x\r\n\r\n"), odd},
-		"status 1000":        {sends("HTTP/1.1 1000 x\r\n\r\n"), foreign},
-		"HTTP/0.9":           {sends("HTTP/0.9 200 OK\r\n\r\n"), foreign},
-		"no end of a cookie": {sends(ok + "A: b\r\nSet-Cookie sid=SECRET" + strings.Repeat("\x01", 60000) + "\r\n"), cut},
-		"endless headers":    {forever(ok, "A: b\r\n"), long},
-		"endless interim":    {forever("", "HTTP/1.1 103 Early\r\nA: b\r\n\r\n"), long},
+		"closed":             {sends(""), noResponse},
+		"closed in the head": {sends(ok + "Server: a\r\n"), incomplete},
+		"HTTP/2":             {sends("\x00\x00\x12\x04\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00\x80"), notHTTP},
+		"signed status":      {sends("HTTP/1.1 +20 x\r\n\r\n"), notHTTP},
+		"status 099":         {sends("HTTP/1.1 099 x\r\n\r\n"), badStatus},
+		"status 1000":        {sends("HTTP/1.1 1000 x\r\n\r\n"), notHTTP},
+		"HTTP/0.9":           {sends("HTTP/0.9 200 OK\r\n\r\n"), notHTTP},
+		"no end of a cookie": {sends(ok + "A: b\r\nSet-Cookie sid=SECRET" + strings.Repeat("\x01", 60000) + "\r\n"), incomplete},
+		"endless headers":    {repeatPiece(ok, "A: b\r\n"), tooLong},
+		"endless interim":    {repeatPiece("", "HTTP/1.1 103 Early\r\nA: b\r\n\r\n"), tooLong},
 		"reset": {func(conn *tls.Conn) {
 			http.ReadRequest(bufio.NewReader(conn))
 			conn.NetConn().(*net.TCPConn).SetLinger(0)
 			conn.NetConn().Close()
-		}, none},
+		}, noResponse},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
-		w.Serve(name, addr, c.peer)
-		a, err := fetch(testbed.Soon(t), t, w)
+		w.Serve(testName, testAddr, c.peer)
+		a, err := fetchRoot(testbed.Soon(t), t, w)
 		got := fmt.Sprint(a.Status, " ", map[string][]string(a.Header))
-		if err == nil && (a.Method != "HEAD" || a.Peer.String() != addr) {
+		if err == nil && (a.Method != "HEAD" || a.Peer.String() != testAddr) {
 			t.Errorf("%s %s", a.Method, a.Peer)
 		}
 		if err != nil {
 			got = string(fault.From(err).Code) + ": " + fault.From(err).Public()
 			// Errors are logged, so they must be short and contain no cookie and no text from
 			// the peer.
-			if text := err.Error(); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, name) {
+			if text := err.Error(); len(text) > 1024 || strings.Contains(text, "SECRET") || strings.Contains(text, testName) {
 				t.Errorf("%d bytes of error, %.200q", len(text), text)
 			}
 		}
@@ -230,9 +230,9 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// refuses returns a change that makes a server refuse every hello that offers a version of TLS
-// above highest.
-func refuses(highest uint16) func(*tls.Config) {
+// refuseAbove returns a change of a tls.Config that makes a server refuse every hello that
+// offers a version of TLS above highest.
+func refuseAbove(highest uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			if h.SupportedVersions[0] > highest {
@@ -243,15 +243,16 @@ func refuses(highest uint16) func(*tls.Config) {
 	}
 }
 
-// curve returns a change that makes a server accept only one kind of key exchange.
-func curve(id tls.CurveID) func(*tls.Config) {
+// acceptCurve returns a change of a tls.Config that makes a server accept only one kind of key
+// exchange.
+func acceptCurve(id tls.CurveID) func(*tls.Config) {
 	return func(c *tls.Config) { c.CurvePreferences = []tls.CurveID{id} }
 }
 
-// wantsALPN returns a change that makes a server refuse hellos by their ALPN. If wanted is
-// true, the server accepts only hellos whose ALPN is exactly http/1.1. If wanted is false, it
-// refuses exactly these hellos.
-func wantsALPN(wanted bool) func(*tls.Config) {
+// filterALPN returns a change of a tls.Config that makes a server refuse hellos by their ALPN.
+// If wanted is true, the server accepts only hellos whose ALPN is exactly http/1.1. If wanted
+// is false, the server refuses exactly these hellos.
+func filterALPN(wanted bool) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {
 			if slices.Equal(h.SupportedProtos, []string{"http/1.1"}) != wanted {
@@ -269,42 +270,42 @@ func TestHandshakes(t *testing.T) {
 	version := func(v uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.MinVersion, c.MaxVersion = v, v }
 	}
-	wants := func(version uint16) func(*tls.Config) {
+	requireClientCert := func(version uint16) func(*tls.Config) {
 		return func(c *tls.Config) { c.ClientAuth, c.MaxVersion = tls.RequireAnyClientCert, version }
 	}
 	const narrow = " What was offered to the host may have been too narrow."
 	type row struct {
-		change func(*tls.Config) // nil for a server that makes no handshake and only sends some bytes
-		sends  string
-		want   string // the end of the error message; empty if an answer is expected
-		dials  int
+		configure  func(*tls.Config) // nil for a server that makes no handshake and only sends some bytes
+		plainBytes string
+		want       string // the end of the error message; empty if an answer is expected
+		dials      int
 	}
 	testbed.Each(t, map[string]row{
 		"TLS 1.0":                       {version(tls.VersionTLS10), "", "", 1},
 		"TLS 1.3":                       {version(tls.VersionTLS13), "", "", 1},
-		"chokes on TLS 1.3":             {refuses(tls.VersionTLS12), "", "", 3},
-		"hybrid key exchange alone":     {curve(tls.X25519MLKEM768), "", "", 1},
-		"the other hybrid alone":        {curve(tls.SecP256r1MLKEM768), "", "", 1},
-		"wants ALPN":                    {wantsALPN(true), "", "", 1},
-		"refuses ALPN":                  {wantsALPN(false), "", "", 2},
+		"chokes on TLS 1.3":             {refuseAbove(tls.VersionTLS12), "", "", 3},
+		"hybrid key exchange alone":     {acceptCurve(tls.X25519MLKEM768), "", "", 1},
+		"the other hybrid alone":        {acceptCurve(tls.SecP256r1MLKEM768), "", "", 1},
+		"wants ALPN":                    {filterALPN(true), "", "", 1},
+		"refuses ALPN":                  {filterALPN(false), "", "", 2},
 		"plain HTTP":                    {nil, "HTTP/1.1 400 Bad Request\r\n\r\n", "does not speak TLS on port 443.", 1},
 		"closed":                        {nil, "", "The TLS handshake failed." + narrow, 3},
-		"alert":                         {refuses(0), "", "refused it." + narrow, 3},
-		"client certificate in TLS 1.2": {wants(tls.VersionTLS12), "", "refused it.", 1},
-		"client certificate in TLS 1.3": {wants(tls.VersionTLS13), "", "refused it.", 1},
+		"alert":                         {refuseAbove(0), "", "refused it." + narrow, 3},
+		"client certificate in TLS 1.2": {requireClientCert(tls.VersionTLS12), "", "refused it.", 1},
+		"client certificate in TLS 1.3": {requireClientCert(tls.VersionTLS13), "", "refused it.", 1},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
-		w.Accept(name, addr, func(conn net.Conn) {
-			if c.change == nil {
-				io.WriteString(conn, c.sends)
+		w.Accept(testName, testAddr, func(conn net.Conn) {
+			if c.configure == nil {
+				io.WriteString(conn, c.plainBytes)
 				return
 			}
 			cfg := w.TLS()
-			c.change(cfg)
-			answers(t, tls.Server(conn, cfg))
+			c.configure(cfg)
+			answerRequest(t, tls.Server(conn, cfg))
 			io.Copy(io.Discard, conn)
 		})
-		a, err := fetch(testbed.Soon(t), t, w)
+		a, err := fetchRoot(testbed.Soon(t), t, w)
 		if f := fault.From(err); c.want != "" && (f.Code != lookup.HandshakeFailed || !strings.HasSuffix(f.Public(), c.want)) {
 			t.Errorf("%v, want handshake_failed with %q", err, c.want)
 		}
@@ -317,12 +318,12 @@ func TestHandshakes(t *testing.T) {
 	})
 }
 
-// answers completes the handshake if the client asks for the host a.test.com, and answers the
-// request.
-func answers(t *testing.T, secure *tls.Conn) {
+// answerRequest completes the handshake if the client asks for the host a.test.com, and
+// answers the request.
+func answerRequest(t *testing.T, secure *tls.Conn) {
 	t.Helper()
 	const request = "HEAD / HTTP/1.1\r\nHost: a.test.com\r\nUser-Agent: hostfacts (test)\r\nAccept: */*\r\n\r\n"
-	if secure.Handshake() != nil || secure.ConnectionState().ServerName != name {
+	if secure.Handshake() != nil || secure.ConnectionState().ServerName != testName {
 		return
 	}
 	got := make([]byte, len(request))
@@ -342,20 +343,20 @@ func TestTimeouts(t *testing.T) {
 		"second request": "HTTP/1.1 405 No\r\n\r\n", "third handshake": "---",
 	}
 	testbed.Each(t, heads, func(t *testing.T, head string) {
-		timesOut(t, head, true)
-		timesOut(t, head, false)
+		wantTimeout(t, head, true)
+		wantTimeout(t, head, false)
 	})
 }
 
-// timesOut requests / from an origin that sends the text in head and stops. If head consists
-// of dashes, the origin sends nothing and stops during a handshake: the first for one dash,
-// the second for two, and so on. Then the time expires if expires is true; otherwise the
-// caller cancels.
-func timesOut(t *testing.T, head string, expires bool) {
+// wantTimeout checks the error when an origin sends the text in head and stops. If head
+// consists of dashes, the origin sends nothing and stops during a handshake: the first for one
+// dash, the second for two, and so on. Then the time expires if timeExpires is true; otherwise
+// the caller cancels.
+func wantTimeout(t *testing.T, head string, timeExpires bool) {
 	t.Helper()
 	w := testbed.NewOrigins(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	if expires {
+	if timeExpires {
 		ctx, cancel = testbed.Expiring(t.Context())
 	}
 	defer cancel()
@@ -363,7 +364,7 @@ func timesOut(t *testing.T, head string, expires bool) {
 		cancel()
 		io.Copy(io.Discard, conn)
 	}
-	w.Serve(name, addr, func(conn *tls.Conn) {
+	w.Serve(testName, testAddr, func(conn *tls.Conn) {
 		http.ReadRequest(bufio.NewReader(conn))
 		io.WriteString(conn, head)
 		if strings.Contains(head, "405") {
@@ -373,15 +374,15 @@ func timesOut(t *testing.T, head string, expires bool) {
 	})
 	if strings.HasPrefix(head, "-") {
 		var n atomic.Int32
-		w.Accept(name, addr, func(conn net.Conn) {
+		w.Accept(testName, testAddr, func(conn net.Conn) {
 			conn.Read(make([]byte, 1))
 			if int(n.Add(1)) == len(head) { // earlier connections are closed at once
 				stop(conn)
 			}
 		})
 	}
-	_, err := fetch(ctx, t, w)
-	if code := fault.From(origin.Fault(ctx, err, lookup.HeadersTimeout)).Code; code != lookup.HeadersTimeout || errors.Is(err, origin.ErrSilence) != expires {
-		t.Errorf("%v, want a time-out, and silence %v", err, expires)
+	_, err := fetchRoot(ctx, t, w)
+	if code := fault.From(origin.Fault(ctx, err, lookup.HeadersTimeout)).Code; code != lookup.HeadersTimeout || errors.Is(err, origin.ErrSilence) != timeExpires {
+		t.Errorf("%v, want a time-out, and silence %v", err, timeExpires)
 	}
 }

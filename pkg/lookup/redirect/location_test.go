@@ -12,16 +12,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// read is a row of testdata/locations.tsv: a Location, the result of resolveLocation for it,
-// and the rules that explain this result: WHATWG, guard or hostfacts. The first lines of the
-// file say what these three names mean.
-type read struct{ location, outcome, rules string }
+// locationCase is a row of testdata/locations.tsv: a Location, the result of resolveLocation
+// for it, and the rules that explain this result: WHATWG, guard or hostfacts. The first lines
+// of the file say what these three names mean.
+type locationCase struct{ location, outcome, rules string }
 
-// base returns the URL from which the Locations in testdata/locations.tsv come.
-func base() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
+// baseURL returns the URL from which the Locations in testdata/locations.tsv come.
+func baseURL() httpsURL { return httpsURL{host: "a.test.com", path: "/d/e?f"} }
 
 // locations returns the rows of testdata/locations.tsv.
-func locations(tb testing.TB) (all []read) {
+func locations(tb testing.TB) (all []locationCase) {
 	tb.Helper()
 	text, err := os.ReadFile("testdata/locations.tsv")
 	if err != nil {
@@ -35,15 +35,15 @@ func locations(tb testing.TB) (all []read) {
 		if len(fields) != 3 {
 			tb.Fatalf("%q has %d fields, want 3", line, len(fields))
 		}
-		all = append(all, read{testbed.Must(strconv.Unquote(fields[0])), fields[1], fields[2]})
+		all = append(all, locationCase{testbed.Must(strconv.Unquote(fields[0])), fields[1], fields[2]})
 	}
 	return all
 }
 
-// outcome returns, as text, the result of resolveLocation for a Location in an answer from
+// outcomeOf returns, as text, the result of resolveLocation for a Location in an answer from
 // base.
-func outcome(location string) string {
-	next, stop := resolveLocation(base(), []string{location, "https://second.test.com/"})
+func outcomeOf(location string) string {
+	next, stop := resolveLocation(baseURL(), []string{location, "https://second.test.com/"})
 	if stop != "" {
 		return string(stop)
 	}
@@ -53,7 +53,7 @@ func outcome(location string) string {
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	for _, r := range locations(t) {
-		if got := outcome(r.location); got != r.outcome {
+		if got := outcomeOf(r.location); got != r.outcome {
 			t.Errorf("%q: %s, want %s", r.location, got, r.outcome)
 		}
 	}
@@ -71,11 +71,11 @@ func TestFollow(t *testing.T) {
 		"/" + strings.Repeat("x", maxURL-len("https://a.test.com/")):   "https://a.test.com/" + strings.Repeat("x", maxURL-len("https://a.test.com/")),
 		"/" + strings.Repeat("x", maxURL-len("https://a.test.com/")+1): "invalid_location",
 	} {
-		if got := outcome(location); got != want {
+		if got := outcomeOf(location); got != want {
 			t.Errorf("%.80q: %.80s, want %.80s", location, got, want)
 		}
 	}
-	if _, stop := resolveLocation(base(), nil); stop != MissingLocation {
+	if _, stop := resolveLocation(baseURL(), nil); stop != MissingLocation {
 		t.Errorf("no field: %s", stop)
 	}
 }
@@ -93,7 +93,7 @@ func TestWHATWG(t *testing.T) {
 	for _, r := range table {
 		texts = append(texts, r.location)
 	}
-	node := testbed.Command(t, testbed.Find(t, "Node, which has the standard's URL", "node"), "-e", program, base().url())
+	node := testbed.Command(t, testbed.Find(t, "Node, which has the standard's URL", "node"), "-e", program, baseURL().url())
 	node.Stdin = strings.NewReader(string(testbed.Must(json.Marshal(texts))))
 	var urls []*parsed
 	testbed.Check(json.Unmarshal(testbed.Must(node.Output()), &urls))
@@ -125,7 +125,7 @@ func FuzzFollow(f *testing.F) {
 	f.Add("//0=Aݳ0") // the guard maps this host to another one
 	known := map[StopReason]bool{MissingLocation: true, InvalidLocation: true, InsecureRedirect: true, BlockedPort: true, BlockedHost: true}
 	f.Fuzz(func(t *testing.T, location string) {
-		next, stop := resolveLocation(base(), []string{location})
+		next, stop := resolveLocation(baseURL(), []string{location})
 		if stop != "" {
 			if !known[stop] {
 				t.Errorf("%q: stop reason %q", location, stop)
@@ -163,7 +163,7 @@ func isFollowed(t *testing.T, location string, next httpsURL) {
 // by the guard. If the reference is invalid by RFC 3986 or has no host, ok is false, because
 // browsers may read it differently.
 func rfc3986(location string) (host string, ok bool) {
-	u, err := url.Parse(base().url())
+	u, err := url.Parse(baseURL().url())
 	if err == nil {
 		u, err = u.Parse(location)
 	}

@@ -49,8 +49,8 @@ func site(w *testbed.Origins, name, addr string, pages map[string]string) {
 	}))
 }
 
-// short returns a result in one line: the status and path of each hop, and the stop reason.
-func short(r redirect.Result) string {
+// summarize returns a result in one line: the status and path of each hop, and the stop reason.
+func summarize(r redirect.Result) string {
 	var out []string
 	for i, h := range r.Hops {
 		if h.Index != i {
@@ -120,7 +120,7 @@ func TestTrace(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := short(r); got != c.want {
+		if got := summarize(r); got != c.want {
 			t.Errorf("got  %s\nwant %s", got, c.want)
 		}
 		if n := len(w.Dials()); n != c.dials {
@@ -213,18 +213,18 @@ func TestLittleTimeLeft(t *testing.T) {
 	}) {
 		w := testbed.NewOrigins(t)
 		down := testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)}
-		ctx := &moved{Context: testbed.Soon(t)}
-		ctx.leave(time.Minute)
+		ctx := &movableDeadline{Context: testbed.Soon(t)}
+		ctx.setLeft(time.Minute)
 		w.Resolve(b, down)
 		if c.redirects {
 			w.HTTP(a, aAddr, http.HandlerFunc(func(rw http.ResponseWriter, _ *http.Request) {
-				ctx.leave(c.left)
+				ctx.setLeft(c.left)
 				rw.Header().Set("Location", "https://"+b+"/")
 				rw.WriteHeader(http.StatusFound)
 			}))
 		} else {
 			w.Resolve(a, down)
-			ctx.leave(c.left)
+			ctx.setLeft(c.left)
 		}
 		_, err := lookUp(ctx, w)
 		if f := fault.From(err); err == nil || f.Code != lookup.RedirectTimeout || f.IsSilence() != c.silence {
@@ -233,14 +233,14 @@ func TestLittleTimeLeft(t *testing.T) {
 	})
 }
 
-// moved is a context whose deadline a test can move.
-type moved struct {
+// movableDeadline is a context whose deadline a test can move.
+type movableDeadline struct {
 	context.Context
 	left atomic.Int64
 }
 
-func (m *moved) leave(d time.Duration) { m.left.Store(int64(d)) }
+func (m *movableDeadline) setLeft(d time.Duration) { m.left.Store(int64(d)) }
 
-func (m *moved) Deadline() (time.Time, bool) {
+func (m *movableDeadline) Deadline() (time.Time, bool) {
 	return time.Now().Add(time.Duration(m.left.Load())), true
 }

@@ -32,16 +32,16 @@ import (
 )
 
 // FuzzCertificate parses arbitrary bytes as a leaf certificate. If that gives a result, it
-// must have the properties that holdResult checks. If crypto/x509 can parse the bytes, there
+// must have the properties that checkResult checks. If crypto/x509 can parse the bytes, there
 // must be a result with the same values.
 func FuzzCertificate(f *testing.F) {
-	der := with(func(p *parts) {
-		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), rdn(attr("2.5.4.3", utf8s(domain))))
-		p.rest = extensions(san(tlv(0x81, []byte("a@example.com")), tlv(0x87, net.IPv6loopback), dnsName(domain)))
+	der := certificateWith(func(p *certParts) {
+		p.subject = name(rdn(attr("2.5.4.10", utf8s("a+b, c"))), rdn(attr("2.5.4.9", printable(" x "))), rdn(attr("2.5.4.3", utf8s(testDomain))))
+		p.tail = extensions(san(tlv(0x81, []byte("a@example.com")), tlv(0x87, net.IPv6loopback), dnsName(testDomain)))
 	})
 	f.Add(der)
 	f.Add(der[:len(der)-1])
-	for _, seed := range kept("certificates.hex") {
+	for _, seed := range fuzzSeeds("certificates.hex") {
 		f.Add(seed[0])
 	}
 	f.Fuzz(func(t *testing.T, raw []byte) {
@@ -50,22 +50,22 @@ func FuzzCertificate(f *testing.F) {
 		}
 		s := flight{leaf: raw, version: tls.VersionTLS12, suite: tls.TLS_RSA_WITH_RC4_128_SHA}
 		x, xerr := x509.ParseCertificate(raw)
-		r, err := s.result(query(), netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
+		r, err := s.result(testQuery(), netip.IPv6LinkLocalAllNodes(), time.Unix(1e9, 0))
 		if err != nil {
 			if xerr == nil {
 				t.Fatalf("crypto/x509 reads it: %v", err)
 			}
 			return
 		}
-		holdResult(t, r, len(raw))
+		checkResult(t, r, len(raw))
 		if xerr == nil {
-			holdAgainst(t, r, x)
+			compareWithX509(t, r, x)
 		}
 	})
 }
 
-// holdResult checks the properties that every result must have.
-func holdResult(t *testing.T, r Result, size int) {
+// checkResult checks the properties that every result must have.
+func checkResult(t *testing.T, r Result, size int) {
 	t.Helper()
 	b, err := json.Marshal(r)
 	// The bound is for the worst case, in which every byte of the certificate is a control
@@ -97,8 +97,8 @@ func holdResult(t *testing.T, r Result, size int) {
 	}
 }
 
-// holdAgainst checks that a result agrees with crypto/x509.
-func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
+// compareWithX509 checks that a result agrees with crypto/x509.
+func compareWithX509(t *testing.T, r Result, x *x509.Certificate) {
 	t.Helper()
 	digits := cmp.Or(hex.EncodeToString(x.SerialNumber.Bytes()), "00")
 	if x.SerialNumber.Sign() < 0 {
@@ -107,7 +107,7 @@ func holdAgainst(t *testing.T, r Result, x *x509.Certificate) {
 	sum := sha256.Sum256(x.Raw)
 	if r.Serial != digits || r.FingerprintSHA256 != hex.EncodeToString(sum[:]) ||
 		r.NotBefore != x.NotBefore.UTC().Format("2006-01-02T15:04:05Z") || r.NotAfter != x.NotAfter.UTC().Format("2006-01-02T15:04:05Z") ||
-		r.HostnameMatch != (x.VerifyHostname(domain) == nil) {
+		r.HostnameMatch != (x.VerifyHostname(testDomain) == nil) {
 		t.Errorf("%+v differs from %s %s %s", r, digits, x.NotBefore, x.NotAfter)
 	}
 	if len(x.DNSNames) <= maxNames && !slices.Equal(r.SANs, x.DNSNames) {
@@ -144,18 +144,18 @@ var dn = func() *regexp.Regexp {
 // one part of the ordinary certificate and checks one field.
 func TestResult(t *testing.T) {
 	type row struct {
-		change func(*parts)
+		change func(*certParts)
 		got    func(Result) string
 		want   string
 	}
 	rows := map[string]row{}
-	add := func(want string, got func(Result) string, change func(*parts)) {
+	add := func(want string, got func(Result) string, change func(*certParts)) {
 		rows[fmt.Sprintf("%d %.40q", len(rows), want)] = row{change, got, want}
 	}
 
 	// Check the form of names by RFC 4514, and the decoding of the values in them.
 	subject := func(want string, rdns ...[]byte) {
-		add(want, func(r Result) string { return r.Subject }, func(p *parts) { p.subject = name(rdns...) })
+		add(want, func(r Result) string { return r.Subject }, func(p *certParts) { p.subject = name(rdns...) })
 	}
 	single := func(oid string, value []byte) []byte { return rdn(attr(oid, value)) }
 	cn := func(want string, value []byte) { subject("CN="+want, single("2.5.4.3", value)) }
@@ -187,10 +187,10 @@ func TestResult(t *testing.T) {
 	// Check the dNSName entries, which are in the part of the certificate after the public
 	// key.
 	sans := func(want string, rest []byte) {
-		add(want, func(r Result) string { return strings.Join(r.SANs, " ") }, func(p *parts) { p.rest = rest })
+		add(want, func(r Result) string { return strings.Join(r.SANs, " ") }, func(p *certParts) { p.tail = rest })
 	}
 	sans("", nil)
-	sans(domain+" ids", slices.Concat(tlv(0x81, []byte{0, 1}), tlv(0x82, []byte{0, 2}), extensions(san(dnsName(domain), dnsName("ids")))))
+	sans(testDomain+" ids", slices.Concat(tlv(0x81, []byte{0, 1}), tlv(0x82, []byte{0, 2}), extensions(san(dnsName(testDomain), dnsName("ids")))))
 	sans("A.example *.b.example", extensions(tlv(0x30, oid("2.5.29.17"), unhex("0101ff"), tlv(4, tlv(0x30,
 		tlv(0x81, []byte("a@example.com")), dnsName("A.example"), tlv(0x86, []byte("https://x.example/")), tlv(0x87, []byte{192, 0, 2, 1}),
 		dnsName("*.b.example"), tlv(0x88, []byte{42, 3}))))))
@@ -203,24 +203,24 @@ func TestResult(t *testing.T) {
 		"sha256WithRSAEncryption": "1.2.840.113549.1.1.11", "rsassaPss": "1.2.840.113549.1.1.10",
 		"ecdsa-with-SHA384": "1.2.840.10045.4.3.3", "Ed448": "1.3.101.113", "1.2.3.4.5": "1.2.3.4.5",
 	} {
-		add(want, func(r Result) string { return r.SignatureAlgorithm }, func(p *parts) { p.outer = tlv(0x30, oid(dotted)) })
+		add(want, func(r Result) string { return r.SignatureAlgorithm }, func(p *certParts) { p.outerAlgorithm = tlv(0x30, oid(dotted)) })
 	}
-	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *parts) { p.outer = tlv(0x30, tlv(0x06, bytes.Repeat([]byte{1}, 257))) })
-	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *parts) { p.serial = tlv(2) })
+	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *certParts) { p.outerAlgorithm = tlv(0x30, tlv(0x06, bytes.Repeat([]byte{1}, 257))) })
+	add("", func(r Result) string { return r.FingerprintSHA256 }, func(p *certParts) { p.serial = tlv(2) })
 
 	for content, want := range map[string]string{
 		"00": "00", "0000": "00", "01": "01", "0080": "80", "80": "-80", "ff": "-01", "ff00": "-0100", "ffff01": "-ff", "8000": "-8000", "0102": "0102",
 	} {
-		add(want, func(r Result) string { return r.Serial }, func(p *parts) { p.serial = tlv(2, unhex(content)) })
+		add(want, func(r Result) string { return r.Serial }, func(p *certParts) { p.serial = tlv(2, unhex(content)) })
 	}
 
-	const day, usual = 24 * time.Hour, domain + " *.example.com"
+	const day, usual = 24 * time.Hour, testDomain + " *.example.com"
 	flags := func(want string, from, to time.Duration, list string) { // the two durations are the start and the end of the validity, relative to now()
 		add(want, func(r Result) string {
 			return fmt.Sprintf("expired %v, early %v, match %v: %s", r.Expired, r.NotYetValid, r.HostnameMatch, strings.Join(r.SANs, " "))
-		}, func(p *parts) {
-			p.validity = validity(utc(now().Add(from).Format("060102150405Z")), utc(now().Add(to).Format("060102150405Z")))
-			p.rest = names(strings.Fields(list)...)
+		}, func(p *certParts) {
+			p.validity = validity(utc(testNow().Add(from).Format("060102150405Z")), utc(testNow().Add(to).Format("060102150405Z")))
+			p.tail = extensionsFor(strings.Fields(list)...)
 		})
 	}
 	flags("expired true, early false, match true: "+usual, -day, -time.Second, usual)
@@ -229,12 +229,12 @@ func TestResult(t *testing.T) {
 	flags("expired false, early true, match true: "+usual, time.Second, day, usual)
 	flags("expired true, early true, match true: "+usual, time.Hour, -time.Hour, usual)
 	flags("expired false, early false, match true: *.example.com", -day, day, "*.example.com")
-	for _, list := range []string{"*.com example.com", domain + ".", domain + "\x00.evil.example", ""} {
+	for _, list := range []string{"*.com example.com", testDomain + ".", testDomain + "\x00.evil.example", ""} {
 		flags("expired false, early false, match false: "+list, -day, day, list)
 	}
 
 	testbed.Each(t, rows, func(t *testing.T, c row) {
-		r, err := flight{leaf: with(c.change)}.result(query(), netip.Addr{}, now())
+		r, err := flight{leaf: certificateWith(c.change)}.result(testQuery(), netip.Addr{}, testNow())
 		if got := c.got(r); got != c.want || (err != nil) != (r.Subject == "" && r.SANs == nil) {
 			t.Errorf("%q, %v, want %q", got, err, c.want)
 		}
@@ -263,24 +263,24 @@ func TestReadTime(t *testing.T) {
 	}
 }
 
-// parts holds the elements of a certificate in DER. A test can replace an element, or set an
-// element to nil to leave it out.
-type parts struct {
-	version, serial, inner, issuer, validity, subject, spki []byte
-	rest                                                    []byte // all elements of the TBSCertificate after the public key
-	outer                                                   []byte
+// certParts holds the elements of a certificate, each in DER. A test can replace an element,
+// or set an element to nil to leave it out.
+type certParts struct {
+	version, serial, innerAlgorithm, issuer, validity, subject, spki []byte
+	tail                                                             []byte // all elements of the TBSCertificate after the public key
+	outerAlgorithm                                                   []byte
 }
 
-// der joins the parts to a certificate and signs it with the given key. The certificate may
+// der joins the elements to a certificate and signs it with the given key. The certificate may
 // name another signature algorithm than that of the key; no test checks the signature.
-func (p parts) der(key crypto.Signer) []byte {
-	tbs := tlv(0x30, p.version, p.serial, p.inner, p.issuer, p.validity, p.subject, p.spki, p.rest)
+func (p certParts) der(key crypto.Signer) []byte {
+	tbs := tlv(0x30, p.version, p.serial, p.innerAlgorithm, p.issuer, p.validity, p.subject, p.spki, p.tail)
 	sum := sha256.Sum256(tbs)
-	return tlv(0x30, tbs, p.outer, tlv(0x03, []byte{0}, testbed.Must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
+	return tlv(0x30, tbs, p.outerAlgorithm, tlv(0x03, []byte{0}, testbed.Must(key.Sign(rand.Reader, sum[:], crypto.SHA256))))
 }
 
-// names returns the extensions of a certificate that is for the given names.
-func names(list ...string) []byte {
+// extensionsFor returns the extensions of a certificate that is for the given names.
+func extensionsFor(list ...string) []byte {
 	var entries [][]byte
 	for _, n := range list {
 		entries = append(entries, dnsName(n))
@@ -288,24 +288,24 @@ func names(list ...string) []byte {
 	return extensions(san(entries...))
 }
 
-// plain returns the parts of the ordinary certificate, which is for the host in the constant
-// domain and has the given key.
-func plain(key crypto.Signer) parts {
+// ordinaryParts returns the elements of the ordinary certificate, which is for the host
+// testDomain and has the given key.
+func ordinaryParts(key crypto.Signer) certParts {
 	alg := tlv(0x30, oid("1.2.840.10045.4.3.2"))
-	return parts{
-		version: unhex("a003020102"), serial: unhex("02020102"), inner: alg, outer: alg,
+	return certParts{
+		version: unhex("a003020102"), serial: unhex("02020102"), innerAlgorithm: alg, outerAlgorithm: alg,
 		issuer:   name(rdn(attr("2.5.4.10", utf8s("Example CA")))),
 		validity: validity(utc("260101000000Z"), utc("270101000000Z")),
-		subject:  name(rdn(attr("2.5.4.3", utf8s(domain)))),
+		subject:  name(rdn(attr("2.5.4.3", utf8s(testDomain)))),
 		spki:     testbed.Must(x509.MarshalPKIXPublicKey(key.Public())),
-		rest:     names(domain),
+		tail:     extensionsFor(testDomain),
 	}
 }
 
-// with returns the ordinary certificate in DER, after the given change to its parts. The
-// change may be nil.
-func with(change func(*parts)) []byte {
-	p := plain(ecKey())
+// certificateWith returns the ordinary certificate in DER, after the given change to its
+// elements. The change may be nil.
+func certificateWith(change func(*certParts)) []byte {
+	p := ordinaryParts(ecKey())
 	if change != nil {
 		change(&p)
 	}
@@ -348,9 +348,9 @@ func curveKey(c elliptic.Curve) *ecdsa.PrivateKey {
 	return testbed.Must(ecdsa.GenerateKey(c, rand.Reader))
 }
 
-const domain = "www.example.com"
+const testDomain = "www.example.com"
 
-// now returns a time in the middle of the validity of the ordinary certificate.
-func now() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
+// testNow returns a time in the middle of the validity of the ordinary certificate.
+func testNow() time.Time { return time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC) }
 
 const address = "93.184.216.34"

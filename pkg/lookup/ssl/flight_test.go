@@ -24,15 +24,15 @@ import (
 // handshake, and the connection state of the client.
 func recording(t testing.TB, highest uint16, curves ...tls.CurveID) (read, secret []byte, state tls.ConnectionState) {
 	t.Helper()
-	w := peer(t, handshakes([][]byte{with(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
+	w := startPeer(t, handshakeServer([][]byte{certificateWith(nil)}, ecKey(), func(c *tls.Config) { c.MinVersion, c.CurvePreferences = tls.VersionTLS10, curves }))
 	ctx := testbed.Soon(t)
-	conn, _, err := w.Dialer().Dial(ctx, testbed.Must(w.Dialer().Resolve(ctx, domain)), origin.Port)
+	conn, _, err := w.Dialer().Dial(ctx, testbed.Must(w.Dialer().Resolve(ctx, testDomain)), origin.Port)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	rec := &recorder{Conn: conn}
-	cfg := origin.TLSConfig(domain, origin.Modern)
+	cfg := origin.TLSConfig(testDomain, origin.Modern)
 	cfg.MaxVersion = highest
 	cfg.KeyLogWriter = &rec.keyLog
 	c := tls.Client(rec, cfg)
@@ -70,7 +70,7 @@ func TestFlight(t *testing.T) {
 	// cannot make it choose the other suites. The handshakes with these were recorded with
 	// another server.
 	suites := map[uint16]bool{}
-	for _, seed := range kept("flights.hex") {
+	for _, seed := range fuzzSeeds("flights.hex") {
 		if len(seed) == 3 {
 			f := readFlight(bytes.NewReader(seed[0]), seed[1])
 			if suites[f.suite] = true; !bytes.Equal(f.leaf, seed[2]) {
@@ -96,8 +96,8 @@ func TestChoice(t *testing.T) {
 	if !bytes.Equal(f.leaf, []byte{0xde, 0xad}) {
 		t.Errorf("%+v", f)
 	}
-	f.leaf = with(nil)
-	if r, err := f.result(query(), netip.Addr{}, now()); err != nil || r.TLSVersion != nil || text(r.Cipher) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
+	f.leaf = certificateWith(nil)
+	if r, err := f.result(testQuery(), netip.Addr{}, testNow()); err != nil || r.TLSVersion != nil || textOrNull(r.Cipher) != "tls_dhe_rsa_with_aes_256_cbc_sha" {
 		t.Errorf("%+v, %v", r, err)
 	}
 	names := map[uint16]string{0xc09e: "TLS_DHE_RSA_WITH_AES_128_CCM", 0x0011: "TLS_DHE_DSS_EXPORT_WITH_DES40_CBC_SHA", 0xc102: "TLS_GOSTR341112_256_WITH_28147_CNT_IMIT", 0xfefe: ""}
@@ -138,7 +138,7 @@ func FuzzFlight(f *testing.F) {
 		read, secret, _ := recording(f, highest)
 		f.Add(read, secret)
 	}
-	for _, seed := range kept("flights.hex") {
+	for _, seed := range fuzzSeeds("flights.hex") {
 		f.Add(seed[0], seed[1])
 	}
 	f.Fuzz(func(t *testing.T, raw, secret []byte) {
@@ -163,10 +163,10 @@ func helloTLS12() []byte {
 	return serverHello(tls.VersionTLS12, tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256)
 }
 
-// kept returns the seeds in a file of testdata, for fuzz tests and other tests. Each line of
-// the file is one seed: its arguments in hex, where "-" is an empty argument. A line that
+// fuzzSeeds returns the seeds in a file of testdata, for fuzz tests and other tests. Each line
+// of the file is one seed: its arguments in hex, where "-" is an empty argument. A line that
 // begins with # is a comment, which says why the seed below is kept.
-func kept(file string) [][][]byte {
+func fuzzSeeds(file string) [][][]byte {
 	text := testbed.Must(os.ReadFile("testdata/" + file))
 	var seeds [][][]byte
 	for line := range strings.Lines(string(text)) {
@@ -182,19 +182,19 @@ func kept(file string) [][][]byte {
 	return seeds
 }
 
-// peer starts a server for the host in the constant domain. The function serve handles its
+// startPeer starts a server for the host testDomain. The function serve handles its
 // connections until the test ends.
-func peer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
+func startPeer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 	t.Helper()
 	w := testbed.NewOrigins(t)
-	w.Accept(domain, address, serve)
+	w.Accept(testDomain, address, serve)
 	return w
 }
 
-// handshakes returns a server with the given certificate chain and key. It completes the
+// handshakeServer returns a server with the given certificate chain and key. It completes the
 // handshake and then keeps the connection open until the client sends a byte or closes it.
 // change changes the server's configuration; it may be nil.
-func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
+func handshakeServer(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {
 		change(cfg)
@@ -207,31 +207,31 @@ func handshakes(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config))
 	}
 }
 
-// atMost returns a change, for handshakes, that sets the highest TLS version and the cipher
-// suites of a server.
-func atMost(version uint16, suites ...uint16) func(*tls.Config) {
+// limitServer returns a change, for handshakeServer, that sets the highest TLS version and the
+// cipher suites of a server.
+func limitServer(version uint16, suites ...uint16) func(*tls.Config) {
 	return func(c *tls.Config) {
 		c.MinVersion, c.MaxVersion, c.CipherSuites = tls.VersionTLS10, version, suites
 	}
 }
 
-func client(c guard.Connector) *Client { return New(Config{Connector: c, Now: now}) }
+func newClient(c guard.Connector) *Client { return New(Config{Connector: c, Now: testNow}) }
 
-func query() Query { return Query{Domain: domain} }
+func testQuery() Query { return Query{Domain: testDomain} }
 
-// inspect calls Client.Inspect for the host in the constant domain. The returned connection is
-// closed at the end of the test.
-func inspect(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
+// inspectPeer calls Client.Inspect for the host testDomain. The returned connection is closed
+// at the end of the test.
+func inspectPeer(t *testing.T, w *testbed.Origins) (Result, *tls.Conn, error) {
 	t.Helper()
 	ctx := testbed.Soon(t)
-	r, conn, err := client(w.Dialer()).Inspect(ctx, query(), testbed.Must(w.Dialer().Resolve(ctx, domain)))
+	r, conn, err := newClient(w.Dialer()).Inspect(ctx, testQuery(), testbed.Must(w.Dialer().Resolve(ctx, testDomain)))
 	if conn != nil {
 		t.Cleanup(func() { conn.Close() })
 	}
 	return r, conn, err
 }
 
-func text(s *string) string {
+func textOrNull(s *string) string {
 	if s == nil {
 		return "null"
 	}

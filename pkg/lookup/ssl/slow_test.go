@@ -19,8 +19,8 @@ import (
 // a time-out this error must be marked as the host's silence. After the caller has cancelled
 // the lookup, it must not be.
 func TestSlow(t *testing.T) {
-	der := with(nil)
-	long := [][]byte{der, with(func(p *parts) { p.rest = tlv(0xa3, make([]byte, 60<<10)) })}
+	der := certificateWith(nil)
+	longChain := [][]byte{der, certificateWith(func(p *certParts) { p.tail = tlv(0xa3, make([]byte, 60<<10)) })}
 	drip := func(c net.Conn) {
 		tick := time.NewTicker(20 * time.Millisecond)
 		defer tick.Stop()
@@ -29,56 +29,56 @@ func TestSlow(t *testing.T) {
 		}
 	}
 	var greetings atomic.Int32
-	refuses := func(c net.Conn) {
+	refuseThenHang := func(c net.Conn) {
 		if greetings.Add(1)%2 == 1 {
-			script([]byte{21, 3, 1, 0, 2, 2, 40})(c)
+			scriptedServer([]byte{21, 3, 1, 0, 2, 2, 40})(c)
 		}
-		hang(c)
+		readUntilClose(c)
 	}
 	type row struct {
 		serve func(net.Conn)
 		leaf  bool
 	}
 	testbed.Each(t, map[string]row{
-		"silence":                 {script(), false},
-		"refusal, then silence":   {refuses, false},
-		"half a record":           {script([]byte{22, 3, 3}), false},
-		"hello, then silence":     {script(helloTLS12()), false},
-		"half a certificate":      {halts([][]byte{der}, tls.VersionTLS12, 200, hang), false},
+		"silence":                 {scriptedServer(), false},
+		"refusal, then silence":   {refuseThenHang, false},
+		"half a record":           {scriptedServer([]byte{22, 3, 3}), false},
+		"hello, then silence":     {scriptedServer(helloTLS12()), false},
+		"half a certificate":      {haltingServer([][]byte{der}, tls.VersionTLS12, 200, readUntilClose), false},
 		"drip":                    {drip, false},
-		"after the flight":        {halts([][]byte{der}, tls.VersionTLS12, 0, hang), true},
-		"inside the message":      {halts(long, tls.VersionTLS12, 20<<10, hang), true},
-		"inside the message, 1.3": {halts(long, tls.VersionTLS13, 20<<10, hang), true},
-		"refused and then silent": {halts([][]byte{append(der, 0)}, tls.VersionTLS12, 0, hang), true},
+		"after the flight":        {haltingServer([][]byte{der}, tls.VersionTLS12, 0, readUntilClose), true},
+		"inside the message":      {haltingServer(longChain, tls.VersionTLS12, 20<<10, readUntilClose), true},
+		"inside the message, 1.3": {haltingServer(longChain, tls.VersionTLS13, 20<<10, readUntilClose), true},
+		"refused and then silent": {haltingServer([][]byte{append(der, 0)}, tls.VersionTLS12, 0, readUntilClose), true},
 	}, func(t *testing.T, c row) {
-		w := peer(t, c.serve)
+		w := startPeer(t, c.serve)
 		if c.leaf {
-			readsLeaf(t, w)
+			wantLeaf(t, w)
 			return
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 		defer cancel()
-		r, err := client(w.Dialer()).Lookup(ctx, query())
+		r, err := newClient(w.Dialer()).Lookup(ctx, testQuery())
 		if testbed.Code(err) != lookup.SSLTimeout || !fault.From(err).IsSilence() {
 			t.Errorf("%+v, %v", r, err)
 		}
-		leaves, leave := context.WithCancel(t.Context())
+		cancelledCtx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(100*time.Millisecond, leave)
-		if r, err := client(w.Dialer()).Lookup(leaves, query()); testbed.Code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
+		if r, err := newClient(w.Dialer()).Lookup(cancelledCtx, testQuery()); testbed.Code(err) != lookup.SSLTimeout || fault.From(err).IsSilence() {
 			t.Errorf("%+v, %v", r, err)
 		}
 	})
 }
 
-// readsLeaf looks up a host that sends its certificate and then stays silent. The lookup must
+// wantLeaf looks up a host that sends its certificate and then stays silent. The lookup must
 // return the certificate when its time ends.
-func readsLeaf(t *testing.T, w *testbed.Origins) {
+func wantLeaf(t *testing.T, w *testbed.Origins) {
 	t.Helper()
 	for limit := 500 * time.Millisecond; ; limit *= 2 { // on a busy machine, the first time limit may be too short for the certificate to arrive
 		ctx, cancel := context.WithTimeout(t.Context(), limit)
-		r, err := client(w.Dialer()).Lookup(ctx, query())
+		r, err := newClient(w.Dialer()).Lookup(ctx, testQuery())
 		cancel()
-		if err == nil && r.Subject == "CN="+domain && text(r.TLSVersion) != "null" {
+		if err == nil && r.Subject == "CN="+testDomain && textOrNull(r.TLSVersion) != "null" {
 			return
 		}
 		if limit > time.Minute {

@@ -42,11 +42,11 @@ func TestFixtures(t *testing.T) {
 	if err != nil || len(archive.Files) < 30 || len(archive.Files)%2 != 0 {
 		t.Fatalf("%+v, %v", archive, err)
 	}
-	play(t, func(t *testing.T, s *stage) {
+	runStage(t, func(t *testing.T, s *stage) {
 		var answer txtar.File
-		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
+		s.addRegistry("rdap.registry.com", func(w io.Writer, r *http.Request) {
 			holdRequest(t, r)
-			says(string(answer.Data))(w, r)
+			respondOK(string(answer.Data))(w, r)
 		})
 		for pair := range slices.Chunk(archive.Files, 2) {
 			want := &pair[1]
@@ -85,49 +85,49 @@ func holdRequest(t *testing.T, r *http.Request) {
 // TestOutcomes checks the result or the error for each way in which a registry can respond.
 func TestOutcomes(t *testing.T) {
 	const ok, gzipped = "HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n"
-	good, hint := domain(), "HTTP/1.1 103 Early Hints\r\n\r\n"
+	good, hint := domainJSON(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
-		say     site
+		say     responder
 		code    fault.Code // the code of the expected error; empty if a result is expected
 		message string     // a part of the public message of the expected error
 	}
-	fine := func(say site) row { return row{say, "", ""} }
-	bad := func(say site, message string) row { return row{say, lookup.RDAPUpstream, message} }
-	each(t, map[string]row{
-		"domain":                       fine(says(good)),
-		"domain with 203":              fine(status(203, good)),
-		"domain after a BOM":           fine(says("\xef\xbb\xbf" + good)),
-		"not UTF-8 in a string":        fine(says(domain("\"handle\":\"a\xff\""))),
-		"text/plain":                   fine(wire("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + good)),
-		"nested as deep as allowed":    fine(says(domain(`"x":` + deep[7:len(deep)-7]))),
-		"early hints":                  fine(wire(strings.Repeat(hint, 5) + ok + good)),
-		"gzip unasked":                 fine(wire(gzipped + zipped(good))),
-		"long but allowed":             fine(says(good + strings.Repeat(" ", 1<<20-len(good)))),
-		"404":                          {status(404, `{"errorCode":404}`), lookup.NotFound, ""},
-		"404 without a body":           {status(404, ""), lookup.NotFound, ""},
-		"404 with an endless body":     {drip("HTTP/1.1 404 Not Found\r\n\r\n"), lookup.NotFound, ""},
-		"200 with an error object 404": {says(`{"errorCode":404,"title":"Not Found"}`), lookup.NotFound, ""},
-		"error object without a code":  bad(says(`{"errorCode":null}`), "an error"),
-		"500":                          bad(status(500, good), "HTTP status 500"),
-		"empty":                        bad(says(""), ""),
-		"no class":                     bad(says(`{"ldhName":"example.com"}`), "something other"),
-		"trailing text":                bad(says(good+"x"), ""),
-		"another name":                 bad(says(domainOf("example.org")), "another name"),
-		"nested too deep":              bad(says(domain(`"x":`+deep)), ""),
-		"too many values":              bad(says(domain(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
-		"early hints for ever":         bad(wire(strings.Repeat(hint, 1<<17)+ok+good), ""),
-		"switching protocols":          bad(wire("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
-		"gzip bomb":                    bad(wire(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
-		"not gzip":                     bad(wire(gzipped+good), ""),
-		"cut short":                    bad(wire("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+good), ""),
-		"gzip of nothing, often":       bad(wire(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
-		"a little too long":            bad(says(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
-		"chunked for ever":             bad(wire("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
-		"nothing":                      bad(wire(""), ""),
+	fine := func(say responder) row { return row{say, "", ""} }
+	bad := func(say responder, message string) row { return row{say, lookup.RDAPUpstream, message} }
+	eachStage(t, map[string]row{
+		"domain":                       fine(respondOK(good)),
+		"domain with 203":              fine(respondStatus(203, good)),
+		"domain after a BOM":           fine(respondOK("\xef\xbb\xbf" + good)),
+		"not UTF-8 in a string":        fine(respondOK(domainJSON("\"handle\":\"a\xff\""))),
+		"text/plain":                   fine(rawResponse("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + good)),
+		"nested as deep as allowed":    fine(respondOK(domainJSON(`"x":` + deep[7:len(deep)-7]))),
+		"early hints":                  fine(rawResponse(strings.Repeat(hint, 5) + ok + good)),
+		"gzip unasked":                 fine(rawResponse(gzipped + zipped(good))),
+		"long but allowed":             fine(respondOK(good + strings.Repeat(" ", 1<<20-len(good)))),
+		"404":                          {respondStatus(404, `{"errorCode":404}`), lookup.NotFound, ""},
+		"404 without a body":           {respondStatus(404, ""), lookup.NotFound, ""},
+		"404 with an endless body":     {respondSlowly("HTTP/1.1 404 Not Found\r\n\r\n"), lookup.NotFound, ""},
+		"200 with an error object 404": {respondOK(`{"errorCode":404,"title":"Not Found"}`), lookup.NotFound, ""},
+		"error object without a code":  bad(respondOK(`{"errorCode":null}`), "an error"),
+		"500":                          bad(respondStatus(500, good), "HTTP status 500"),
+		"empty":                        bad(respondOK(""), ""),
+		"no class":                     bad(respondOK(`{"ldhName":"example.com"}`), "something other"),
+		"trailing text":                bad(respondOK(good+"x"), ""),
+		"another name":                 bad(respondOK(domainJSONOf("example.org")), "another name"),
+		"nested too deep":              bad(respondOK(domainJSON(`"x":`+deep)), ""),
+		"too many values":              bad(respondOK(domainJSON(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
+		"early hints for ever":         bad(rawResponse(strings.Repeat(hint, 1<<17)+ok+good), ""),
+		"switching protocols":          bad(rawResponse("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
+		"gzip bomb":                    bad(rawResponse(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
+		"not gzip":                     bad(rawResponse(gzipped+good), ""),
+		"cut short":                    bad(rawResponse("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+good), ""),
+		"gzip of nothing, often":       bad(rawResponse(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
+		"a little too long":            bad(respondOK(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
+		"chunked for ever":             bad(rawResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
+		"nothing":                      bad(rawResponse(""), ""),
 	}, func(t *testing.T, s *stage, c row) {
-		s.https("rdap.registry.com", c.say)
-		s.wants(c.code, c.message)
+		s.addRegistry("rdap.registry.com", c.say)
+		s.wantError(c.code, c.message)
 	})
 }
 
@@ -147,7 +147,7 @@ func TestWrongTypes(t *testing.T) {
 		`"registrar":null,"created_at":null,"updated_at":null,"expires_at":null,"nameservers":[],"dnssec":false}`
 	for _, member := range []string{"handle", "status", "entities", "events", "nameservers", "secureDNS"} {
 		for _, value := range []string{"null", "true", "-1.5", "{}", "[]", "[null]", "[[]]", "[{}]", `[[{}],[0]]`, `""`, `{"x":[1]}`} {
-			answer := domain(`"` + member + `":` + value)
+			answer := domainJSON(`"` + member + `":` + value)
 			if b, err := json.Marshal(resultOf(t, answer)); err != nil || string(b) != plain {
 				t.Errorf("%s gave %s, %v", answer, b, err)
 			}
@@ -176,7 +176,7 @@ func TestLimits(t *testing.T) {
 	for range 8 {
 		nested = `{"entities":[` + nested + `]}`
 	}
-	got := resultOf(t, domain(`"handle":"`+long+`"`, `"status":["`+long+`"`+strings.Repeat(`,"active"`, 200)+`]`,
+	got := resultOf(t, domainJSON(`"handle":"`+long+`"`, `"status":["`+long+`"`+strings.Repeat(`,"active"`, 200)+`]`,
 		`"nameservers":[{"ldhName":"`+long+`.com"}`+servers+`]`, `"entities":[`+nested+`]`))
 	if got.Handle != nil || len(got.Status) != 64 || got.Status[0] != "active" || len(got.Nameservers) != 64 || got.Registrar != nil {
 		t.Errorf("got %+v", got)
@@ -264,7 +264,7 @@ func TestRedirects(t *testing.T) {
 		to   string
 		code fault.Code
 	}
-	each(t, map[string]row{
+	eachStage(t, map[string]row{
 		"to another host":        {"https://end.registry.com/x", ""},
 		"relative":               {"/end", ""},
 		"a loop":                 {"https://rdap.registry.com/v1/domain/example.com", lookup.RDAPUpstream},
@@ -277,21 +277,21 @@ func TestRedirects(t *testing.T) {
 		"names what was asked":   {"https://nobody.registry.com/domain/example.com", lookup.RDAPUpstream},
 		"to a wrong certificate": {"https://a.b.registry.com/", lookup.RDAPUpstream},
 	}, func(t *testing.T, s *stage, c row) {
-		s.https("rdap.registry.com", func(w io.Writer, r *http.Request) {
+		s.addRegistry("rdap.registry.com", func(w io.Writer, r *http.Request) {
 			if r.URL.Path == "/end" {
-				says(domain())(w, r)
+				respondOK(domainJSON())(w, r)
 				return
 			}
-			drip("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // the body never ends, so the lookup must not wait for it
+			respondSlowly("HTTP/1.1 302 x\r\nLocation: "+c.to+"\r\n\r\n")(w, r) // the body never ends, so the lookup must not wait for it
 		})
 		for _, name := range []string{"end.registry.com", "a.b.registry.com", "127.0.0.1"} {
-			s.https(name, says(domain()))
+			s.addRegistry(name, respondOK(domainJSON()))
 		}
-		s.place("end.registry.com:80", serve(says(domain())))
-		s.https("gone.registry.com", status(404, ""))
-		s.fails["resolve blocked.registry.com"] = lookup.Fault(lookup.BlockedAddress, errors.New("10.0.0.1"))
-		s.wants(c.code, "")
-		for _, host := range s.asked {
+		s.addServer("end.registry.com:80", serveOne(respondOK(domainJSON())))
+		s.addRegistry("gone.registry.com", respondStatus(404, ""))
+		s.connectErrs["resolve blocked.registry.com"] = lookup.Fault(lookup.BlockedAddress, errors.New("10.0.0.1"))
+		s.wantError(c.code, "")
+		for _, host := range s.resolvedNames {
 			if !strings.HasSuffix(host, ".registry.com") && host != "data.iana.org" {
 				t.Errorf("%s was resolved", host)
 			}
@@ -302,35 +302,35 @@ func TestRedirects(t *testing.T) {
 // TestUnreachable checks the errors for a registry that cannot be reached.
 func TestUnreachable(t *testing.T) {
 	const at, resolve, dial = "rdap.registry.com:443", "resolve rdap.registry.com", "dial rdap.registry.com"
-	fails := func(where string, err error) func(*stage) {
-		return func(s *stage) { s.fails[where] = err }
+	failAt := func(where string, err error) func(*stage) {
+		return func(s *stage) { s.connectErrs[where] = err }
 	}
 	type row struct {
 		set     func(*stage)
 		code    fault.Code
 		message string
 	}
-	each(t, map[string]row{
-		"not public":          {fails(resolve, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
-		"not public, dialled": {fails(dial, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
-		"no such host":        {fails(resolve, lookup.Fault(lookup.NXDomain, nil)), lookup.RDAPUpstream, "reached"},
-		"no connection":       {fails(dial, lookup.Fault(lookup.ConnectFailed, nil)), lookup.RDAPUpstream, "reached"},
-		"resolvers down":      {fails(resolve, fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.WhoisTimeout, "could not be resolved"},
-		"unresolvable":        {fails(resolve, fmt.Errorf("x: %w", guard.ErrUnresolvable)), lookup.WhoisTimeout, "could not be resolved"},
-		"no route":            {fails(dial, lookup.Fault(lookup.ConnectFailed, guard.ErrNoRoute)), lookup.WhoisTimeout, "no route"},
-		"another error":       {fails(dial, errors.New("x")), lookup.RDAPUpstream, ""},
-		"not TLS":             {func(s *stage) { s.place(at, serve(says(domain()))) }, lookup.RDAPUpstream, ""},
-		"unknown authority":   {func(s *stage) { s.place(at, secure(certificate(), says(domain()))) }, lookup.RDAPUpstream, ""},
-		"hangs up":            {func(s *stage) { s.place(at, func(net.Conn) {}) }, lookup.RDAPUpstream, ""},
+	eachStage(t, map[string]row{
+		"not public":          {failAt(resolve, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
+		"not public, dialled": {failAt(dial, lookup.Fault(lookup.BlockedAddress, nil)), lookup.RDAPUpstream, "public"},
+		"no such host":        {failAt(resolve, lookup.Fault(lookup.NXDomain, nil)), lookup.RDAPUpstream, "reached"},
+		"no connection":       {failAt(dial, lookup.Fault(lookup.ConnectFailed, nil)), lookup.RDAPUpstream, "reached"},
+		"resolvers down":      {failAt(resolve, fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.WhoisTimeout, "could not be resolved"},
+		"unresolvable":        {failAt(resolve, fmt.Errorf("x: %w", guard.ErrUnresolvable)), lookup.WhoisTimeout, "could not be resolved"},
+		"no route":            {failAt(dial, lookup.Fault(lookup.ConnectFailed, guard.ErrNoRoute)), lookup.WhoisTimeout, "no route"},
+		"another error":       {failAt(dial, errors.New("x")), lookup.RDAPUpstream, ""},
+		"not TLS":             {func(s *stage) { s.addServer(at, serveOne(respondOK(domainJSON()))) }, lookup.RDAPUpstream, ""},
+		"unknown authority":   {func(s *stage) { s.addServer(at, serveTLS(certificate(), respondOK(domainJSON()))) }, lookup.RDAPUpstream, ""},
+		"hangs up":            {func(s *stage) { s.addServer(at, func(net.Conn) {}) }, lookup.RDAPUpstream, ""},
 	}, func(_ *testing.T, s *stage, c row) {
 		c.set(s)
-		s.wants(c.code, c.message)
+		s.wantError(c.code, c.message)
 	})
 }
 
-// drip returns a site that writes the text in start, and then one space after another until
-// the client hangs up.
-func drip(start string) site {
+// respondSlowly returns a responder that writes the text in start, and then one space after
+// another until the client hangs up.
+func respondSlowly(start string) responder {
 	return func(w io.Writer, _ *http.Request) {
 		for _, err := io.WriteString(w, start); err == nil; _, err = io.WriteString(w, " ") {
 			time.Sleep(5 * time.Millisecond) // fake time, in the synctest bubble
@@ -339,25 +339,25 @@ func drip(start string) site {
 }
 
 func TestSlowPeers(t *testing.T) {
-	each(t, map[string]func(*stage) func(net.Conn){
+	eachStage(t, map[string]func(*stage) func(net.Conn){
 		"silent after the handshake": func(s *stage) func(net.Conn) {
-			return secure(s.cert, func(w io.Writer, _ *http.Request) { silence(w.(net.Conn)) })
+			return serveTLS(s.cert, func(w io.Writer, _ *http.Request) { silence(w.(net.Conn)) })
 		},
 		"silent in the handshake": func(*stage) func(net.Conn) { return silence },
-		"drips headers":           func(s *stage) func(net.Conn) { return secure(s.cert, drip("HTTP/1.1 200 OK\r\nX: ")) },
-		"drips a body":            func(s *stage) func(net.Conn) { return secure(s.cert, drip("HTTP/1.1 200 OK\r\n\r\n")) },
+		"drips headers":           func(s *stage) func(net.Conn) { return serveTLS(s.cert, respondSlowly("HTTP/1.1 200 OK\r\nX: ")) },
+		"drips a body":            func(s *stage) func(net.Conn) { return serveTLS(s.cert, respondSlowly("HTTP/1.1 200 OK\r\n\r\n")) },
 		"silent after a redirect": func(s *stage) func(net.Conn) {
-			s.place("slow.registry.com:443", silence)
-			return secure(s.cert, redirect("https://slow.registry.com/"))
+			s.addServer("slow.registry.com:443", silence)
+			return serveTLS(s.cert, respondRedirect("https://slow.registry.com/"))
 		},
 	}, func(t *testing.T, s *stage, peer func(*stage) func(net.Conn)) {
-		s.place("rdap.registry.com:443", peer(s))
-		s.failsAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // the time limit of s.lookup
+		s.addServer("rdap.registry.com:443", peer(s))
+		s.wantFailureAt(t.Context(), 8*time.Second, lookup.WhoisTimeout) // the time limit of s.lookup
 		hurried, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		s.failsAt(hurried, 2*time.Second, lookup.WhoisTimeout)
+		s.wantFailureAt(hurried, 2*time.Second, lookup.WhoisTimeout)
 		ctx, leave := context.WithCancel(t.Context())
 		time.AfterFunc(500*time.Millisecond, leave)
-		s.failsAt(ctx, 500*time.Millisecond, lookup.WhoisTimeout)
+		s.wantFailureAt(ctx, 500*time.Millisecond, lookup.WhoisTimeout)
 	})
 }

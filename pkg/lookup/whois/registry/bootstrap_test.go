@@ -27,31 +27,31 @@ import (
 
 func TestFirstLoad(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, s *stage) {
-		s.want(oldServer, 1, 1)
-		if string(s.cache.doc) != standard() || !s.cache.fetched.Equal(s.begin) {
+	runStage(t, func(t *testing.T, s *stage) {
+		s.wantLookup(oldServer, 1, 1)
+		if string(s.cache.doc) != standardFile() || !s.cache.fetched.Equal(s.begin) {
 			t.Errorf("cached %q of %v", s.cache.doc, s.cache.fetched)
 		}
 		time.Sleep(24*time.Hour - 3*time.Second) // the lookup before took a second, so two seconds remain until a newer file is due
-		s.want(oldServer, 1, 1)
+		s.wantLookup(oldServer, 1, 1)
 		s.restart() // a new process must start with the file in the Cache
-		s.want(oldServer, 1, 1)
-		s.bootstraps(says(newer()))
-		s.want(newServer, 2, 2)
+		s.wantLookup(oldServer, 1, 1)
+		s.serveBootstrap(respondOK(newerFile()))
+		s.wantLookup(newServer, 2, 2)
 		if !s.cache.fetched.Equal(s.begin.Add(24 * time.Hour)) {
 			t.Errorf("cached %v", s.cache.fetched)
 		}
 		// Another process puts an older file into the Cache. The lookups must not use it.
-		s.cache.doc, s.cache.fetched = []byte(standard()), s.begin
-		s.bootstraps(status(503, ""))
+		s.cache.doc, s.cache.fetched = []byte(standardFile()), s.begin
+		s.serveBootstrap(respondStatus(503, ""))
 		time.Sleep(8 * 24 * time.Hour)
-		s.want(newServer, 3, 2)
-		s.want(newServer, 3, 2)
+		s.wantLookup(newServer, 3, 2)
+		s.wantLookup(newServer, 3, 2)
 		// Another process puts a newer file into the Cache. The lookup must use it, and must
 		// not download.
 		s.cache.fetched = time.Now()
 		time.Sleep(time.Hour)
-		s.want(oldServer, 3, 2)
+		s.wantLookup(oldServer, 3, 2)
 	})
 }
 
@@ -59,65 +59,65 @@ func TestFirstLoad(t *testing.T) {
 // wrong with IANA's response. The old file must stay in use. After a pause, the download must
 // be tried again.
 func TestStale(t *testing.T) {
-	each(t, map[string]func(net.Conn){
-		"down":        serve(status(503, "")),
-		"corrupt":     serve(says(`{"version":"1.0","services":[]}`)),
-		"a redirect":  serve(redirect("https://new.registry.com/")),
-		"endless":     serve(says(standard() + strings.Repeat(" ", 1<<20))),
-		"not content": serve(status(203, standard())),
-		"too deep":    serve(says(`{"x":` + strings.Repeat("[", 9) + strings.Repeat("]", 9) + "," + newer()[1:])),
-		"too many":    serve(says(`{"x":[0` + strings.Repeat(",0", 60_000) + "]," + newer()[1:])),
+	eachStage(t, map[string]func(net.Conn){
+		"down":        serveOne(respondStatus(503, "")),
+		"corrupt":     serveOne(respondOK(`{"version":"1.0","services":[]}`)),
+		"a redirect":  serveOne(respondRedirect("https://new.registry.com/")),
+		"endless":     serveOne(respondOK(standardFile() + strings.Repeat(" ", 1<<20))),
+		"not content": serveOne(respondStatus(203, standardFile())),
+		"too deep":    serveOne(respondOK(`{"x":` + strings.Repeat("[", 9) + strings.Repeat("]", 9) + "," + newerFile()[1:])),
+		"too many":    serveOne(respondOK(`{"x":[0` + strings.Repeat(",0", 60_000) + "]," + newerFile()[1:])),
 		"silent":      silence,
 	}, func(t *testing.T, s *stage, iana func(net.Conn)) {
-		s.want(oldServer, 1, 1)
-		s.place("data.iana.org:80", iana)
+		s.wantLookup(oldServer, 1, 1)
+		s.addServer("data.iana.org:80", iana)
 		time.Sleep(24 * time.Hour)
-		s.want(oldServer, 2, 1)
-		s.want(oldServer, 2, 1) // in the pause after the failed download, the lookup must not ask IANA again
+		s.wantLookup(oldServer, 2, 1)
+		s.wantLookup(oldServer, 2, 1) // in the pause after the failed download, the lookup must not ask IANA again
 		if !strings.Contains(s.log.String(), "not refreshed") {
 			t.Errorf("log: %s", s.log.String())
 		}
-		s.bootstraps(says(newer()))
+		s.serveBootstrap(respondOK(newerFile()))
 		time.Sleep(2 * time.Second)
-		s.want(newServer, 3, 2)
+		s.wantLookup(newServer, 3, 2)
 	})
 }
 
 func TestNeverLoaded(t *testing.T) {
 	t.Parallel()
-	play(t, func(_ *testing.T, s *stage) {
-		s.bootstraps(status(500, ""))
-		s.want("bootstrap_unavailable", 1, 0)
-		s.want("bootstrap_unavailable, nobody was asked", 1, 0) // in the pause of 2 s after the failed download
+	runStage(t, func(_ *testing.T, s *stage) {
+		s.serveBootstrap(respondStatus(500, ""))
+		s.wantLookup("bootstrap_unavailable", 1, 0)
+		s.wantLookup("bootstrap_unavailable, nobody was asked", 1, 0) // in the pause of 2 s after the failed download
 		time.Sleep(2 * time.Second)
-		s.want("bootstrap_unavailable", 2, 0)
+		s.wantLookup("bootstrap_unavailable", 2, 0)
 		time.Sleep(2 * time.Second)
-		s.want("bootstrap_unavailable, nobody was asked", 2, 0) // in the middle of the second pause, 4 s
+		s.wantLookup("bootstrap_unavailable, nobody was asked", 2, 0) // in the middle of the second pause, 4 s
 		time.Sleep(2 * time.Second)
-		s.bootstraps(says("<html>"))
-		s.want("bootstrap_unavailable", 3, 0)
+		s.serveBootstrap(respondOK("<html>"))
+		s.wantLookup("bootstrap_unavailable", 3, 0)
 		for n := range 20 {
 			time.Sleep(10 * time.Minute) // this is the longest pause, so IANA is asked again each time
-			s.want("bootstrap_unavailable", 4+n, 0)
+			s.wantLookup("bootstrap_unavailable", 4+n, 0)
 		}
 		// Another process puts a file into the Cache. The lookup must use it in spite of the
 		// pause.
-		s.cache.doc, s.cache.fetched = []byte(standard()), time.Now()
-		s.want(oldServer, 23, 0)
+		s.cache.doc, s.cache.fetched = []byte(standardFile()), time.Now()
+		s.wantLookup(oldServer, 23, 0)
 	})
 }
 
 func TestCacheFaults(t *testing.T) {
-	each(t, map[string]func(*memory){
-		"broken":           func(m *memory) { m.err = errors.New("table is gone") },
-		"holds no file":    func(m *memory) { m.doc, m.fetched = []byte("{}"), time.Now() },
-		"of a clock ahead": func(m *memory) { m.doc, m.fetched = []byte(standard()), time.Now().Add(1000*time.Hour) },
-		"hangs":            func(m *memory) { m.hang = true },
-	}, func(t *testing.T, s *stage, change func(*memory)) {
+	eachStage(t, map[string]func(*memoryCache){
+		"broken":           func(m *memoryCache) { m.err = errors.New("table is gone") },
+		"holds no file":    func(m *memoryCache) { m.doc, m.fetched = []byte("{}"), time.Now() },
+		"of a clock ahead": func(m *memoryCache) { m.doc, m.fetched = []byte(standardFile()), time.Now().Add(1000*time.Hour) },
+		"hangs":            func(m *memoryCache) { m.hangs = true },
+	}, func(t *testing.T, s *stage, change func(*memoryCache)) {
 		change(&s.cache)
 		ahead := s.cache.fetched.After(s.begin)
-		s.want(oldServer, 1, 1)
-		s.want(oldServer, 1, 1)
+		s.wantLookup(oldServer, 1, 1)
+		s.wantLookup(oldServer, 1, 1)
 		if ahead && !s.cache.fetched.Equal(s.begin) || !ahead && !strings.Contains(s.log.String(), "bootstrap file") {
 			t.Errorf("cached %v, log: %s", s.cache.fetched, s.log.String())
 		}
@@ -129,11 +129,11 @@ func TestCacheFaults(t *testing.T) {
 // its time ends.
 func TestFirstLoadTimesOut(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, s *stage) {
-		s.cache.hang = true
-		s.place("data.iana.org:80", silence)
-		s.failsAt(t.Context(), 4500*time.Millisecond, lookup.BootstrapUnavailable)
-		s.counts(1, 0)
+	runStage(t, func(t *testing.T, s *stage) {
+		s.cache.hangs = true
+		s.addServer("data.iana.org:80", silence)
+		s.wantFailureAt(t.Context(), 4500*time.Millisecond, lookup.BootstrapUnavailable)
+		s.wantCounts(1, 0)
 	})
 }
 
@@ -143,8 +143,8 @@ func TestFirstLoadTimesOut(t *testing.T) {
 // download. A third lookup runs out of time while it waits for its turn.
 func TestFirstLoadTakenOver(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, s *stage) {
-		s.place("data.iana.org:80", silence)
+	runStage(t, func(t *testing.T, s *stage) {
+		s.addServer("data.iana.org:80", silence)
 		var all sync.WaitGroup
 		for _, patience := range []time.Duration{1500 * time.Millisecond, 30 * time.Millisecond, time.Hour} {
 			all.Go(func() {
@@ -159,9 +159,9 @@ func TestFirstLoadTakenOver(t *testing.T) {
 			})
 			time.Sleep(time.Millisecond)
 		}
-		s.bootstraps(says(standard()))
+		s.serveBootstrap(respondOK(standardFile()))
 		all.Wait()
-		s.counts(2, 1)
+		s.wantCounts(2, 1)
 	})
 }
 
@@ -170,7 +170,7 @@ func TestFirstLoadTakenOver(t *testing.T) {
 // must not. NoServer must return false before the file is loaded.
 func TestUnguarded(t *testing.T) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("/file", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, standard()) })
+	mux.HandleFunc("/file", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, standardFile()) })
 	mux.Handle("/moved", http.RedirectHandler("/file", http.StatusFound))
 	iana, other := httptest.NewTLSServer(mux), httptest.NewTLSServer(mux) // both servers have the same certificate
 	defer iana.Close()
@@ -194,13 +194,13 @@ func TestUnguarded(t *testing.T) {
 // second its file is no longer fresh. The race detector watches the RDAP library as well.
 func TestShared(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, s *stage) {
+	runStage(t, func(t *testing.T, s *stage) {
 		echo := func(w io.Writer, r *http.Request) {
 			name := path.Base(r.URL.Path)
-			says(domainOf(strings.ToUpper(name), `"handle":"`+name+`"`))(w, r)
+			respondOK(domainJSONOf(strings.ToUpper(name), `"handle":"`+name+`"`))(w, r)
 		}
-		s.https("rdap.registry.com", echo)
-		s.place("rdap.cctld.kg:80", serve(echo))
+		s.addRegistry("rdap.registry.com", echo)
+		s.addServer("rdap.cctld.kg:80", serveOne(echo))
 		for hits := range 2 { // in each round one lookup downloads the file
 			var all sync.WaitGroup
 			for i := range 60 {
@@ -216,7 +216,7 @@ func TestShared(t *testing.T) {
 				})
 			}
 			all.Wait()
-			s.counts(hits+1, hits+1)
+			s.wantCounts(hits+1, hits+1)
 			time.Sleep(8 * 24 * time.Hour)
 		}
 	})
@@ -352,8 +352,8 @@ func TestParseBootstrapURL(t *testing.T) {
 // were requested before, and to is the next URL.
 func TestPolicies(t *testing.T) {
 	type row struct {
-		from, to     string
-		follow, stay bool
+		from, to                        string
+		registryAllows, bootstrapAllows bool
 	}
 	t.Parallel()
 	for _, r := range []row{
@@ -377,7 +377,7 @@ func TestPolicies(t *testing.T) {
 				via = append(via, &http.Request{URL: testbed.Must(url.Parse(from))})
 			}
 			next := &http.Request{URL: testbed.Must(url.Parse(r.to))}
-			if f, s := checkRedirect(next, via), checkSameHost(next, via); (f == nil) != r.follow || (s == nil) != r.stay {
+			if f, s := checkRedirect(next, via), checkSameHost(next, via); (f == nil) != r.registryAllows || (s == nil) != r.bootstrapAllows {
 				t.Errorf("a registry may lead there: %v, the bootstrap URL: %v", f, s)
 			}
 		})

@@ -21,9 +21,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/guard"
 )
 
-// network adds DNS resolvers to a stage. It connects the client of the stage to these resolvers
-// and to the servers of the stage, and loses some of the datagrams.
-type network struct {
+// lossyNetwork adds DNS resolvers to a stage. It connects the client of the stage to these
+// resolvers and to the servers of the stage, and loses some of the datagrams.
+type lossyNetwork struct {
 	*stage
 
 	process int
@@ -39,20 +39,20 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// lost reports whether a datagram is lost. The text in what identifies the question or the
-// answer in the datagram, which may be sent several times. The result looks random, but is the
-// same in each run of the test.
-func (n *network) lost(what string) bool {
+// isLost reports whether a datagram is lost. The text in the parameter datagram identifies the
+// question or the answer in it, which may be sent several times. The result looks random, but
+// is the same in each run of the test.
+func (n *lossyNetwork) isLost(datagram string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.sent[what]++
+	n.sent[datagram]++
 	h := fnv.New64a()
-	fmt.Fprint(h, n.process, what, n.sent[what], n.loss)
+	fmt.Fprint(h, n.process, datagram, n.sent[datagram], n.loss)
 	return float64(h.Sum64()>>11)/(1<<53) < n.loss
 }
 
 // dialResolver connects to the resolver at an address. All resolvers know the same two names.
-func (n *network) dialResolver(_ context.Context, transport, address string) (net.Conn, error) {
+func (n *lossyNetwork) dialResolver(_ context.Context, transport, address string) (net.Conn, error) {
 	near, far := net.Pipe()
 	n.running.Go(func() {
 		defer far.Close()
@@ -66,22 +66,22 @@ func (n *network) dialResolver(_ context.Context, transport, address string) (ne
 				continue
 			}
 			if transport == "tcp" {
-				said := n.said(buf[2:size])
+				said := n.answer(buf[2:size])
 				far.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(said))), said...))
 				continue
 			}
 			q := new(miekg.Msg)
 			testbed.Check(q.Unpack(buf[:size]))
 			what := strings.ToLower(q.Question[0].String()) + address
-			if !n.lost("question "+what) && !n.lost("answer "+what) {
-				far.Write(n.said(buf[:size]))
+			if !n.isLost("question "+what) && !n.isLost("answer "+what) {
+				far.Write(n.answer(buf[:size]))
 			}
 		}
 	})
-	return testbed.CountOpen(near, &n.open), nil
+	return testbed.CountOpen(near, &n.openCount), nil
 }
 
-func (n *network) said(query []byte) []byte {
+func (n *lossyNetwork) answer(query []byte) []byte {
 	q := new(miekg.Msg)
 	testbed.Check(q.Unpack(query))
 	name := q.Question[0].Name
@@ -94,7 +94,7 @@ func (n *network) said(query []byte) []byte {
 }
 
 // connectTo connects to one of the two hosts whose names the resolvers know.
-func (n *network) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
+func (n *lossyNetwork) connectTo(ctx context.Context, _, address string) (net.Conn, error) {
 	to := netip.MustParseAddrPort(address)
 	host := map[string]string{ianaAddr: "data.iana.org", registryAddr: "rdap.registry.com"}[to.Addr().String()]
 	return n.connect(ctx, host, to.Port())
@@ -118,17 +118,17 @@ func TestFirst(t *testing.T) {
 		"the first two are dead":      {dead: map[string]bool{first: true, "8.8.8.8:53": true}},
 	}, func(t *testing.T, c row) {
 		for process := range 60 {
-			play(t, func(t *testing.T, s *stage) {
-				n := &network{stage: s, process: process, loss: c.loss, dead: c.dead, sent: map[string]int{}}
+			runStage(t, func(t *testing.T, s *stage) {
+				n := &lossyNetwork{stage: s, process: process, loss: c.loss, dead: c.dead, sent: map[string]int{}}
 				resolver := dns.New(dns.Config{Resolvers: []string{first, "8.8.8.8:53", "9.9.9.10:53"}, Dial: n.dialResolver})
 				s.connector = &guard.Dialer{
 					Resolver: resolver, Connect: n.connectTo,
 					HasRoute: func(context.Context, netip.Addr) bool { return true },
 				}
 				s.restart()
-				s.want(oldServer, 1, 1)
-				if len(s.own) > 0 {
-					t.Errorf("process %d asked this machine's resolver for %q", process, s.own)
+				s.wantLookup(oldServer, 1, 1)
+				if len(s.directDials) > 0 {
+					t.Errorf("process %d asked this machine's resolver for %q", process, s.directDials)
 				}
 			})
 		}
@@ -144,7 +144,7 @@ func TestOwnBootstrap(t *testing.T) {
 		err  error // the error of the Connector when it resolves the host
 		dial string
 	}
-	each(t, map[string]row{
+	eachStage(t, map[string]row{
 		"an address":           {url: "http://10.0.0.5:8080/dns.json", dial: "10.0.0.5:8080"},
 		"a name without a dot": {url: "http://mirror/dns.json", dial: "mirror:80"},
 		"a private address":    {url: "http://data.iana.org/dns.json", err: lookup.Fault(lookup.BlockedAddress, nil), dial: "data.iana.org:80"},
@@ -152,13 +152,13 @@ func TestOwnBootstrap(t *testing.T) {
 		"no resolver":          {url: "http://data.iana.org/dns.json", err: guard.ErrResolvers, dial: "data.iana.org:80"},
 	}, func(t *testing.T, s *stage, c row) {
 		if c.err != nil {
-			s.fails["resolve data.iana.org"] = c.err
+			s.connectErrs["resolve data.iana.org"] = c.err
 		}
-		s.place(c.dial, serve(says(standard())))
+		s.addServer(c.dial, serveOne(respondOK(standardFile())))
 		s.url = c.url
 		s.restart()
-		if _, err := s.lookup(t.Context(), "example.com", ""); err != nil || len(s.own) != 1 || s.own[0] != c.dial {
-			t.Errorf("%v, connected to %q, want %s", err, s.own, c.dial)
+		if _, err := s.lookup(t.Context(), "example.com", ""); err != nil || len(s.directDials) != 1 || s.directDials[0] != c.dial {
+			t.Errorf("%v, connected to %q, want %s", err, s.directDials, c.dial)
 		}
 	})
 }
@@ -167,8 +167,8 @@ func TestOwnBootstrap(t *testing.T) {
 // through the Connector nor directly. The error must contain both reasons.
 func TestOwnBootstrapUnreachable(t *testing.T) {
 	t.Parallel()
-	play(t, func(t *testing.T, s *stage) {
-		s.fails["resolve data.iana.org"] = fmt.Errorf("x: %w", guard.ErrResolvers)
+	runStage(t, func(t *testing.T, s *stage) {
+		s.connectErrs["resolve data.iana.org"] = fmt.Errorf("x: %w", guard.ErrResolvers)
 		s.directErr = &net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 		_, err := s.lookup(t.Context(), "example.com", lookup.BootstrapUnavailable)
 		if text := fmt.Sprint(err); !strings.Contains(text, guard.ErrResolvers.Error()) || !strings.Contains(text, "connection refused") {

@@ -19,23 +19,23 @@ func TestOdd(t *testing.T) {
 		named  = `"registrar":{"name":"Reg Inc.","iana_id":"292"}`
 	)
 	type row struct{ answer, want string }
-	each(t, map[string]row{
-		"entities as one object":     {domain(`"entities":` + registrant), named},
-		"nested in one object":       {domain(`"entities":{"roles":"reseller","entities":` + registrant + `}`), named},
-		"events as one object":       {domain(`"events":` + expiry), `"expires_at":"2029-01-02T03:04:05Z"`},
-		"nameservers as one object":  {domain(`"nameservers":` + server), `"nameservers":["ns1.x.com"]`},
-		"publicIds as one object":    {domain(`"entities":[` + strings.NewReplacer("[{", "{", "}]", "}").Replace(registrant) + `]`), named},
-		"secureDNS in a list":        {domain(`"secureDNS":[{"delegationSigned":true}]`), `"dnssec":true`},
-		"a blank behind ldhName":     {domainOf("example.com ", `"handle":"H1"`), `"handle":"H1"`},
-		"blanks around ldhName":      {domainOf(` example.com.\n`, `"handle":"H1"`), `"handle":"H1"`},
-		"a blank behind a server":    {domain(`"nameservers":[{"ldhName":"NS1.X.COM. "}]`), `"nameservers":["ns1.x.com"]`},
-		"a tab in a string":          {domain("\"handle\":\"H1\"", "\"remarks\":[{\"description\":[\"a\tb\nc\"]}]"), `"handle":"H1"`},
-		"control bytes in a name":    {domain("\"handle\":\"H\x001\""), `"handle":"H\u00001"`},
-		"a tab behind a backslash":   {domain("\"handle\":\"H\\\\\t1\""), `"handle":"H\\\t1"`},
-		"tabs between tokens":        {strings.ReplaceAll(domain(`"handle":"H1"`), ",", "\t,\n\t"), `"handle":"H1"`},
-		"a number beside one object": {domain(`"events":[1,` + expiry + `,null]`), `"expires_at":"2029-01-02T03:04:05Z"`},
+	eachStage(t, map[string]row{
+		"entities as one object":     {domainJSON(`"entities":` + registrant), named},
+		"nested in one object":       {domainJSON(`"entities":{"roles":"reseller","entities":` + registrant + `}`), named},
+		"events as one object":       {domainJSON(`"events":` + expiry), `"expires_at":"2029-01-02T03:04:05Z"`},
+		"nameservers as one object":  {domainJSON(`"nameservers":` + server), `"nameservers":["ns1.x.com"]`},
+		"publicIds as one object":    {domainJSON(`"entities":[` + strings.NewReplacer("[{", "{", "}]", "}").Replace(registrant) + `]`), named},
+		"secureDNS in a list":        {domainJSON(`"secureDNS":[{"delegationSigned":true}]`), `"dnssec":true`},
+		"a blank behind ldhName":     {domainJSONOf("example.com ", `"handle":"H1"`), `"handle":"H1"`},
+		"blanks around ldhName":      {domainJSONOf(` example.com.\n`, `"handle":"H1"`), `"handle":"H1"`},
+		"a blank behind a server":    {domainJSON(`"nameservers":[{"ldhName":"NS1.X.COM. "}]`), `"nameservers":["ns1.x.com"]`},
+		"a tab in a string":          {domainJSON("\"handle\":\"H1\"", "\"remarks\":[{\"description\":[\"a\tb\nc\"]}]"), `"handle":"H1"`},
+		"control bytes in a name":    {domainJSON("\"handle\":\"H\x001\""), `"handle":"H\u00001"`},
+		"a tab behind a backslash":   {domainJSON("\"handle\":\"H\\\\\t1\""), `"handle":"H\\\t1"`},
+		"tabs between tokens":        {strings.ReplaceAll(domainJSON(`"handle":"H1"`), ",", "\t,\n\t"), `"handle":"H1"`},
+		"a number beside one object": {domainJSON(`"events":[1,` + expiry + `,null]`), `"expires_at":"2029-01-02T03:04:05Z"`},
 	}, func(t *testing.T, s *stage, c row) {
-		s.https("rdap.registry.com", says(c.answer))
+		s.addRegistry("rdap.registry.com", respondOK(c.answer))
 		got, err := s.lookup(t.Context(), "example.com", "")
 		if text := string(testbed.Must(json.Marshal(got))); err != nil || !strings.Contains(text, c.want) {
 			t.Errorf("%s\ngave %s, %v\nwant %s", c.answer, text, err, c.want)

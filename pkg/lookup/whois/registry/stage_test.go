@@ -42,48 +42,48 @@ const (
 // and a registry answers after a second. The stage is also the client's Connector.
 type stage struct {
 	*Client
-	t     *testing.T
-	begin time.Time
-	cert  tls.Certificate // the self-signed certificate of all registries, which the client trusts as a root
-	cache memory
-	log   bytes.Buffer
-	fails map[string]error // the errors that Resolve and Dial return; a key is "resolve" or "dial", a space and the host
+	t           *testing.T
+	begin       time.Time
+	cert        tls.Certificate // the self-signed certificate of all registries, which the client trusts as a root
+	cache       memoryCache
+	log         bytes.Buffer
+	connectErrs map[string]error // the errors that Resolve and Dial return; a key is "resolve" or "dial", a space and the host
 
 	connector guard.Connector // the client's Connector: the stage itself, unless a test sets another
 	url       string          // the URL of the bootstrap file
 	directErr error           // the error that direct returns; nil means that it connects
-	open      atomic.Int64    // the number of open connections and of calls of Cache.Get that hang
+	openCount atomic.Int64    // the number of open connections and of calls of Cache.Get that hang
 
 	running sync.WaitGroup // the goroutines of servers that have not ended
 
-	mu    sync.Mutex
-	sites map[string]func(net.Conn) // the functions that serve a connection, by host:port
-	asked []string                  // the hosts that the client has resolved, in order
-	own   []string                  // the host:port of each direct connection
-	hits  int                       // the number of connections to data.iana.org, the server of the bootstrap file
+	mu            sync.Mutex
+	servers       map[string]func(net.Conn) // the functions that serve a connection, by host:port
+	resolvedNames []string                  // the hosts that the client has resolved, in order
+	directDials   []string                  // the host:port of each direct connection
+	ianaConns     int                       // the number of connections to data.iana.org, the server of the bootstrap file
 }
 
-// play runs a test with a new stage.
-func play(t *testing.T, test func(t *testing.T, s *stage)) {
+// runStage runs a test with a new stage.
+func runStage(t *testing.T, test func(t *testing.T, s *stage)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &stage{t: t, begin: time.Now(), cert: certificate(), sites: map[string]func(net.Conn){}, fails: map[string]error{}}
+		s := &stage{t: t, begin: time.Now(), cert: certificate(), servers: map[string]func(net.Conn){}, connectErrs: map[string]error{}}
 		s.connector, s.url = s, "http://data.iana.org/rdap/dns.json"
-		s.cache.open = &s.open
-		s.bootstraps(says(standard()))
-		s.https("rdap.registry.com", says(domain()))
-		s.https("new.registry.com", says(domain()))
+		s.cache.hangingGets = &s.openCount
+		s.serveBootstrap(respondOK(standardFile()))
+		s.addRegistry("rdap.registry.com", respondOK(domainJSON()))
+		s.addRegistry("new.registry.com", respondOK(domainJSON()))
 		s.restart()
 		test(t, s)
 		s.running.Wait() // wait for servers that have not yet noticed that the client hung up
 	})
 }
 
-// each calls run for each case of a table, with a new stage.
-func each[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
+// eachStage calls run for each case of a table, with a new stage.
+func eachStage[C any](t *testing.T, cases map[string]C, run func(t *testing.T, s *stage, c C)) {
 	t.Helper()
 	testbed.Each(t, cases, func(t *testing.T, c C) {
-		play(t, func(t *testing.T, s *stage) { run(t, s, c) })
+		runStage(t, func(t *testing.T, s *stage) { run(t, s, c) })
 	})
 }
 
@@ -98,28 +98,28 @@ func (s *stage) restart() {
 	})
 }
 
-// memory is a Cache in memory. Only one lookup at a time may use it.
-type memory struct {
-	doc     []byte
-	fetched time.Time
-	err     error // the error that Get and Put return; nil means none
-	hang    bool  // whether Get waits until its context ends, and then returns an error
-	puts    int
-	open    *atomic.Int64 // the number of calls of Get that hang
+// memoryCache is a Cache in memory. Only one lookup at a time may use it.
+type memoryCache struct {
+	doc         []byte
+	fetched     time.Time
+	err         error // the error that Get and Put return; nil means none
+	hangs       bool  // whether Get waits until its context ends, and then returns an error
+	putCount    int
+	hangingGets *atomic.Int64 // the number of calls of Get that hang
 }
 
-func (m *memory) Get(ctx context.Context) ([]byte, time.Time, error) {
-	if m.hang {
-		m.open.Add(1)
-		defer m.open.Add(-1)
+func (m *memoryCache) Get(ctx context.Context) ([]byte, time.Time, error) {
+	if m.hangs {
+		m.hangingGets.Add(1)
+		defer m.hangingGets.Add(-1)
 		<-ctx.Done()
 		return nil, time.Time{}, ctx.Err()
 	}
 	return m.doc, m.fetched, m.err
 }
 
-func (m *memory) Put(ctx context.Context, doc []byte, fetched time.Time) error {
-	m.puts++
+func (m *memoryCache) Put(ctx context.Context, doc []byte, fetched time.Time) error {
+	m.putCount++
 	if err := errors.Join(m.err, ctx.Err()); err != nil {
 		return err
 	}
@@ -134,42 +134,44 @@ func certificate() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key, Leaf: testbed.Must(x509.ParseCertificate(der))}
 }
 
-// site is the behaviour of a server: it writes to w the response to the request r.
-type site func(w io.Writer, r *http.Request)
+// responder is the behaviour of a server: it writes to w the response to the request r.
+type responder func(w io.Writer, r *http.Request)
 
-// serve returns a server that reads one request from a connection and lets the given site
-// respond to it.
-func serve(say site) func(net.Conn) {
+// serveOne returns a server that reads one request from a connection and lets the given
+// responder answer it.
+func serveOne(respond responder) func(net.Conn) {
 	return func(c net.Conn) {
 		if r, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			say(c, r)
+			respond(c, r)
 		}
 	}
 }
 
-// secure returns a registry that speaks TLS with the given certificate. In the handshake it
+// serveTLS returns a registry that speaks TLS with the given certificate. In the handshake it
 // prefers HTTP/2, but it answers only over HTTP/1.1. So it answers only a client that offers
 // HTTP/1.1 alone.
-func secure(cert tls.Certificate, say site) func(net.Conn) {
+func serveTLS(cert tls.Certificate, respond responder) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
 	return func(c net.Conn) {
 		s := tls.Server(c, cfg)
 		defer s.Close()
 		if s.Handshake() == nil && s.ConnectionState().NegotiatedProtocol == "http/1.1" {
 			time.Sleep(time.Second) // fake time, in the synctest bubble
-			serve(say)(s)
+			serveOne(respond)(s)
 		}
 	}
 }
 
-func (s *stage) place(hostport string, serve func(net.Conn)) {
+func (s *stage) addServer(hostport string, serve func(net.Conn)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sites[hostport] = serve
+	s.servers[hostport] = serve
 }
 
-func (s *stage) https(name string, say site) { s.place(name+":443", secure(s.cert, say)) }
-func (s *stage) bootstraps(say site)         { s.place("data.iana.org:80", serve(say)) }
+func (s *stage) addRegistry(name string, respond responder) {
+	s.addServer(name+":443", serveTLS(s.cert, respond))
+}
+func (s *stage) serveBootstrap(respond responder) { s.addServer("data.iana.org:80", serveOne(respond)) }
 
 // silence is a server that reads until the client hangs up, and sends nothing.
 func silence(c net.Conn) { io.Copy(io.Discard, c) }
@@ -178,27 +180,27 @@ func silence(c net.Conn) { io.Copy(io.Discard, c) }
 func (s *stage) connect(ctx context.Context, host string, port uint16) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	serve := s.sites[fmt.Sprintf("%s:%d", host, port)]
+	serve := s.servers[fmt.Sprintf("%s:%d", host, port)]
 	if serve == nil || ctx.Err() != nil {
 		return nil, lookup.Fault(lookup.ConnectFailed, ctx.Err())
 	}
 	if host == "data.iana.org" {
-		s.hits++
+		s.ianaConns++
 	}
 	near, far := net.Pipe()
 	s.running.Go(func() {
 		serve(far)
 		far.Close()
 	})
-	return testbed.CountOpen(near, &s.open), nil
+	return testbed.CountOpen(near, &s.openCount), nil
 }
 
 // Resolve implements guard.Connector.
 func (s *stage) Resolve(ctx context.Context, name string) (guard.Target, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asked = append(s.asked, name)
-	if err, ok := s.fails["resolve "+name]; ok {
+	s.resolvedNames = append(s.resolvedNames, name)
+	if err, ok := s.connectErrs["resolve "+name]; ok {
 		return guard.Target{}, err
 	}
 	return guard.Target{Name: name, Addrs: []netip.Addr{netip.MustParseAddr("93.184.216.34")}}, ctx.Err()
@@ -206,7 +208,7 @@ func (s *stage) Resolve(ctx context.Context, name string) (guard.Target, error) 
 
 // Dial implements guard.Connector.
 func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn, netip.Addr, error) {
-	if err := s.fails["dial "+t.Name]; err != nil {
+	if err := s.connectErrs["dial "+t.Name]; err != nil {
 		return nil, netip.Addr{}, err
 	}
 	conn, err := s.connect(ctx, t.Name, port)
@@ -216,7 +218,7 @@ func (s *stage) Dial(ctx context.Context, t guard.Target, port uint16) (net.Conn
 // direct is the function in whois.Config.Direct of the client.
 func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error) {
 	s.mu.Lock()
-	s.own = append(s.own, address)
+	s.directDials = append(s.directDials, address)
 	s.mu.Unlock()
 	if s.directErr != nil {
 		return nil, s.directErr
@@ -225,30 +227,35 @@ func (s *stage) direct(ctx context.Context, _, address string) (net.Conn, error)
 	return s.connect(ctx, host, uint16(testbed.Must(strconv.ParseUint(port, 10, 16))))
 }
 
-// standard returns the bootstrap file of most tests.
-func standard() string {
+// standardFile returns the bootstrap file of most tests.
+func standardFile() string {
 	return wrap(`[["com"],["https://rdap.registry.com/v1"]],[["kg"],["http://rdap.cctld.kg/"]]`)
 }
 
-// newer returns a bootstrap file that names another server for com.
-func newer() string { return wrap(`[["com"],["` + newServer + `"]]`) }
+// newerFile returns a bootstrap file that names another server for com.
+func newerFile() string { return wrap(`[["com"],["` + newServer + `"]]`) }
 
-// wire returns a site whose whole response is the text, from the status line on.
-func wire(text string) site { return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) } }
-
-func says(body string) site { return status(http.StatusOK, body) }
-
-func status(code int, body string) site {
-	return wire(fmt.Sprintf("HTTP/1.1 %d x\r\n\r\n%s", code, body))
+// rawResponse returns a responder that sends the given text, which is a whole response with
+// its status line.
+func rawResponse(text string) responder {
+	return func(w io.Writer, _ *http.Request) { io.WriteString(w, text) }
 }
 
-func redirect(to string) site { return wire("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved") }
+func respondOK(body string) responder { return respondStatus(http.StatusOK, body) }
 
-// domain returns the JSON of a domain object about example.com with the given additional
+func respondStatus(code int, body string) responder {
+	return rawResponse(fmt.Sprintf("HTTP/1.1 %d x\r\n\r\n%s", code, body))
+}
+
+func respondRedirect(to string) responder {
+	return rawResponse("HTTP/1.1 302 x\r\nLocation: " + to + "\r\n\r\nmoved")
+}
+
+// domainJSON returns the JSON of a domain object about example.com with the given additional
 // members.
-func domain(members ...string) string { return domainOf("example.com", members...) }
+func domainJSON(members ...string) string { return domainJSONOf("example.com", members...) }
 
-func domainOf(name string, members ...string) string {
+func domainJSONOf(name string, members ...string) string {
 	return `{"objectClassName":"domain","ldhName":"` + name + `"` + strings.Join(append([]string{""}, members...), ",") + `}`
 }
 
@@ -261,7 +268,7 @@ func (s *stage) lookup(ctx context.Context, domain string, code fault.Code) (who
 	ctx, cancel := context.WithTimeout(ctx, 8*time.Second)
 	defer cancel()
 	got, err := s.Lookup(ctx, whois.Query{Domain: domain})
-	if n := s.open.Load(); n != 0 {
+	if n := s.openCount.Load(); n != 0 {
 		s.t.Errorf("%d connections or calls were open when the answer came", n)
 	}
 	wantCode(s.t, err, code)
@@ -279,11 +286,12 @@ func wantCode(t testing.TB, err error, code fault.Code) {
 	}
 }
 
-// want looks up example.com and checks the outcome. If a result is expected, server is its
-// RDAPServer. If an error is expected, server is the error's code, followed by ", nobody was
-// asked" if the error must be marked as prevented. hits is the expected number of connections
-// to IANA since the stage was made, and puts is the expected number of calls of Cache.Put.
-func (s *stage) want(server string, hits, puts int) {
+// wantLookup looks up example.com and checks the outcome. If a result is expected, server is
+// its RDAPServer. If an error is expected, server is the error's code, followed by ", nobody
+// was asked" if the error must be marked as prevented. hits is the expected number of
+// connections to IANA since the stage was made, and puts is the expected number of calls of
+// Cache.Put.
+func (s *stage) wantLookup(server string, hits, puts int) {
 	s.t.Helper()
 	code, prevented, _ := strings.Cut(server, ", ")
 	if strings.HasPrefix(server, "https:") {
@@ -293,19 +301,19 @@ func (s *stage) want(server string, hits, puts int) {
 	if err == nil && got.RDAPServer != server || err != nil && fault.From(err).IsPrevented() != (prevented != "") {
 		s.t.Errorf("%s, %v; want %s", got.RDAPServer, err, server)
 	}
-	s.counts(hits, puts)
+	s.wantCounts(hits, puts)
 }
 
-func (s *stage) counts(hits, puts int) {
+func (s *stage) wantCounts(hits, puts int) {
 	s.t.Helper()
-	if s.hits != hits || s.cache.puts != puts {
-		s.t.Errorf("IANA was asked %d times and the cache filled %d times, want %d and %d", s.hits, s.cache.puts, hits, puts)
+	if s.ianaConns != hits || s.cache.putCount != puts {
+		s.t.Errorf("IANA was asked %d times and the cache filled %d times, want %d and %d", s.ianaConns, s.cache.putCount, hits, puts)
 	}
 }
 
-// wants looks up example.com and checks the error. The error must have the given code, and its
-// public message must contain the given text and nothing of the cause.
-func (s *stage) wants(code fault.Code, message string) {
+// wantError looks up example.com and checks the error. The error must have the given code, and
+// its public message must contain the given text and nothing of the cause.
+func (s *stage) wantError(code fault.Code, message string) {
 	s.t.Helper()
 	_, err := s.lookup(s.t.Context(), "example.com", code)
 	if m := fault.From(err).Public(); !strings.Contains(m, message) || strings.Contains(m, "json") || strings.Contains(m, "registry.com") {
@@ -313,9 +321,9 @@ func (s *stage) wants(code fault.Code, message string) {
 	}
 }
 
-// failsAt looks up example.com. The lookup must fail with the given code, after exactly the
-// given time.
-func (s *stage) failsAt(ctx context.Context, at time.Duration, code fault.Code) {
+// wantFailureAt looks up example.com. The lookup must fail with the given code, exactly after
+// the time in at.
+func (s *stage) wantFailureAt(ctx context.Context, at time.Duration, code fault.Code) {
 	s.t.Helper()
 	begin := time.Now()
 	_, err := s.lookup(ctx, "example.com", code)
