@@ -172,7 +172,7 @@ func TestLayers(t *testing.T) {
 			continue
 		}
 		used[all[i].pkg] = true
-		holdImports(t, name, p.Imports, all[i])
+		checkImports(t, name, p.Imports, all[i])
 	}
 	for _, l := range all {
 		if !used[l.pkg] {
@@ -181,10 +181,10 @@ func TestLayers(t *testing.T) {
 	}
 }
 
-// holdImports checks the imports of a package. The package may import another package of ours
+// checkImports checks the imports of a package. The package may import another package of ours
 // only if its layer allows that, and a module of the table restrictedModules only if its row
 // allows that.
-func holdImports(t *testing.T, name string, imports []string, l layer) {
+func checkImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {
 		if dep, ours := strings.CutPrefix(imported, module); ours && !matchesAny(l.allowed, dep) {

@@ -32,16 +32,16 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s costs %s, its parts %d, and the texts say %q", b.Bundle, bundle.Amount, sum, bundle.Use)
 		}
 	}
-	if one, all := Headers().Deadline, UptimeCheck().Deadline; one != all {
-		t.Errorf("headers has %s, uptime-check, which asks the same of the host, %s", one, all)
+	if single, all := Headers().Deadline, UptimeCheck().Deadline; single != all {
+		t.Errorf("headers has %s, uptime-check, which asks the same of the host, %s", single, all)
 	}
 	deadlines := map[Kind]time.Duration{}
 	for _, op := range All() {
 		if op.Slug == Headers().Slug {
 			continue
 		}
-		if had, ok := deadlines[op.Kind]; ok && had != op.Deadline {
-			t.Errorf("%s has %s, others of its kind %s", op.Slug, op.Deadline, had)
+		if deadline, ok := deadlines[op.Kind]; ok && deadline != op.Deadline {
+			t.Errorf("%s has %s, others of its kind %s", op.Slug, op.Deadline, deadline)
 		}
 		deadlines[op.Kind] = op.Deadline
 	}
@@ -61,7 +61,7 @@ func TestEntries(t *testing.T) {
 					t.Errorf("the entry has no %s", member)
 				}
 			}
-			described(t, op.Fields)
+			checkDescriptions(t, op.Fields)
 			var answer struct{ Domain string }
 			if err := json.Unmarshal([]byte(op.Response), &answer); err != nil {
 				t.Errorf("Response: %v", err)
@@ -91,7 +91,7 @@ func TestChangelog(t *testing.T) {
 // TestQuestions checks that an operation's question names exactly the parameters that a client
 // chooses. The question is a heading, which must show everything that the client asked for.
 func TestQuestions(t *testing.T) {
-	named := regexp.MustCompile(`\{([^}]*)\}`)
+	placeholder := regexp.MustCompile(`\{([^}]*)\}`)
 	for _, op := range All() {
 		var chosen, inQuestion []string
 		for _, p := range op.Params {
@@ -99,7 +99,7 @@ func TestQuestions(t *testing.T) {
 				chosen = append(chosen, p.Name)
 			}
 		}
-		for _, found := range named.FindAllStringSubmatch(op.Question, -1) {
+		for _, found := range placeholder.FindAllStringSubmatch(op.Question, -1) {
 			inQuestion = append(inQuestion, found[1])
 		}
 		slices.Sort(chosen)
@@ -110,9 +110,9 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// described checks that every field has a description, which comes from the tag doc in the
-// result's type.
-func described(t *testing.T, fields []Field) {
+// checkDescriptions checks that every field has a description, which comes from the tag doc in
+// the result's type.
+func checkDescriptions(t *testing.T, fields []Field) {
 	t.Helper()
 	if len(fields) == 0 {
 		t.Error("the entry has no Fields")
@@ -123,7 +123,7 @@ func described(t *testing.T, fields []Field) {
 		}
 		for _, part := range append([]Field{f}, f.Items...) {
 			if len(part.Fields) > 0 {
-				described(t, part.Fields)
+				checkDescriptions(t, part.Fields)
 			}
 		}
 	}

@@ -41,24 +41,24 @@ func TestLinks(t *testing.T) {
 		_, page := checkVisit(t, op, newVisit(op, "www.example.org"))
 		pages[op.Path] = string(page)
 	}
-	places := map[string]map[string]bool{}
+	anchors := map[string]map[string]bool{}
 	for name, page := range pages {
-		places[name] = placesOf(t, name, page)
+		anchors[name] = anchorsOf(t, name, page)
 	}
 	link := regexp.MustCompile(`(?:` + regexp.QuoteMeta(s.Origin) + `|href=")(/[a-z0-9/._-]*[a-z0-9]|/)?(?:\?[^"#\s]*)?(?:#([a-z][\w-]*))?`)
 	for name, page := range pages {
 		found := 0
 		for _, m := range link.FindAllStringSubmatch(page, -1) {
-			path, place := m[1], m[2]
+			path, anchor := m[1], m[2]
 			_, served := d.Find(path)
 			others := []string{"", catalog.PathHealth, catalog.PathReady, catalog.PathMCP}
-			if !served && places[path] == nil && !slices.Contains(others, path) {
+			if !served && anchors[path] == nil && !slices.Contains(others, path) {
 				t.Errorf("%s leads to %s, which is not served", name, m[0])
 			}
 			if path == "" {
 				path = name
 			}
-			if found++; place != "" && !places[path][place] {
+			if found++; anchor != "" && !anchors[path][anchor] {
 				t.Errorf("%s leads to %s, which has no such place", name, m[0])
 			}
 		}
@@ -68,25 +68,25 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// placesOf returns the anchors of a page to which a link can lead. It fails the test if two
+// anchorsOf returns the anchors of a page to which a link can lead. It fails the test if two
 // elements have the same anchor.
-func placesOf(t *testing.T, name, page string) map[string]bool {
+func anchorsOf(t *testing.T, name, page string) map[string]bool {
 	t.Helper()
-	places := map[string]bool{}
+	anchors := map[string]bool{}
 	for _, m := range regexp.MustCompile(`<[a-z0-9]+(?: [^>]*)? id="([^"]+)"`).FindAllStringSubmatch(page, -1) {
-		if places[m[1]] {
+		if anchors[m[1]] {
 			t.Errorf("%s has the place #%s twice", name, m[1])
 		}
-		places[m[1]] = true
+		anchors[m[1]] = true
 	}
-	return places
+	return anchors
 }
 
 func TestSnippetsAreOfThisDeployment(t *testing.T) {
 	s := testSite()
 	s.Terms.Network, s.Terms.Asset = "eip155:10", "0x0b2C639c533813f4Aa9D7837CAf62653d097Ff85"
 	shown := map[string]string{}
-	for _, n := range elements(parse(t, body(t, New(s), catalog.PathDocs)), "pre") {
+	for _, n := range elements(parsePage(t, documentBody(t, New(s), catalog.PathDocs)), "pre") {
 		shown[testbed.Attribute(n, "id")] = testbed.Text(n)
 	}
 	for _, sn := range programs(s) {
@@ -114,7 +114,7 @@ func elements(root *html.Node, names ...string) []*html.Node {
 	return found
 }
 
-func parse(t *testing.T, page []byte) *html.Node {
+func parsePage(t *testing.T, page []byte) *html.Node {
 	t.Helper()
 	return must(html.Parse(bytes.NewReader(page)))
 }
@@ -125,7 +125,7 @@ func parse(t *testing.T, page []byte) *html.Node {
 // Content-Security-Policy blocks any part of it.
 func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 	t.Helper()
-	root := parse(t, page)
+	root := parsePage(t, page)
 	checkLoads(t, root)
 	for _, n := range elements(root, "pre", "table") {
 		if testbed.Attribute(n.Parent, "tabindex") != "0" || testbed.Attribute(n.Parent, "aria-label") == "" {
@@ -151,7 +151,7 @@ func checkPage(t *testing.T, page []byte, csp string) *html.Node {
 
 func checkLoads(t *testing.T, root *html.Node) {
 	t.Helper()
-	ours := []string{"/", "#", testSite().Origin + "/", x402.Network(testSite().Terms.Network).Explorer + "/", catalog.Homepage, testSite().Contact}
+	allowedPrefixes := []string{"/", "#", testSite().Origin + "/", x402.Network(testSite().Terms.Network).Explorer + "/", catalog.Homepage, testSite().Contact}
 	for _, n := range elements(root) {
 		switch n.Data {
 		case "iframe", "object", "embed", "base", "img", "video", "audio", "svg", "template":
@@ -161,7 +161,7 @@ func checkLoads(t *testing.T, root *html.Node) {
 			switch {
 			case a.Key == "style" || strings.HasPrefix(a.Key, "on") || a.Key == "src" || a.Key == "srcset":
 				t.Errorf("<%s %s=%q>", n.Data, a.Key, a.Val)
-			case a.Key == "href" && !slices.ContainsFunc(ours, func(begin string) bool { return strings.HasPrefix(a.Val, begin) }):
+			case a.Key == "href" && !slices.ContainsFunc(allowedPrefixes, func(begin string) bool { return strings.HasPrefix(a.Val, begin) }):
 				t.Errorf("<%s> to %s", n.Data, a.Val)
 			}
 		}
@@ -181,17 +181,17 @@ func TestHighlight(t *testing.T) {
 func TestLLMsGrammar(t *testing.T) {
 	link := regexp.MustCompile(`^- \[[^\]]+\]\([^) ]+\): .+$`)
 	for _, path := range []string{catalog.PathLLMs, catalog.PathLLMsFull} {
-		lines := strings.Split(string(body(t, testDocuments(), path)), "\n")
+		lines := strings.Split(string(documentBody(t, testDocuments(), path)), "\n")
 		if !strings.HasPrefix(lines[0], "# ") || lines[1] != "" || !strings.HasPrefix(lines[2], "> ") {
 			t.Errorf("%s starts with %q", path, lines[:3])
 		}
-		sections, links, fenced := 0, 0, false
+		sections, links, inFence := 0, 0, false
 		for i, line := range lines {
 			bad := false
 			switch {
 			case strings.HasPrefix(line, "```"):
-				fenced = !fenced
-			case fenced:
+				inFence = !inFence
+			case inFence:
 			case strings.HasPrefix(line, "## "):
 				sections++
 				bad = lines[i-1] != "" || lines[i+1] != ""
@@ -205,8 +205,8 @@ func TestLLMsGrammar(t *testing.T) {
 				t.Errorf("%s, line %d: %q", path, i+1, line)
 			}
 		}
-		if sections == 0 || links == 0 || fenced {
-			t.Errorf("%s: %d sections, %d links, open fence: %v", path, sections, links, fenced)
+		if sections == 0 || links == 0 || inFence {
+			t.Errorf("%s: %d sections, %d links, open fence: %v", path, sections, links, inFence)
 		}
 	}
 }
@@ -219,15 +219,15 @@ func TestLLMsGrammar(t *testing.T) {
 // before a first call.
 func TestSizes(t *testing.T) {
 	for name, c := range map[string]struct {
-		text       string
-		fixed, per int // the allowed characters: those that do not depend on the operations, and those for each operation
+		text               string
+		base, perOperation int // the allowed characters: those that do not depend on the operations, and those for each operation
 	}{
 		"guidance":           {newView(testSite()).section("guidance.txt.tmpl"), 3320, 40},
-		catalog.PathLLMsFull: {string(body(t, testDocuments(), catalog.PathLLMsFull)), 0, 4 * 1550},
+		catalog.PathLLMsFull: {string(documentBody(t, testDocuments(), catalog.PathLLMsFull)), 0, 4 * 1550},
 	} {
-		n, most := utf8.RuneCountInString(c.text), c.fixed+c.per*len(catalog.All())
-		if t.Logf("%s: %d characters of %d", name, n, most); n > most {
-			t.Errorf("%s has %d characters, at most %d are allowed", name, n, most)
+		n, limit := utf8.RuneCountInString(c.text), c.base+c.perOperation*len(catalog.All())
+		if t.Logf("%s: %d characters of %d", name, n, limit); n > limit {
+			t.Errorf("%s has %d characters, at most %d are allowed", name, n, limit)
 		}
 	}
 }
@@ -241,21 +241,21 @@ func TestToolSchemas(t *testing.T) {
 	tools := decode[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {
 		tool := tools[i]
-		in, out := validator(tool.InputSchema), validator(tool.OutputSchema)
+		arguments, answer := validator(tool.InputSchema), validator(tool.OutputSchema)
 		for _, c := range []struct {
 			what string
 			s    *jsonschema.Schema
 			raw  []byte
 			want bool
 		}{
-			{"the example's arguments", in, encode(exampleQuery(op)), true},
-			{"an argument that is not there", in, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
-			{"no arguments", in, []byte(`{}`), op.Kind == catalog.SmokeTest},
-			{"the example", out, []byte(op.Response), true},
-			{"the price", out, encode(ToolOffer(op, testSite()).WithToken(shownToken)), true},
-			{"an error", out, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
-			{"a price without a way to pay", out, []byte(`{"x402Version":2,"accepts":[]}`), false},
-			{"an empty object", out, []byte(`{}`), false},
+			{"the example's arguments", arguments, encode(exampleQuery(op)), true},
+			{"an argument that is not there", arguments, []byte(`{"domain":"example.com","hostname":"example.com"}`), false},
+			{"no arguments", arguments, []byte(`{}`), op.Kind == catalog.SmokeTest},
+			{"the example", answer, []byte(op.Response), true},
+			{"the price", answer, encode(ToolOffer(op, testSite()).WithToken(shownToken)), true},
+			{"an error", answer, []byte(`{"error":{"code":"nxdomain","message":""}}`), false},
+			{"a price without a way to pay", answer, []byte(`{"x402Version":2,"accepts":[]}`), false},
+			{"an empty object", answer, []byte(`{}`), false},
 		} {
 			if err := validate(c.s, c.raw); (err == nil) != c.want {
 				t.Errorf("%s: %s: %v", op.Slug, c.what, err)
@@ -264,17 +264,17 @@ func TestToolSchemas(t *testing.T) {
 	}
 }
 
-// walk calls visit for every object in a document, with the path to that object.
-func walk(where string, v any, visit func(where string, v map[string]any)) {
+// walkObjects calls visit for every object in a document, with the path to that object.
+func walkObjects(where string, v any, visit func(where string, v map[string]any)) {
 	switch v := v.(type) {
 	case map[string]any:
 		visit(where, v)
 		for key, x := range v {
-			walk(where+"/"+key, x, visit)
+			walkObjects(where+"/"+key, x, visit)
 		}
 	case []any:
 		for i, x := range v {
-			walk(where+"/"+strconv.Itoa(i), x, visit)
+			walkObjects(where+"/"+strconv.Itoa(i), x, visit)
 		}
 	}
 }
@@ -284,7 +284,7 @@ func walk(where string, v any, visit func(where string, v map[string]any)) {
 // the example after any one member, at any depth, is removed, or is replaced by an object with
 // an unexpected member.
 func TestResultSchemas(t *testing.T) {
-	description := body(t, testDocuments(), catalog.PathOpenAPI)
+	description := documentBody(t, testDocuments(), catalog.PathOpenAPI)
 	for _, op := range catalog.All() {
 		for name, s := range map[string]*jsonschema.Schema{
 			"exact": validator(resultSchema(op.Fields, exactTypes)), "described": schemaAt(description, "/components/schemas/"+op.Result),
@@ -293,15 +293,15 @@ func TestResultSchemas(t *testing.T) {
 				t.Errorf("%s, %s: %v", op.Slug, name, err)
 			}
 			example := decode[map[string]any]([]byte(op.Response))
-			walk("", example, func(where string, v map[string]any) {
-				for key, was := range maps.Clone(v) {
+			walkObjects("", example, func(where string, v map[string]any) {
+				for key, member := range maps.Clone(v) {
 					delete(v, key)
-					without := validate(s, must(json.Marshal(example)))
+					removedErr := validate(s, must(json.Marshal(example)))
 					v[key] = map[string]any{"unexpected": 1}
-					if foreign := validate(s, must(json.Marshal(example))); without == nil || foreign == nil {
-						t.Errorf("%s, %s%s: passes without %s (%v), or with a foreign object (%v)", op.Slug, name, where, key, without, foreign)
+					if replacedErr := validate(s, must(json.Marshal(example))); removedErr == nil || replacedErr == nil {
+						t.Errorf("%s, %s%s: passes without %s (%v), or with a foreign object (%v)", op.Slug, name, where, key, removedErr, replacedErr)
 					}
-					v[key] = was
+					v[key] = member
 				}
 			})
 		}

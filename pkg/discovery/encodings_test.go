@@ -28,8 +28,8 @@ func TestEncodings(t *testing.T) {
 			continue
 		}
 		for _, accept := range []string{"", "gzip;q=0", "gzip", "br;q=1, gzip;q=0.5, *;q=0"} {
-			whole := wholeHeader(doc, accept)
-			etag := whole.Get("Etag")
+			header := fullHeader(doc, accept)
+			etag := header.Get("Etag")
 			if len(etag) < 18 || etag[0] != '"' {
 				t.Errorf("%s has the ETag %s", doc.Path, etag)
 			}
@@ -43,16 +43,16 @@ func TestEncodings(t *testing.T) {
 				"": 200, other: 200, etag: 304, "W/" + etag: 304, `"other", ` + etag: 304, "*": 304,
 			} {
 				for _, method := range []string{http.MethodGet, http.MethodHead} {
-					checkEncoding(t, d, doc, method, accept, match, status, whole)
+					checkEncoding(t, d, doc, method, accept, match, status, header)
 				}
 			}
 		}
 	}
 }
 
-// wholeHeader returns the header with which a document is sent to a client with this
+// fullHeader returns the header with which a document is sent to a client with this
 // Accept-Encoding.
-func wholeHeader(doc Document, accept string) http.Header {
+func fullHeader(doc Document, accept string) http.Header {
 	kind := typeJSON
 	switch {
 	case strings.HasSuffix(doc.Path, ".txt"):
@@ -85,11 +85,12 @@ func wholeHeader(doc Document, accept string) http.Header {
 
 // checkEncoding requests a document with the given Accept-Encoding and If-None-Match. It
 // compares the response with the expected status, with the document's text, and with the
-// headers in whole. If the status is 304, the headers that describe a body must be absent.
-func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, whole http.Header) {
+// headers in fullHeader. If the status is 304, the headers that describe a body must be
+// absent.
+func checkEncoding(t *testing.T, d *Documents, doc Document, method, accept, match string, status int, fullHeader http.Header) {
 	t.Helper()
 	w := request(d, method, doc.Path, map[string]string{"Accept-Encoding": accept, "If-None-Match": match})
-	text, want, header := w.Body.Bytes(), doc.content().Body, whole.Clone()
+	text, want, header := w.Body.Bytes(), doc.content().Body, fullHeader.Clone()
 	if WantsGzip(accept) && len(text) > 0 {
 		text = must(io.ReadAll(must(gzip.NewReader(w.Body))))
 	}

@@ -34,7 +34,7 @@ import (
 // TestGenerated checks that the embedded tool catalog is the one that package catalog gives.
 // With -update, the test writes the catalog to its file.
 func TestGenerated(t *testing.T) {
-	wantFile(t, "assets/generated/catalog.json", string(encode(madeCatalog(blankSite()))))
+	wantFile(t, "assets/generated/catalog.json", string(encode(buildCatalog(blankSite()))))
 }
 
 // TestRelease checks that release.json has the hash of the present tools, instructions and
@@ -59,24 +59,24 @@ func TestRelease(t *testing.T) {
 // catalog that package catalog gives for that Site.
 func TestCatalogOfAnySite(t *testing.T) {
 	for _, s := range []Site{testSite(), {Origin: "http://127.0.0.1:8402", Terms: x402.Terms{Network: "eip155:84532", Asset: "0x036CbD53842c5426634e7929541eC2318f3dCF7e"}}} {
-		wantEqual(t, s.Origin, string(encode(madeCatalog(s))), string(toolCatalogOf(s)))
+		wantEqual(t, s.Origin, string(encode(buildCatalog(s))), string(toolCatalogOf(s)))
 	}
 }
 
-// madeCatalog makes the tool catalog of a Site from package catalog.
-func madeCatalog(s Site) toolCatalog {
+// buildCatalog makes the tool catalog of a Site from package catalog.
+func buildCatalog(s Site) toolCatalog {
 	c := toolCatalog{
 		Service: catalog.Service, BaseURL: s.Origin, DocsURL: s.Origin + catalog.PathDocs,
 		X402Version: x402.Version, Idempotency: idempotencyOf(s.DuplicateWindow), Playbooks: playbooksOf(s),
 	}
 	for _, op := range catalog.All() {
-		c.Tools = append(c.Tools, toolOf(s, op))
+		c.Tools = append(c.Tools, toolEntry(s, op))
 	}
 	return c
 }
 
-// toolOf returns an entry of the tool catalog.
-func toolOf(s Site, op catalog.Operation) tool {
+// toolEntry returns an entry of the tool catalog.
+func toolEntry(s Site, op catalog.Operation) tool {
 	t := tool{
 		Path: op.Path, Method: catalog.Method, Description: op.Description, DisplayPrice: op.Price(), Amount: op.Amount,
 		Network: s.Terms.Network, Asset: s.Terms.Asset, Scheme: x402.Scheme, X402Version: x402.Version,
@@ -92,7 +92,7 @@ func toolOf(s Site, op catalog.Operation) tool {
 		})
 	}
 	for _, f := range op.Fields {
-		t.ResponseFields = append(t.ResponseFields, row{f.Name, f.TypeText(), describeWhole(f)})
+		t.ResponseFields = append(t.ResponseFields, row{f.Name, f.TypeText(), describeWithFields(f)})
 	}
 	for _, o := range outcomes(op.AllErrors()) {
 		message := o.Message + map[fault.Class]string{fault.Answer: " Charged.", fault.Owed: " Charged; answer owed."}[o.Class]
@@ -101,17 +101,17 @@ func toolOf(s Site, op catalog.Operation) tool {
 	return t
 }
 
-// describeWhole returns a field's description. If the field is an array of objects, it adds
-// the names of the objects' fields, as in "A and AAAA {address}; MX {preference, exchange}".
-// For a single object it adds no names, because the example answer shows them.
-func describeWhole(f catalog.Field) string {
-	text, joint := describe(f), ": "
+// describeWithFields returns a field's description. If the field is an array of objects, it
+// adds the names of the objects' fields, as in "A and AAAA {address}; MX {preference,
+// exchange}". For a single object it adds no names, because the example answer shows them.
+func describeWithFields(f catalog.Field) string {
+	text, separator := describe(f), ": "
 	for _, item := range f.Items {
 		if f.Type != "array" || len(item.Fields) == 0 {
 			continue
 		}
-		text += joint
-		if joint = "; "; len(f.Items) > 1 {
+		text += separator
+		if separator = "; "; len(f.Items) > 1 {
 			text += item.Description + " "
 		}
 		for i, field := range item.Fields {
@@ -158,13 +158,13 @@ func recordHandshake(t *testing.T) wireExample {
 	nonce := sha256.Sum256([]byte("the nonce of the documented example"))
 	wallet := must(x402test.WalletFromHex(strings.TrimPrefix(publishedKey, "0x"), bytes.NewReader(nonce[:])))
 	signature := must(wallet.Pay(offer.WithToken(shownToken), time.Now()))
-	books := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
+	facilitator := must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}))
 	gate := &x402.Gate{
 		Ledger:  ledger.New(&ledgertest.Memory{}, time.Now, func() string { return "write" }),
-		Settler: x402.One(books.InProcess()),
+		Settler: x402.One(facilitator.InProcess()),
 		Now:     time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	out := gate.Serve(t.Context(), x402.Request{
+	outcome := gate.Serve(t.Context(), x402.Request{
 		Signature: signature, Offer: must(x402.NewOffer(offer)), Deadline: time.Now().Add(27 * time.Second),
 		Prepare: func() (x402.Job, error) {
 			return x402.Job{
@@ -174,13 +174,13 @@ func recordHandshake(t *testing.T) wireExample {
 		},
 		Error: func(f *fault.Error, _ x402.PaymentStatus) []byte { return []byte(f.Public()) },
 	})
-	if out.Status != http.StatusOK || out.Receipt == nil || !out.Receipt.Success {
-		t.Fatalf("the Gate answered %d %v, receipt %+v", out.Status, out.Fault, out.Receipt)
+	if outcome.Status != http.StatusOK || outcome.Receipt == nil || !outcome.Receipt.Success {
+		t.Fatalf("the Gate answered %d %v, receipt %+v", outcome.Status, outcome.Fault, outcome.Receipt)
 	}
 	signed := must(base64.StdEncoding.DecodeString(signature))
 	p := decode[x402.Payload](signed)
 	return wireExample{
-		Signature: headerOf(x402.HeaderSignature, signed), Response: headerOf(x402.HeaderResponse, must(json.Marshal(out.Receipt))),
+		Signature: headerOf(x402.HeaderSignature, signed), Response: headerOf(x402.HeaderResponse, must(json.Marshal(outcome.Receipt))),
 		Origin: p.Resource.URL, Payer: p.Payload.Authorization.From, Payee: terms.PayTo, Key: publishedKey, Signed: time.Now().UTC().Format(time.DateTime),
 	}
 }
@@ -219,7 +219,7 @@ func testSite() Site {
 // a while.
 var testDocuments = sync.OnceValue(func() *Documents { return New(testSite()) })
 
-func body(t *testing.T, d *Documents, path string) []byte {
+func documentBody(t *testing.T, d *Documents, path string) []byte {
 	t.Helper()
 	doc, ok := d.Find(path)
 	if !ok {

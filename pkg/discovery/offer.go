@@ -200,13 +200,13 @@ func ChallengeOf(op catalog.Operation, s Site, required x402.PaymentRequired, f 
 		PaymentRequired: required,
 		Code:            f.Code,
 		Message:         f.Public(),
-		Idempotency:     idempotencyOf(windowOf(op, s)),
+		Idempotency:     idempotencyOf(duplicateWindow(op, s)),
 	}
 }
 
-// windowOf returns the duplicate window of an operation. The smoke test has none, because it
-// charges every payment that has no key.
-func windowOf(op catalog.Operation, s Site) time.Duration {
+// duplicateWindow returns the duplicate window of an operation. The smoke test has no such
+// window, because it charges every payment that has no key.
+func duplicateWindow(op catalog.Operation, s Site) time.Duration {
 	if op.Kind == catalog.SmokeTest {
 		return 0
 	}
@@ -216,9 +216,9 @@ func windowOf(op catalog.Operation, s Site) time.Duration {
 func idempotencyOf(window time.Duration) Idempotency {
 	return Idempotency{
 		Header:                 x402.HeaderKey,
-		ReplaySeconds:          seconds(ledger.KeptFor),
-		DuplicateWindowSeconds: seconds(window),
+		ReplaySeconds:          inSeconds(ledger.KeptFor),
+		DuplicateWindowSeconds: inSeconds(window),
 	}
 }
 
-func seconds(d time.Duration) int { return int(d / time.Second) }
+func inSeconds(d time.Duration) int { return int(d / time.Second) }

@@ -95,18 +95,18 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 // challenge, whatever its code.
 func errorSets(ops []opView) []errorSet {
 	name := strings.NewReplacer(" ", "", "Server ", "")
-	limited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
-	documents := opView{Declared: []errorSet{limited}}
+	rateLimited := errorSet{Status: http.StatusTooManyRequests, Codes: []fault.Code{fault.RateLimited}}
+	documents := opView{Declared: []errorSet{rateLimited}}
 	var sets []errorSet
 	seen := map[int]int{}
 	for _, op := range append([]opView{documents}, ops...) {
 		for i, e := range op.Declared {
-			known := slices.IndexFunc(sets, func(s errorSet) bool { return slices.Equal(s.Codes, e.Codes) })
+			first := slices.IndexFunc(sets, func(s errorSet) bool { return slices.Equal(s.Codes, e.Codes) })
 			switch {
 			case e.Status == http.StatusPaymentRequired:
 				e.Name = "PaymentRequired"
-			case known >= 0:
-				e.Name = sets[known].Name
+			case first >= 0:
+				e.Name = sets[first].Name
 			default:
 				e.Name = name.Replace(http.StatusText(e.Status))
 				e.Headers = headersOf(e)
@@ -214,8 +214,8 @@ func outsideCodes() []fault.Code {
 	}
 }
 
-// codesIn returns the codes of one class in a list.
-func codesIn(list []outcome, class fault.Class) (codes []string) {
+// codesOfClass returns the codes of one class in a list.
+func codesOfClass(list []outcome, class fault.Class) (codes []string) {
 	for _, o := range list {
 		if o.Class == class {
 			codes = append(codes, string(o.Code))

@@ -33,21 +33,21 @@ type Page struct {
 	CSP  string
 }
 
-// pageOf parses the template of a page. In the template, the functions css and js insert a
-// file of assets/generated, which infra/house has minified.
-func pageOf(from embed.FS, name string, more template.FuncMap) *template.Template {
+// parsePageTemplate parses the template of a page. In the template, the functions css and js
+// insert a file of assets/generated, which infra/house has minified.
+func parsePageTemplate(files embed.FS, name string, funcs template.FuncMap) *template.Template {
 	return template.Must(template.New(name).Funcs(template.FuncMap{
 		"prose":  prose,
 		"labels": func(name string) []string { return strings.SplitAfter(name, ".") }, // the page may break the line after each label
 		"json":   highlight,
-		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                         // #nosec G203 -- TestPrograms in infra/house has escaped it
-		"css":    func(name string) template.CSS { return template.CSS(readGenerated(from, name+".css")) }, // #nosec G203 -- an embedded file of this package
-		"js":     func(name string) template.JS { return template.JS(readGenerated(from, name+".js")) },    // #nosec G203 -- an embedded file of this package
-	}).Funcs(more).ParseFS(from, "assets/"+name, "assets/parts.html.tmpl"))
+		"code":   func(s snippet) template.HTML { return template.HTML(s.markup) },                          // #nosec G203 -- TestPrograms in infra/house has escaped it
+		"css":    func(name string) template.CSS { return template.CSS(readGenerated(files, name+".css")) }, // #nosec G203 -- an embedded file of this package
+		"js":     func(name string) template.JS { return template.JS(readGenerated(files, name+".js")) },    // #nosec G203 -- an embedded file of this package
+	}).Funcs(funcs).ParseFS(files, "assets/"+name, "assets/parts.html.tmpl"))
 }
 
-func readGenerated(from embed.FS, name string) string {
-	return string(must(from.ReadFile("assets/generated/" + name)))
+func readGenerated(files embed.FS, name string) string {
+	return string(must(files.ReadFile("assets/generated/" + name)))
 }
 
 func fillTemplate(t *template.Template, data any) []byte {
@@ -91,8 +91,8 @@ func highlight(s string) template.HTML {
 // inlineHash returns the source expression with which a Content-Security-Policy allows an
 // inline style or script that is exactly this text.
 func inlineHash(text string) string {
-	sum := sha256.Sum256([]byte(text))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
+	hash := sha256.Sum256([]byte(text))
+	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
 }
 
 // page renders a page of the documents. The Content-Security-Policy of the page allows its
@@ -107,7 +107,7 @@ func (v *view) page(name string, scripts ...string) Page {
 		policy += " " + inlineHash(readGenerated(assets, script+".js"))
 	}
 	return Page{
-		Body: fillTemplate(pageOf(assets, name+".html.tmpl", template.FuncMap{
+		Body: fillTemplate(parsePageTemplate(assets, name+".html.tmpl", template.FuncMap{
 			"said":  v.section,
 			"lines": v.lines,
 			"table": v.table,
@@ -189,7 +189,7 @@ type paramView struct {
 var paywallAssets embed.FS
 
 // paywallPage parses the template of the page at the first visit.
-var paywallPage = sync.OnceValue(func() *template.Template { return pageOf(paywallAssets, "paywall.html.tmpl", nil) })
+var paywallPage = sync.OnceValue(func() *template.Template { return parsePageTemplate(paywallAssets, "paywall.html.tmpl", nil) })
 
 // Paywall returns the page that a person gets in place of the JSON of a 402 (spec §5), and its
 // Content-Security-Policy. The visitor can pay on the page with a wallet in the browser. For a
@@ -242,7 +242,7 @@ func (p *paywall) policy() string {
 // other parameters of the link, because the link's author may have written anything there.
 func (p *paywall) readParams() {
 	understood := url.Values{}
-	instead := url.Values{}
+	suggested := url.Values{}
 	for _, param := range p.Params {
 		shown := p.viewOf(param)
 		suggestion := shown.Typed
@@ -258,7 +258,7 @@ func (p *paywall) readParams() {
 			understood.Set(param.Name, shown.Shown)
 		}
 		if suggestion != "" {
-			instead.Set(param.Name, suggestion)
+			suggested.Set(param.Name, suggestion)
 		}
 		hasChoice := len(param.Enum) != 1 && param.Code != ""
 		if !hasChoice {
@@ -274,7 +274,7 @@ func (p *paywall) readParams() {
 	if p.Ready {
 		p.Heading = questionOf(p.Operation, understood)
 	}
-	p.InsteadURL = p.Path + "?" + instead.Encode()
+	p.InsteadURL = p.Path + "?" + suggested.Encode()
 	p.Call = p.ExampleURL
 	if p.Ready && len(understood) > 0 {
 		p.Call = p.URL + "?" + understood.Encode()
@@ -342,7 +342,7 @@ func (p *paywall) dataAttributes(offer string) template.HTMLAttr {
 	if p.Site.PlayMoney {
 		play = "yes"
 	}
-	owed := append(codesIn(p.Outcomes, fault.Owed), string(fault.InternalError))
+	owed := append(codesOfClass(p.Outcomes, fault.Owed), string(fault.InternalError))
 	rules := map[string]string{"": rulesOf(p.Operation)}
 	hints := map[string]string{}
 	collectHints(p.Fields, rules, hints)
@@ -391,7 +391,7 @@ func collectHints(fields []catalog.Field, rules, hints map[string]string) {
 		inner := f.Fields
 		if f.Type == "object" && len(f.Items) > 0 {
 			inner = f.Items[0].Fields
-			rules[f.Name] = rulesOf(resultOf(f))
+			rules[f.Name] = rulesOf(childOperation(f))
 		}
 		collectHints(inner, rules, hints)
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// anyPort returns an operation whose parameter port may be any number.
-func anyPort() catalog.Operation {
+// sslWithAnyPort returns an operation whose parameter port may be any number.
+func sslWithAnyPort() catalog.Operation {
 	op := catalog.SSLCheck()
 	op.Params = slices.Clone(op.Params)
 	op.Params[1].Enum = nil
@@ -31,7 +31,7 @@ func TestFreeParameter(t *testing.T) {
 		"refused":  {"all", "port must be a number.", "all"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			v := newVisit(anyPort(), "www.example.org")
+			v := newVisit(sslWithAnyPort(), "www.example.org")
 			if c.asked != "" {
 				v.Query.Set("port", c.asked)
 			}
@@ -39,7 +39,7 @@ func TestFreeParameter(t *testing.T) {
 				v.Query, v.Refused = nil, c.refused
 				v.Typed = url.Values{"domain": {"www.example.org"}, "port": {c.asked}}
 			}
-			root, _ := checkVisit(t, anyPort(), v)
+			root, _ := checkVisit(t, sslWithAnyPort(), v)
 			var got []string
 			for _, n := range elements(root, "input") {
 				got = append(got, testbed.Attribute(n, "name")+"="+testbed.Attribute(n, "value"))
@@ -53,13 +53,13 @@ func TestFreeParameter(t *testing.T) {
 // parameter is listed with its default, with the only value that it accepts, as optional, or
 // as ignored.
 func TestParametersInText(t *testing.T) {
-	optional := anyPort()
+	optional := sslWithAnyPort()
 	optional.Params[1].Default = ""
 	for _, c := range []struct {
 		op   catalog.Operation
 		want string
 	}{
-		{anyPort(), "domain, port (default 443)"},
+		{sslWithAnyPort(), "domain, port (default 443)"},
 		{optional, "domain, port (optional)"},
 		{catalog.SSLCheck(), "domain, port (443)"},
 		{catalog.Ping(), "probe (ignored)"},

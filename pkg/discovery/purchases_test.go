@@ -19,7 +19,7 @@ func TestWindowOfOperations(t *testing.T) {
 		Tools []struct {
 			Window *int `json:"duplicate_window_seconds"`
 		}
-	}](body(t, New(s), catalog.PathCatalog)).Tools
+	}](documentBody(t, New(s), catalog.PathCatalog)).Tools
 	tools := decode[[]struct {
 		Annotations struct{ ReadOnlyHint, IdempotentHint bool }
 	}](Tools(s))
@@ -44,7 +44,7 @@ func TestWindowOfOperations(t *testing.T) {
 // must say that a client repeats a payment after a retryable error, and must not say that it
 // does so after every error.
 func TestAdviceOnPurchases(t *testing.T) {
-	llms, instructions := string(body(t, testDocuments(), catalog.PathLLMs)), ToolInstructions(testSite())
+	llms, instructions := string(documentBody(t, testDocuments(), catalog.PathLLMs)), ToolInstructions(testSite())
 	wantTexts(t, catalog.PathLLMs, llms, "Give each purchase its own key", "After a `retryable` error",
 		"repeating a payment tells only whether it was charged; for the answer, sign again with the same key, which is free")
 	wantTexts(t, "instructions", instructions, "each purchase its own key", "when an error says retryable")

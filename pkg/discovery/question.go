@@ -20,13 +20,13 @@ type piece struct {
 // a parameter that was not sent, the heading has the default value.
 func questionOf(op catalog.Operation, values url.Values) []piece {
 	var heading []piece
-	ours, rest, found := strings.Cut(op.Question, "{")
+	fixedText, rest, hasMore := strings.Cut(op.Question, "{")
 	for {
-		text, isURL := strings.CutSuffix(ours, scheme)
+		text, isURL := strings.CutSuffix(fixedText, scheme)
 		if text != "" {
 			heading = append(heading, piece{Text: text})
 		}
-		if !found {
+		if !hasMore {
 			return heading
 		}
 		var name string
@@ -36,7 +36,7 @@ func questionOf(op catalog.Operation, values url.Values) []piece {
 			value, rest = scheme+value+"/", strings.TrimPrefix(rest, "/")
 		}
 		heading = append(heading, piece{Text: value, Value: true})
-		ours, rest, found = strings.Cut(rest, "{")
+		fixedText, rest, hasMore = strings.Cut(rest, "{")
 	}
 }
 

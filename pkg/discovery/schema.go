@@ -190,11 +190,11 @@ type row struct {
 // name such as records[].address.
 func rows(fields []catalog.Field) []row { return appendRows(nil, fields, "", "") }
 
-func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
+func appendRows(lines []row, fields []catalog.Field, prefix, condition string) []row {
 	for _, f := range fields {
 		name := prefix + f.Name
-		to = append(to, row{Name: name, Type: f.TypeText(), Description: when + describe(f)})
-		to = appendRows(to, f.Fields, name+".", "")
+		lines = append(lines, row{Name: name, Type: f.TypeText(), Description: condition + describe(f)})
+		lines = appendRows(lines, f.Fields, name+".", "")
 		inner := name + "."
 		if f.Type == "array" {
 			inner = name + "[]."
@@ -204,10 +204,10 @@ func appendRows(to []row, fields []catalog.Field, prefix, when string) []row {
 			if len(f.Items) > 1 && shape.Description != "" {
 				note = shape.Description + ": "
 			}
-			to = appendRows(to, shape.Fields, inner, note)
+			lines = appendRows(lines, shape.Fields, inner, note)
 		}
 	}
-	return to
+	return lines
 }
 
 // describe returns a field's description. If the field has a list of allowed values, they are

@@ -104,7 +104,7 @@ func TestSites(t *testing.T) {
 				case script:
 					return string(must(os.ReadFile("assets/paywall-wallet.js")))
 				}
-				return string(body(t, d, of))
+				return string(documentBody(t, d, of))
 			}
 			for of, parts := range c.says {
 				wantTexts(t, of, text(of), parts...)
@@ -147,7 +147,7 @@ func TestWellKnown(t *testing.T) {
 	}
 	for _, key := range s.ReceiptKeys {
 		kid := receipt.KeyID(strings.TrimPrefix(s.Origin, "https://"), key)
-		if got, err := receipt.FindKey(body(t, d, receipt.Path), kid); err != nil || !got.Equal(key) {
+		if got, err := receipt.FindKey(documentBody(t, d, receipt.Path), kid); err != nil || !got.Equal(key) {
 			t.Errorf("%s: %v, %v", kid, got, err)
 		}
 	}

@@ -253,7 +253,7 @@ func argumentsSchema(op catalog.Operation, notes bool) schema {
 func answerSchema(op catalog.Operation) schema {
 	result := resultSchema(op.Fields, exactTypes)
 	for i, f := range op.Fields {
-		other := resultOf(f)
+		other := childOperation(f)
 		if other.Tool == "" {
 			continue
 		}
@@ -276,7 +276,7 @@ func answerSchema(op catalog.Operation) schema {
 // ToolInstructions returns a text that tells a model how to use and pay for the tools.
 func ToolInstructions(s Site) string {
 	window := ""
-	if w := seconds(s.DuplicateWindow); w > 0 {
+	if w := inSeconds(s.DuplicateWindow); w > 0 {
 		window = fmt.Sprintf(" Without a key, a call with the same arguments is charged again from %d seconds after an answer over HTTP, %d after one over MCP; without a key, each call of the smoke test is charged.", w, 2*w)
 	}
 	play := ""

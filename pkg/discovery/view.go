@@ -116,7 +116,7 @@ func siteViewOf(s Site) siteView {
 		ShortNetwork: s.shortNetworkName(),
 		Untrusted:    caveat,
 		PlayNote:     s.playNote(),
-		Documents:    links(),
+		Documents:    documentLinks(),
 	}
 	_, v.Chain, _ = strings.Cut(s.Terms.Network, ":")
 	if !s.PlayMoney { // no block explorer shows payments of play money
@@ -178,12 +178,12 @@ func newView(s Site) *view {
 	v.Own = slices.DeleteFunc(slices.Clone(v.Every), func(o outcome) bool {
 		return slices.Contains(catalog.PaymentErrors(), o.Code) || slices.Contains(outsideCodes(), o.Code)
 	})
-	v.Answers = inBackticks(codesIn(v.Own, fault.Answer))
-	v.Owed = withTimeouts(codesIn(v.Own, fault.Owed))
+	v.Answers = inBackticks(codesOfClass(v.Own, fault.Answer))
+	v.Owed = withTimeouts(codesOfClass(v.Own, fault.Owed))
 	v.LongestInHeader = LongestInHeader
 	v.LongestSignature = x402.MaxSignature
-	v.Window = seconds(s.DuplicateWindow)
-	v.WindowMCP = 2 * seconds(s.DuplicateWindow)
+	v.Window = inSeconds(s.DuplicateWindow)
+	v.WindowMCP = 2 * inSeconds(s.DuplicateWindow)
 	v.texts = template.Must(template.New("").Funcs(template.FuncMap{
 		"inc":     func(i int) int { return i + 1 },
 		"compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
@@ -327,7 +327,7 @@ func fieldRows(op catalog.Operation) []row {
 		all = append(all, row{
 			Name:        f.Name,
 			Type:        f.TypeText(),
-			Description: "The fields of " + resultOf(f).Title + ", or {error: {code, message}} if that lookup failed",
+			Description: "The fields of " + childOperation(f).Title + ", or {error: {code, message}} if that lookup failed",
 		})
 	}
 	return all
@@ -338,19 +338,19 @@ func fieldRows(op catalog.Operation) []row {
 // the result of another operation, fieldNames omits the fields inside it, because the entry of
 // the other operation lists them.
 func fieldNames(fields []catalog.Field) string {
-	var all []string
+	var names []string
 	for _, f := range fields {
 		name := f.Name
 		switch {
-		case resultOf(f).Slug != "":
+		case childOperation(f).Slug != "":
 		case len(f.Fields) > 0:
 			name += " {" + fieldNames(f.Fields) + "}"
 		default:
 			name += shapesOf(f)
 		}
-		all = append(all, name)
+		names = append(names, name)
 	}
-	return strings.Join(all, ", ")
+	return strings.Join(names, ", ")
 }
 
 // shapesOf returns the names of the fields of the objects that an array can contain, in square
@@ -373,9 +373,9 @@ func shapesOf(f catalog.Field) string {
 	return " [" + strings.Join(shapes, "; ") + "]"
 }
 
-// resultOf returns the operation whose result a field of a bundle contains. For any other
+// childOperation returns the operation whose result a field of a bundle contains. For any other
 // field it returns the zero Operation.
-func resultOf(f catalog.Field) (op catalog.Operation) {
+func childOperation(f catalog.Field) (op catalog.Operation) {
 	for _, other := range catalog.All() {
 		if len(f.Items) > 0 && other.Result == f.Items[0].Schema {
 			op = other
@@ -384,7 +384,7 @@ func resultOf(f catalog.Field) (op catalog.Operation) {
 	return op
 }
 
-func links() []link {
+func documentLinks() []link {
 	return []link{
 		{"Documentation", catalog.PathDocs, "for people"},
 		{"llms.txt", catalog.PathLLMs, "prices, fields and how to pay, in short"},

@@ -13,10 +13,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/lookup/headers"
 )
 
-// verdict applies rules to an answer as the script of the paywall page does. It returns the
-// line of the first rule that holds: the tone, a space and the text. The answer can be any
-// value that encodes to JSON. verdict panics if a rule or the answer is invalid.
-func verdict(rules []lookup.Verdict, answer any) string {
+// verdictLine applies rules to an answer as the script of the paywall page does. It returns
+// the line of the first rule that holds: the tone, a space and the text. The answer can be any
+// value that encodes to JSON. verdictLine panics if a rule or the answer is invalid.
+func verdictLine(rules []lookup.Verdict, answer any) string {
 	raw, err := json.Marshal(answer)
 	if err != nil {
 		panic(err)
@@ -26,41 +26,41 @@ func verdict(rules []lookup.Verdict, answer any) string {
 		panic(err)
 	}
 	for _, rule := range rules {
-		if holds(rule.If, tree) {
-			return string(rule.Tone) + " " + says(rule.Says, tree)
+		if allHold(rule.If, tree) {
+			return string(rule.Tone) + " " + fillTemplate(rule.Says, tree)
 		}
 	}
 	return ""
 }
 
-func holds(conditions string, answer any) bool {
+func allHold(conditions string, answer any) bool {
 	for condition := range strings.SplitSeq(conditions, " and ") {
 		if condition == "" {
 			continue
 		}
-		var path, operator, word string
-		if n, err := fmt.Sscanf(condition, "%s %s %s", &path, &operator, &word); n != 3 {
+		var path, operator, operand string
+		if n, err := fmt.Sscanf(condition, "%s %s %s", &path, &operator, &operand); n != 3 {
 			panic(fmt.Sprintf("condition %q: %v", condition, err))
 		}
-		value := text(at(answer, path))
+		value := textOf(valueAt(answer, path))
 		number, _ := strconv.ParseFloat(value, 64)
-		bound, _ := strconv.ParseFloat(word, 64)
-		if !map[string]bool{"=": value == word, "!=": value != word, "<": number < bound, ">=": number >= bound}[operator] {
+		bound, _ := strconv.ParseFloat(operand, 64)
+		if !map[string]bool{"=": value == operand, "!=": value != operand, "<": number < bound, ">=": number >= bound}[operator] {
 			return false
 		}
 	}
 	return true
 }
 
-// at returns the value at a path into the JSON value v, or nil if there is none.
+// valueAt returns the value at a path into the JSON value v, or nil if there is none.
 // lookup.Verdict describes the paths.
-func at(v any, path string) any {
+func valueAt(v any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		switch inner := v.(type) {
 		case map[string]any:
 			v = inner[name]
 			if name == "missing" {
-				v = missing(inner)
+				v = countMissing(inner)
 			}
 		case []any:
 			i, err := strconv.Atoi(name)
@@ -81,7 +81,7 @@ func at(v any, path string) any {
 	return v
 }
 
-func text(v any) string {
+func textOf(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "null"
@@ -93,39 +93,39 @@ func text(v any) string {
 
 var placeholder = regexp.MustCompile(`\{([^ }]+)(?: ([a-z]+))?(?: ([^}]+))?\}`)
 
-func says(line string, answer any) string {
-	return placeholder.ReplaceAllStringFunc(line, func(found string) string {
-		parts := placeholder.FindStringSubmatch(found)
-		value := at(answer, parts[1])
+func fillTemplate(line string, answer any) string {
+	return placeholder.ReplaceAllStringFunc(line, func(field string) string {
+		parts := placeholder.FindStringSubmatch(field)
+		value := valueAt(answer, parts[1])
 		switch parts[2] {
 		case "host":
-			return quoted(hostOf(text(value), text(at(answer, parts[3]))), "an address without a host")
+			return quoteOr(hostOf(textOf(value), textOf(valueAt(answer, parts[3]))), "an address without a host")
 		case "name":
-			return quoted(regexp.MustCompile(`^[\w.-]+$`).FindString(text(value)), "a name of other characters")
+			return quoteOr(regexp.MustCompile(`^[\w.-]+$`).FindString(textOf(value)), "a name of other characters")
 		case "date", "distance":
-			t, err := time.Parse(time.RFC3339, text(value))
+			t, err := time.Parse(time.RFC3339, textOf(value))
 			if err != nil {
-				panic(fmt.Sprintf("%s: %v", found, err))
+				panic(fmt.Sprintf("%s: %v", field, err))
 			}
 			if parts[2] == "date" {
 				return t.UTC().Format("2 January 2006")
 			}
-			return distance(t, time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC))
+			return distanceText(t, time.Date(2026, 11, 26, 18, 0, 0, 0, time.UTC))
 		case "list":
 			var words []string
 			for _, item := range value.([]any) {
-				words = append(words, text(item))
+				words = append(words, textOf(item))
 			}
 			return strings.Join(words, ", ")
 		case "count":
-			return count(len(value.([]any)), parts[3])
+			return countOf(len(value.([]any)), parts[3])
 		}
-		return text(value)
+		return textOf(value)
 	})
 }
 
-// missing returns how many of the expected security headers are null in the given fields.
-func missing(fields map[string]any) float64 {
+// countMissing returns how many of the expected security headers are null in the given fields.
+func countMissing(fields map[string]any) float64 {
 	n := 0
 	for _, name := range headers.Expected() {
 		if fields[name] == nil {
@@ -135,9 +135,9 @@ func missing(fields map[string]any) float64 {
 	return float64(n)
 }
 
-func quoted(text, otherwise string) string {
+func quoteOr(text, fallback string) string {
 	if text == "" {
-		return otherwise
+		return fallback
 	}
 	return "“" + text + "”"
 }
@@ -153,28 +153,28 @@ func hostOf(reference, base string) string {
 	return u.Hostname()
 }
 
-func count(n int, noun string) string {
+func countOf(n int, noun string) string {
 	if n != 1 {
 		noun += "s"
 	}
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// distance says in words how far the first time is after or before the second. It counts days,
-// or whole years if the difference is two years or more.
-func distance(to, from time.Time) string {
+// distanceText says in words how far the first time is after or before the second. It counts
+// days, or whole years if the difference is two years or more.
+func distanceText(to, from time.Time) string {
 	const day = 24 * time.Hour
 	ahead := int(to.Truncate(day).Sub(from.Truncate(day)) / day)
 	days := max(ahead, -ahead)
-	said := count(days, "day")
+	length := countOf(days, "day")
 	if days >= 730 {
-		said = count(days/365, "year")
+		length = countOf(days/365, "year")
 	}
 	switch {
 	case ahead == 0:
 		return "today"
 	case ahead < 0:
-		return said + " ago"
+		return length + " ago"
 	}
-	return "in " + said
+	return "in " + length
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// reader returns a function that parses parameters and returns their normalised form, or an
+// normalizer returns a function that parses parameters and returns their normalised form, or an
 // error code. The function also checks that the normalised form is parsed to the same form.
-func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error)) func(*testing.T, url.Values) string {
+func normalizer[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error)) func(*testing.T, url.Values) string {
 	return func(t *testing.T, values url.Values) string {
 		q, err := parse(values)
 		if err != nil {
@@ -32,7 +32,7 @@ func reader[Q interface{ Values() url.Values }](parse func(url.Values) (Q, error
 // tests of pkg/lookup/guard check which names are accepted.
 func TestQueries(t *testing.T) {
 	readers := map[string]func(*testing.T, url.Values) string{
-		"dns": reader(dns.ParseQuery), "ssl": reader(ssl.ParseQuery), "host": reader(guard.ParseQuery), "intel": reader(bundle.ParseHostIntel),
+		"dns": normalizer(dns.ParseQuery), "ssl": normalizer(ssl.ParseQuery), "host": normalizer(guard.ParseQuery), "intel": normalizer(bundle.ParseHostIntel),
 	}
 	rows := map[string]string{
 		"dns domain=EXAMPLE.com.":                   "domain=example.com&type=A",

@@ -121,10 +121,10 @@ func lookupTaking[Q, R any](d time.Duration) lookupFunc[Q, R] {
 // before the bundle runs out of time. Its field then has the failure, and the other children
 // must keep their results.
 func TestSlowChild(t *testing.T) {
-	for name, c := range map[string]struct{ slow, deadline, at time.Duration }{
-		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, at: 3 * time.Second},
-		"slow":              {slow: time.Hour, deadline: 12 * time.Second, at: 8 * time.Second},
-		"slow, little time": {slow: time.Hour, deadline: 3 * time.Second, at: 2500 * time.Millisecond},
+	for name, c := range map[string]struct{ slow, deadline, wantTime time.Duration }{
+		"side by side":      {slow: 3 * time.Second, deadline: time.Hour, wantTime: 3 * time.Second},
+		"slow":              {slow: time.Hour, deadline: 12 * time.Second, wantTime: 8 * time.Second},
+		"slow, little time": {slow: time.Hour, deadline: 3 * time.Second, wantTime: 2500 * time.Millisecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestSlowChild(t *testing.T) {
 				begun := time.Now()
 				d, w := lookupTaking[dns.Query, dns.Result](2*time.Second), lookupTaking[whois.Query, whois.Result](time.Second)
 				r, err := HostIntel{d, lookupTaking[ssl.Query, ssl.Result](c.slow), w}.Lookup(ctx, HostIntelQuery{Domain: "example.com", DNSType: "A"})
-				if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.at {
+				if err != nil || (r.SSL.Fault != nil) != (c.slow == time.Hour) || r.DNS.Fault != nil || r.Whois.Fault != nil || time.Since(begun) != c.wantTime {
 					t.Errorf("%s: %+v, %v after %s", name, r, err, time.Since(begun))
 				}
 			})
@@ -170,9 +170,9 @@ func TestBundlesOutOfTime(t *testing.T) {
 	} {
 		t.Run(string(want), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				left, leave := context.WithCancel(contextWithin(t, time.Hour))
+				cancelled, leave := context.WithCancel(contextWithin(t, time.Hour))
 				leave()
-				for what, ctx := range map[string]context.Context{"stubborn": contextWithin(t, time.Second), "thawed": frozenContext{t.Context()}, "left": left} {
+				for what, ctx := range map[string]context.Context{"stubborn": contextWithin(t, time.Second), "thawed": frozenContext{t.Context()}, "left": cancelled} {
 					if err := look(ctx); fault.From(err).Code != want {
 						t.Errorf("%s: %v", what, err)
 					}

@@ -47,46 +47,46 @@ func answersCom(d time.Duration) script {
 // the time of the lookup. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
-	works := func(others script) host { return host{udp: comScriptOr(answersCom(20*ms), others)} }
-	only := func(com script) host { return host{udp: comScriptOr(com, sendNothing)} }
-	silent, dead := works(sendNothing), host{udp: sendNothing}
+	workingHost := func(others script) host { return host{udp: comScriptOr(answersCom(20*ms), others)} }
+	silentExceptCom := func(com script) host { return host{udp: comScriptOr(com, sendNothing)} }
+	silent, dead := workingHost(sendNothing), host{udp: sendNothing}
 	const timeout, unusable = "dns_timeout", "upstream_unavailable"
 	type row struct {
-		hosts   []host
-		want    string // an error code, or the rcode of a result
-		silence bool
-		at      time.Duration
+		hosts    []host
+		want     string // an error code, or the rcode of a result
+		silence  bool
+		wantTime time.Duration
 	}
 	eachInBubble(t, map[string]row{
-		"all work":                  {hosts: []host{silent, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
-		"the third is dead":         {hosts: []host{silent, silent, dead}, want: timeout, silence: true, at: 7470 * ms},
-		"the first is dead":         {hosts: []host{dead, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
-		"nobody is at the first":    {hosts: []host{{}, silent, silent}, want: timeout, silence: true, at: 7470 * ms},
-		"one of three works":        {hosts: []host{silent, dead, dead}, want: timeout, at: 7950 * ms},
-		"one of two works":          {hosts: []host{dead, silent}, want: timeout, at: 7950 * ms},
-		"both work":                 {hosts: []host{silent, silent}, want: timeout, silence: true, at: 7470 * ms},
-		"the only one works":        {hosts: []host{silent}, want: timeout, silence: true, at: 7470 * ms},
-		"the only one is dead":      {hosts: []host{dead}, want: timeout, at: 7950 * ms},
-		"works over TCP":            {hosts: []host{{udp: sendNothing, tcp: frameForTCP(comScriptOr(answersCom(20*ms), sendNothing))}}, want: timeout, silence: true, at: 7720 * ms},
-		"works, and is too slow":    {hosts: []host{only(answersCom(510 * ms))}, want: timeout, at: 7950 * ms},
-		"SERVFAIL for com":          {hosts: []host{only(replyAfter(0, servfail))}, want: timeout, at: 7450 * ms},
-		"REFUSED for com":           {hosts: []host{only(replyAfter(0, refused))}, want: timeout, at: 7450 * ms},
-		"com does not exist":        {hosts: []host{only(replyAfter(0, provenNXDomain()))}, want: timeout, at: 7450 * ms},
-		"com does not, unproven":    {hosts: []host{only(replyAfter(0, rcode(miekg.RcodeNameError)))}, want: timeout, at: 7450 * ms},
-		"com has none":              {hosts: []host{only(replyAfter(0, answer()))}, want: timeout, at: 7450 * ms},
-		"com has a portal's record": {hosts: []host{only(replyAfter(0, answer("com. 60 IN A 192.0.2.1")))}, want: timeout, at: 7450 * ms},
+		"all work":                  {hosts: []host{silent, silent, silent}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"the third is dead":         {hosts: []host{silent, silent, dead}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"the first is dead":         {hosts: []host{dead, silent, silent}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"nobody is at the first":    {hosts: []host{{}, silent, silent}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"one of three works":        {hosts: []host{silent, dead, dead}, want: timeout, wantTime: 7950 * ms},
+		"one of two works":          {hosts: []host{dead, silent}, want: timeout, wantTime: 7950 * ms},
+		"both work":                 {hosts: []host{silent, silent}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"the only one works":        {hosts: []host{silent}, want: timeout, silence: true, wantTime: 7470 * ms},
+		"the only one is dead":      {hosts: []host{dead}, want: timeout, wantTime: 7950 * ms},
+		"works over TCP":            {hosts: []host{{udp: sendNothing, tcp: frameForTCP(comScriptOr(answersCom(20*ms), sendNothing))}}, want: timeout, silence: true, wantTime: 7720 * ms},
+		"works, and is too slow":    {hosts: []host{silentExceptCom(answersCom(510 * ms))}, want: timeout, wantTime: 7950 * ms},
+		"SERVFAIL for com":          {hosts: []host{silentExceptCom(replyAfter(0, servfail))}, want: timeout, wantTime: 7450 * ms},
+		"REFUSED for com":           {hosts: []host{silentExceptCom(replyAfter(0, refused))}, want: timeout, wantTime: 7450 * ms},
+		"com does not exist":        {hosts: []host{silentExceptCom(replyAfter(0, provenNXDomain()))}, want: timeout, wantTime: 7450 * ms},
+		"com does not, unproven":    {hosts: []host{silentExceptCom(replyAfter(0, rcode(miekg.RcodeNameError)))}, want: timeout, wantTime: 7450 * ms},
+		"com has none":              {hosts: []host{silentExceptCom(replyAfter(0, answer()))}, want: timeout, wantTime: 7450 * ms},
+		"com has a portal's record": {hosts: []host{silentExceptCom(replyAfter(0, answer("com. 60 IN A 192.0.2.1")))}, want: timeout, wantTime: 7450 * ms},
 
-		"refused for the name alone":     {hosts: []host{works(replyAfter(0, refused)), works(replyAfter(0, refused))}, want: unusable, silence: true, at: 20 * ms},
-		"refused whatever is asked":      {hosts: []host{{udp: replyAfter(0, refused)}, {udp: replyAfter(0, refused)}}, want: unusable, at: 0},
-		"damaged for the name alone":     {hosts: []host{works(sendAtOnce(func(q []byte) []byte { return cutEnd(3, reply(q, answer(forgedRecord))) }))}, want: unusable, silence: true, at: 20 * ms},
-		"SERVFAIL for the name":          {hosts: []host{works(replyAfter(0, servfail)), silent}, want: "SERVFAIL", at: 7450 * ms},
-		"one denies it, the others mute": {hosts: []host{works(replyAfter(0, rcode(miekg.RcodeNameError))), silent}, want: timeout, silence: true, at: 7470 * ms},
+		"refused for the name alone":     {hosts: []host{workingHost(replyAfter(0, refused)), workingHost(replyAfter(0, refused))}, want: unusable, silence: true, wantTime: 20 * ms},
+		"refused whatever is asked":      {hosts: []host{{udp: replyAfter(0, refused)}, {udp: replyAfter(0, refused)}}, want: unusable, wantTime: 0},
+		"damaged for the name alone":     {hosts: []host{workingHost(sendAtOnce(func(q []byte) []byte { return cutEnd(3, reply(q, answer(forgedRecord))) }))}, want: unusable, silence: true, wantTime: 20 * ms},
+		"SERVFAIL for the name":          {hosts: []host{workingHost(replyAfter(0, servfail)), silent}, want: "SERVFAIL", wantTime: 7450 * ms},
+		"one denies it, the others mute": {hosts: []host{workingHost(replyAfter(0, rcode(miekg.RcodeNameError))), silent}, want: timeout, silence: true, wantTime: 7470 * ms},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.hosts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 		defer cancel()
 		r, err := w.client().Lookup(ctx, query("A"))
-		w.wantElapsed(c.at)
+		w.wantElapsed(c.wantTime)
 		w.wantDials()
 		f := fault.From(err)
 		got, says := r.Rcode, guard.Unresolved
@@ -118,9 +118,9 @@ func TestWorks(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var skew time.Duration
-		var dead atomic.Bool
+		var isDead atomic.Bool
 		com := func(n int, q []byte) []message {
-			if dead.Load() {
+			if isDead.Load() {
 				return nil
 			}
 			return answersCom(0)(n, q)
@@ -128,33 +128,33 @@ func TestWorks(t *testing.T) {
 		w := newWorld(t, host{udp: comScriptOr(com, replyAfter(0, rcode(miekg.RcodeRefused)))})
 		cl := dns.New(dns.Config{Resolvers: w.addresses, Dial: w.dial, Now: func() time.Time { return time.Now().Add(skew) }})
 		for _, step := range []struct {
-			what    string
-			skew    time.Duration // how far this step moves the clock
-			dead    bool
-			asked   int // the expected number of questions about com
-			silence bool
+			what         string
+			skew         time.Duration // how far this step moves the clock
+			isDead       bool
+			comQuestions int // the expected number of questions about com
+			silence      bool
 		}{
-			{what: "at first", asked: 1, silence: true},
-			{what: "just before a minute is over", skew: time.Minute - time.Nanosecond, dead: true, silence: true},
-			{what: "after a minute", skew: time.Nanosecond, dead: true, asked: 1},
-			{what: "after that failed", dead: true, asked: 1},
-			{what: "when it is back", asked: 1, silence: true},
-			{what: "before it was asked", skew: -time.Second, dead: true, asked: 1},
+			{what: "at first", comQuestions: 1, silence: true},
+			{what: "just before a minute is over", skew: time.Minute - time.Nanosecond, isDead: true, silence: true},
+			{what: "after a minute", skew: time.Nanosecond, isDead: true, comQuestions: 1},
+			{what: "after that failed", isDead: true, comQuestions: 1},
+			{what: "when it is back", comQuestions: 1, silence: true},
+			{what: "before it was asked", skew: -time.Second, isDead: true, comQuestions: 1},
 		} {
 			skew += step.skew
-			dead.Store(step.dead)
+			isDead.Store(step.isDead)
 			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 			_, err := cl.Lookup(ctx, query("A"))
 			cancel()
-			asked := 0
+			comQuestions := 0
 			for _, q := range w.takeQuestions() {
 				if q == "com. NS" {
-					asked++
+					comQuestions++
 				}
 			}
-			again := step.dead && step.asked > 0 // a silent resolver gets the same question more than once
-			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() != step.silence || asked < step.asked || asked > step.asked && !again {
-				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), asked, step.silence, step.asked)
+			again := step.isDead && step.comQuestions > 0 // a silent resolver gets the same question more than once
+			if f := fault.From(err); f.Code != lookup.UpstreamUnavailable || f.IsSilence() != step.silence || comQuestions < step.comQuestions || comQuestions > step.comQuestions && !again {
+				t.Errorf("%s: %v, silence %v, com asked for %d times; want %v, %d", step.what, err, f.IsSilence(), comQuestions, step.silence, step.comQuestions)
 			}
 		}
 		w.wantDials()
@@ -166,12 +166,12 @@ func TestWorks(t *testing.T) {
 // another lookup sends the question again.
 func TestTogether(t *testing.T) {
 	type row struct {
-		leave time.Duration // when the first lookup is cancelled; 0 means never
-		most  int           // the largest allowed number of questions about com to a resolver
+		cancelAfter  time.Duration // when the first lookup is cancelled; 0 means never
+		maxQuestions int           // the largest allowed number of questions about com to a resolver
 	}
 	eachInBubble(t, map[string]row{
-		"all stay":   {most: 1},
-		"one leaves": {leave: 7500 * ms, most: 2},
+		"all stay":   {maxQuestions: 1},
+		"one leaves": {cancelAfter: 7500 * ms, maxQuestions: 2},
 	}, func(t *testing.T, c row) {
 		silent := host{udp: comScriptOr(answersCom(100*ms), sendNothing)}
 		w := newWorld(t, silent, silent)
@@ -181,25 +181,25 @@ func TestTogether(t *testing.T) {
 			all.Go(func() {
 				ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
 				defer cancel()
-				leaves := i == 0 && c.leave > 0
-				if leaves {
-					time.AfterFunc(c.leave, cancel)
+				isCancelled := i == 0 && c.cancelAfter > 0
+				if isCancelled {
+					time.AfterFunc(c.cancelAfter, cancel)
 				}
 				_, err := cl.Lookup(ctx, dns.Query{Domain: fmt.Sprintf("n%d.example.com", i), Type: "A"})
-				if f := fault.From(err); f.Code != lookup.DNSTimeout || f.IsSilence() == leaves {
+				if f := fault.From(err); f.Code != lookup.DNSTimeout || f.IsSilence() == isCancelled {
 					t.Errorf("%d: %v, silence %v", i, err, f.IsSilence())
 				}
 			})
 		}
 		all.Wait()
-		asked := 0
+		questions := 0
 		for _, q := range w.takeQuestions() {
 			if q == "com. NS" {
-				asked++
+				questions++
 			}
 		}
-		if asked < 2 || asked > 2*c.most {
-			t.Errorf("com was asked for %d times of two resolvers, want at most %d of each", asked, c.most)
+		if questions < 2 || questions > 2*c.maxQuestions {
+			t.Errorf("com was asked for %d times of two resolvers, want at most %d of each", questions, c.maxQuestions)
 		}
 		w.wantDials()
 	})
@@ -217,9 +217,9 @@ func TestUnresolvableShared(t *testing.T) {
 		ctx, end := dns.Share(t.Context())
 		var all sync.WaitGroup
 		all.Go(func() {
-			hurried, cancel := context.WithTimeout(ctx, 4*time.Second)
+			shortCtx, cancel := context.WithTimeout(ctx, 4*time.Second)
 			defer cancel()
-			if _, err := cl.Addresses(hurried, "example.com"); !errors.Is(err, guard.ErrUnresolvable) {
+			if _, err := cl.Addresses(shortCtx, "example.com"); !errors.Is(err, guard.ErrUnresolvable) {
 				t.Errorf("%v, want ErrUnresolvable", err)
 			}
 			w.wantElapsed(3476250 * time.Microsecond)
@@ -239,7 +239,7 @@ func TestUnresolvableShared(t *testing.T) {
 // even though the client remembers that the resolvers work.
 func TestNoTimeToBlame(t *testing.T) {
 	type row struct {
-		limit func(context.Context) (context.Context, context.CancelFunc)
+		limitTime func(context.Context) (context.Context, context.CancelFunc)
 	}
 	eachInBubble(t, map[string]row{
 		"past": {func(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -262,7 +262,7 @@ func TestNoTimeToBlame(t *testing.T) {
 		if _, err := cl.Lookup(t.Context(), query("A")); !fault.From(err).IsSilence() {
 			t.Fatalf("%v: it is not remembered that they work", err)
 		}
-		ctx, cancel := c.limit(t.Context())
+		ctx, cancel := c.limitTime(t.Context())
 		defer cancel()
 		if _, err := cl.Lookup(ctx, query("A")); testbed.Code(err) != lookup.DNSTimeout || fault.From(err).IsSilence() {
 			t.Errorf("%v, silence %v; want dns_timeout, which is not the name's", err, fault.From(err).IsSilence())

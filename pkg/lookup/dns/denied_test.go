@@ -33,8 +33,8 @@ func denials() map[string]change {
 // nothing there. The client must not believe the denials: the error must be
 // upstream_unavailable, and not nxdomain.
 func TestDeniedAll(t *testing.T) {
-	eachInBubble(t, denials(), func(t *testing.T, says change) {
-		h := resolver(says)
+	eachInBubble(t, denials(), func(t *testing.T, denial change) {
+		h := resolver(denial)
 		w := newWorld(t, h, h, h)
 		cl := w.client()
 		for _, typ := range []string{"A", "AAAA", "MX", "TXT", "NS", "SOA"} {
@@ -58,31 +58,31 @@ func TestDeniedAll(t *testing.T) {
 // resolver denies the name as well.
 func TestDenied(t *testing.T) {
 	all := denials()
-	bare, root := all["without an SOA"], all["the root's SOA"]
-	// relayed denies every name, but answers the question about com.
-	relayed := func(says change) host { return withCom(resolver(says)) }
-	silentForCom := func(says change) host { return host{udp: comScriptOr(sendNothing, replyAfter(0, says))} }
-	honest := withCom(resolver(answer(goodRecord)))
-	missing := resolver(provenNXDomain())
+	noSOA, rootSOA := all["without an SOA"], all["the root's SOA"]
+	// knowsCom returns a resolver that denies every name, but answers the question about com.
+	knowsCom := func(denial change) host { return withCom(resolver(denial)) }
+	silentForCom := func(denial change) host { return host{udp: comScriptOr(sendNothing, replyAfter(0, denial))} }
+	knowsName := withCom(resolver(answer(goodRecord)))
+	provesDenial := resolver(provenNXDomain())
 	type row struct {
 		hosts []host
 		want  string
 	}
 	eachInBubble(t, map[string]row{
-		"dig @second has it, all is denied at the first": {[]host{resolver(bare), honest}, "NOERROR from 8.8.8.8 at 0s"},
-		"dig @second has it, A is denied at the first":   {[]host{relayed(bare), honest}, "NOERROR from 8.8.8.8 at 0s"},
-		"the same with the root's SOA":                   {[]host{relayed(root), honest}, "NOERROR from 8.8.8.8 at 0s"},
-		"the same with the name's SOA":                   {[]host{relayed(all["the name's SOA"]), honest}, "NOERROR from 8.8.8.8 at 0s"},
-		"the same with another's SOA":                    {[]host{relayed(all["another's SOA"]), honest}, "NOERROR from 8.8.8.8 at 0s"},
-		"dig @third has it, all is denied at two":        {[]host{resolver(bare), resolver(root), honest}, "NOERROR from 9.9.9.10 at 0s"},
-		"com is not answered at the first":               {[]host{silentForCom(bare), honest}, "NOERROR from 8.8.8.8 at 200ms"},
-		"it does not exist, all is denied at the first":  {[]host{resolver(bare), missing}, "nxdomain at 0s"},
-		"it does not exist at two, A is denied at one":   {[]host{relayed(bare), missing, honest}, "nxdomain at 0s"},
-		"one of two that agree does not know com":        {[]host{relayed(bare), resolver(bare)}, "upstream_unavailable at 0s"},
-		"two that agree know com":                        {[]host{resolver(bare), relayed(root), relayed(bare)}, "nxdomain at 0s"},
-		"the only one has no proof":                      {[]host{relayed(bare)}, "upstream_unavailable at 0s"},
-		"the only one has it":                            {[]host{missing}, "nxdomain at 0s"},
-		"com is answered by nobody":                      {[]host{silentForCom(bare), silentForCom(bare)}, "upstream_unavailable at 7.95s"},
+		"dig @second has it, all is denied at the first": {[]host{resolver(noSOA), knowsName}, "NOERROR from 8.8.8.8 at 0s"},
+		"dig @second has it, A is denied at the first":   {[]host{knowsCom(noSOA), knowsName}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with the root's SOA":                   {[]host{knowsCom(rootSOA), knowsName}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with the name's SOA":                   {[]host{knowsCom(all["the name's SOA"]), knowsName}, "NOERROR from 8.8.8.8 at 0s"},
+		"the same with another's SOA":                    {[]host{knowsCom(all["another's SOA"]), knowsName}, "NOERROR from 8.8.8.8 at 0s"},
+		"dig @third has it, all is denied at two":        {[]host{resolver(noSOA), resolver(rootSOA), knowsName}, "NOERROR from 9.9.9.10 at 0s"},
+		"com is not answered at the first":               {[]host{silentForCom(noSOA), knowsName}, "NOERROR from 8.8.8.8 at 200ms"},
+		"it does not exist, all is denied at the first":  {[]host{resolver(noSOA), provesDenial}, "nxdomain at 0s"},
+		"it does not exist at two, A is denied at one":   {[]host{knowsCom(noSOA), provesDenial, knowsName}, "nxdomain at 0s"},
+		"one of two that agree does not know com":        {[]host{knowsCom(noSOA), resolver(noSOA)}, "upstream_unavailable at 0s"},
+		"two that agree know com":                        {[]host{resolver(noSOA), knowsCom(rootSOA), knowsCom(noSOA)}, "nxdomain at 0s"},
+		"the only one has no proof":                      {[]host{knowsCom(noSOA)}, "upstream_unavailable at 0s"},
+		"the only one has it":                            {[]host{provesDenial}, "nxdomain at 0s"},
+		"com is answered by nobody":                      {[]host{silentForCom(noSOA), silentForCom(noSOA)}, "upstream_unavailable at 7.95s"},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, c.hosts...)
 		ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
@@ -101,26 +101,26 @@ func TestDenied(t *testing.T) {
 func TestDeniedRoundTrips(t *testing.T) {
 	const trip = 50 * ms
 	type row struct {
-		says  change
-		first time.Duration // how long the first lookup of a minute takes
-		later time.Duration // how long each further lookup of the minute takes
-		com   int           // the number of questions about com in a minute
+		reply        change
+		firstTime    time.Duration // how long the first lookup of a minute takes
+		laterTime    time.Duration // how long each further lookup of the minute takes
+		comQuestions int           // the number of questions about com in a minute
 	}
 	eachInBubble(t, map[string]row{
-		"proven":      {says: provenNXDomain(), first: trip, later: trip, com: 0},
-		"by the root": {says: denials()["the root's SOA"], first: 4 * trip, later: 2 * trip, com: 2},
-		"it exists":   {says: answer(goodRecord), first: trip, later: trip, com: 0},
+		"proven":      {reply: provenNXDomain(), firstTime: trip, laterTime: trip, comQuestions: 0},
+		"by the root": {reply: denials()["the root's SOA"], firstTime: 4 * trip, laterTime: 2 * trip, comQuestions: 2},
+		"it exists":   {reply: answer(goodRecord), firstTime: trip, laterTime: trip, comQuestions: 0},
 	}, func(t *testing.T, c row) {
-		h := host{udp: comScriptOr(answersCom(trip), replyAfter(trip, c.says))}
+		h := host{udp: comScriptOr(answersCom(trip), replyAfter(trip, c.reply))}
 		w := newWorld(t, h, h, h)
 		cl := w.client()
 		for minute := range 3 {
 			for i := range 10 {
 				begin := time.Now()
 				_, err := cl.Lookup(t.Context(), query("A"))
-				took, want := time.Since(begin), c.later
+				took, want := time.Since(begin), c.laterTime
 				if i == 0 {
-					want = c.first
+					want = c.firstTime
 				}
 				if took != want || err != nil && testbed.Code(err) != lookup.NXDomain {
 					t.Errorf("minute %d, question %d: %v after %v, want %v", minute, i, err, took, want)
@@ -128,8 +128,8 @@ func TestDeniedRoundTrips(t *testing.T) {
 			}
 			asked := w.takeQuestions()
 			asked = slices.DeleteFunc(asked, func(q string) bool { return q != "com. NS" })
-			if len(asked) != c.com {
-				t.Errorf("minute %d: %d questions for com, want %d", minute, len(asked), c.com)
+			if len(asked) != c.comQuestions {
+				t.Errorf("minute %d: %d questions for com, want %d", minute, len(asked), c.comQuestions)
 			}
 			time.Sleep(time.Minute) // fake time, in the synctest bubble
 		}

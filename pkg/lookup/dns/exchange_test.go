@@ -85,9 +85,9 @@ func silenceAndCheckDials() []string { return append(silenceDials(), checkDials(
 // TestRace checks in which order resolvers are queried, the outcome of the lookup and the time
 // it takes. The lookup has 8 seconds and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
-	fail := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeServerFailure)) }
-	refuse := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeRefused)) }
-	gone, bare := replyAfter(20*ms, provenNXDomain()), comScriptOr(answersCom(5*ms), replyAfter(20*ms, rcode(miekg.RcodeNameError)))
+	servfailAfter := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeServerFailure)) }
+	refusedAfter := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeRefused)) }
+	deny, denyWithoutProof := replyAfter(20*ms, provenNXDomain()), comScriptOr(answersCom(5*ms), replyAfter(20*ms, rcode(miekg.RcodeNameError)))
 	atOnce := []string{first + " at 0s", second + " at 0s", third + " at 0s"}
 	type row struct {
 		udp   [3]script
@@ -98,25 +98,25 @@ func TestRace(t *testing.T) {
 		"the first answers":                     {udp: [3]script{replyGood(20 * ms), sendNothing, sendNothing}, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedgedDials()[:1]},
 		"the first is slow, the second answers": {udp: [3]script{replyGood(300 * ms), replyGood(20 * ms), sendNothing}, want: "NOERROR from 8.8.8.8 at 220ms", dials: hedgedDials()[:2]},
 		"the first is slow and still wins":      {udp: [3]script{replyGood(250 * ms), replyGood(100 * ms), sendNothing}, want: "NOERROR from 1.1.1.1 at 250ms", dials: hedgedDials()[:2]},
-		"SERVFAIL goes on at once": {udp: [3]script{fail(20 * ms), replyGood(30 * ms), sendNothing}, want: "NOERROR from 8.8.8.8 at 50ms",
+		"SERVFAIL goes on at once": {udp: [3]script{servfailAfter(20 * ms), replyGood(30 * ms), sendNothing}, want: "NOERROR from 8.8.8.8 at 50ms",
 			dials: []string{first + " at 0s", second + " at 20ms"}},
-		"REFUSED goes on at once": {udp: [3]script{refuse(20 * ms), refuse(10 * ms), replyGood(5 * ms)}, want: "NOERROR from 9.9.9.10 at 35ms",
+		"REFUSED goes on at once": {udp: [3]script{refusedAfter(20 * ms), refusedAfter(10 * ms), replyGood(5 * ms)}, want: "NOERROR from 9.9.9.10 at 35ms",
 			dials: []string{first + " at 0s", second + " at 20ms", third + " at 30ms"}},
 		"nobody there goes on at once": {udp: [3]script{nil, nil, replyGood(5 * ms)}, want: "NOERROR from 9.9.9.10 at 5ms", dials: atOnce},
-		"a late answer beats SERVFAIL": {udp: [3]script{replyGood(5 * time.Second), fail(10 * ms), fail(10 * ms)}, want: "NOERROR from 1.1.1.1 at 5s",
+		"a late answer beats SERVFAIL": {udp: [3]script{replyGood(5 * time.Second), servfailAfter(10 * ms), servfailAfter(10 * ms)}, want: "NOERROR from 1.1.1.1 at 5s",
 			dials: []string{first + " at 0s", second + " at 200ms", third + " at 210ms", "tcp " + first + " at 2s"}},
-		"NXDOMAIN is final": {udp: [3]script{gone, replyGood(0), replyGood(0)}, want: "nxdomain at 20ms", dials: hedgedDials()[:1]},
-		"NXDOMAIN without proof, twice": {udp: [3]script{bare, bare, replyGood(0)}, want: "nxdomain at 50ms",
+		"NXDOMAIN is final": {udp: [3]script{deny, replyGood(0), replyGood(0)}, want: "nxdomain at 20ms", dials: hedgedDials()[:1]},
+		"NXDOMAIN without proof, twice": {udp: [3]script{denyWithoutProof, denyWithoutProof, replyGood(0)}, want: "nxdomain at 50ms",
 			dials: []string{first + " at 0s", first + " at 20ms", second + " at 25ms", second + " at 45ms"}},
-		"NXDOMAIN without proof, and with it":  {udp: [3]script{bare, gone, replyGood(0)}, want: "nxdomain at 45ms", dials: nil},
-		"NXDOMAIN without proof, and REFUSED":  {udp: [3]script{bare, refuse(10 * ms), bare}, want: "nxdomain at 60ms", dials: nil},
-		"NXDOMAIN without proof, and a record": {udp: [3]script{bare, replyGood(10 * ms), bare}, want: "NOERROR from 8.8.8.8 at 35ms", dials: nil},
-		"NXDOMAIN without proof, alone":        {udp: [3]script{bare, refuse(10 * ms), nil}, want: "upstream_unavailable at 45ms", dials: nil},
-		"NXDOMAIN without proof, and SERVFAIL": {udp: [3]script{bare, fail(10 * ms), nil}, want: "SERVFAIL from 8.8.8.8 at 35ms", dials: nil},
-		"NXDOMAIN without proof, and silence":  {udp: [3]script{bare, sendNothing, nil}, want: "dns_timeout at 7.95s", dials: nil},
-		"SERVFAIL from all":                    {udp: [3]script{fail(10 * ms), fail(20 * ms), fail(30 * ms)}, want: "SERVFAIL from 1.1.1.1 at 60ms", dials: nil},
-		"SERVFAIL and REFUSED":                 {udp: [3]script{refuse(10 * ms), fail(20 * ms), refuse(30 * ms)}, want: "SERVFAIL from 8.8.8.8 at 60ms", dials: nil},
-		"SERVFAIL and silence":                 {udp: [3]script{sendNothing, fail(20 * ms), sendNothing}, want: "SERVFAIL from 8.8.8.8 at 7.45s", dials: nil},
+		"NXDOMAIN without proof, and with it":  {udp: [3]script{denyWithoutProof, deny, replyGood(0)}, want: "nxdomain at 45ms", dials: nil},
+		"NXDOMAIN without proof, and REFUSED":  {udp: [3]script{denyWithoutProof, refusedAfter(10 * ms), denyWithoutProof}, want: "nxdomain at 60ms", dials: nil},
+		"NXDOMAIN without proof, and a record": {udp: [3]script{denyWithoutProof, replyGood(10 * ms), denyWithoutProof}, want: "NOERROR from 8.8.8.8 at 35ms", dials: nil},
+		"NXDOMAIN without proof, alone":        {udp: [3]script{denyWithoutProof, refusedAfter(10 * ms), nil}, want: "upstream_unavailable at 45ms", dials: nil},
+		"NXDOMAIN without proof, and SERVFAIL": {udp: [3]script{denyWithoutProof, servfailAfter(10 * ms), nil}, want: "SERVFAIL from 8.8.8.8 at 35ms", dials: nil},
+		"NXDOMAIN without proof, and silence":  {udp: [3]script{denyWithoutProof, sendNothing, nil}, want: "dns_timeout at 7.95s", dials: nil},
+		"SERVFAIL from all":                    {udp: [3]script{servfailAfter(10 * ms), servfailAfter(20 * ms), servfailAfter(30 * ms)}, want: "SERVFAIL from 1.1.1.1 at 60ms", dials: nil},
+		"SERVFAIL and REFUSED":                 {udp: [3]script{refusedAfter(10 * ms), servfailAfter(20 * ms), refusedAfter(30 * ms)}, want: "SERVFAIL from 8.8.8.8 at 60ms", dials: nil},
+		"SERVFAIL and silence":                 {udp: [3]script{sendNothing, servfailAfter(20 * ms), sendNothing}, want: "SERVFAIL from 8.8.8.8 at 7.45s", dials: nil},
 		"silence and nobody there":             {udp: [3]script{nil, sendNothing, nil}, want: "dns_timeout at 7.95s", dials: nil},
 		"too late":                             {udp: [3]script{replyGood(9 * time.Second), sendNothing, sendNothing}, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
 	}, func(t *testing.T, c row) {
@@ -128,32 +128,32 @@ func TestRace(t *testing.T) {
 // the outcome. All three resolvers behave alike.
 func TestFallback(t *testing.T) {
 	const (
-		late  = 5 * time.Second
-		limit = 8 * time.Second
+		slowReply = 5 * time.Second
+		limit     = 8 * time.Second
 	)
-	spoofed := replyAfter(10*ms, otherID, answer(forgedRecord))
-	many := func(_ int, q []byte) []message { // the reply comes after 500 stray datagrams
+	sendForged := replyAfter(10*ms, otherID, answer(forgedRecord))
+	sendManyStrays := func(_ int, q []byte) []message { // the reply comes after 500 stray datagrams
 		stray := message{0, reply(q, otherID, answer(forgedRecord))}
 		return append(slices.Repeat([]message{stray}, 500), message{199 * ms, reply(q, answer(goodRecord))})
 	}
-	cut := func(d time.Duration) script { return replyAfter(d, truncate) }
-	noEDNS := func(n int, q []byte) []message {
+	sendTruncated := func(d time.Duration) script { return replyAfter(d, truncate) }
+	refuseEDNS := func(n int, q []byte) []message {
 		if unpackQuery(q).IsEdns0() != nil {
 			return replyAfter(10*ms, rcode(miekg.RcodeFormatError))(n, q)
 		}
 		return replyGood(10*ms)(n, q)
 	}
-	lost := func(n int, q []byte) []message {
+	loseFirst := func(n int, q []byte) []message {
 		if n == 0 {
 			return nil
 		}
 		return replyGood(10*ms)(n, q)
 	}
-	strays := []string{
+	strayDials := []string{
 		first + " at 0s", second + " at 200ms", "tcp " + first + " at 210ms", "tcp " + second + " at 410ms",
 		third + " at 600ms", "tcp " + third + " at 810ms",
 	}
-	half := []string{first + " at 0s", second + " at 200ms", "tcp " + first + " at 415.625ms"}
+	halfTimeDials := []string{first + " at 0s", second + " at 200ms", "tcp " + first + " at 415.625ms"}
 	type row struct {
 		udp, tcp script
 		budget   time.Duration // 0 means no deadline
@@ -163,22 +163,22 @@ func TestFallback(t *testing.T) {
 	eachInBubble(t, map[string]row{
 		"UDP works":                      {udp: replyGood(20 * ms), tcp: replyGood(0), budget: limit, want: "NOERROR from 1.1.1.1 at 20ms", dials: hedgedDials()[:1]},
 		"silent":                         {udp: sendNothing, tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.02s", dials: silenceDials()[:4]},
-		"lost, sent again":               {udp: lost, tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 2.01s", dials: silenceDials()[:4]},
-		"silent, half of a short budget": {udp: sendNothing, tcp: replyGood(20 * ms), budget: time.Second, want: "NOERROR from 1.1.1.1 at 435.625ms", dials: half},
-		"silent, EDNS refused":           {udp: sendNothing, tcp: noEDNS, budget: limit, want: "NOERROR from 1.1.1.1 at 4.02s", dials: nil},
-		"spoofed":                        {udp: spoofed, tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 230ms", dials: strays[:3]},
-		"spoofed, a short budget": {udp: spoofed, tcp: replyGood(20 * ms), budget: 300 * ms, want: "NOERROR from 1.1.1.1 at 138.125ms",
+		"lost, sent again":               {udp: loseFirst, tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 2.01s", dials: silenceDials()[:4]},
+		"silent, half of a short budget": {udp: sendNothing, tcp: replyGood(20 * ms), budget: time.Second, want: "NOERROR from 1.1.1.1 at 435.625ms", dials: halfTimeDials},
+		"silent, EDNS refused":           {udp: sendNothing, tcp: refuseEDNS, budget: limit, want: "NOERROR from 1.1.1.1 at 4.02s", dials: nil},
+		"spoofed":                        {udp: sendForged, tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 230ms", dials: strayDials[:3]},
+		"spoofed, a short budget": {udp: sendForged, tcp: replyGood(20 * ms), budget: 300 * ms, want: "NOERROR from 1.1.1.1 at 138.125ms",
 			dials: []string{first + " at 0s", "tcp " + first + " at 118.125ms"}},
-		"spoofed, and the reply": {udp: many, tcp: replyGood(0), budget: limit, want: "NOERROR from 1.1.1.1 at 199ms", dials: hedgedDials()[:1]},
-		"cut": {udp: cut(10 * ms), tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 30ms",
+		"spoofed, and the reply": {udp: sendManyStrays, tcp: replyGood(0), budget: limit, want: "NOERROR from 1.1.1.1 at 199ms", dials: hedgedDials()[:1]},
+		"cut": {udp: sendTruncated(10 * ms), tcp: replyGood(20 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 30ms",
 			dials: []string{first + " at 0s", "tcp " + first + " at 10ms"}},
-		"cut when TCP is under way": {udp: cut(2100 * ms), tcp: replyGood(150 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.15s", dials: silenceDials()[:4]},
+		"cut when TCP is under way": {udp: sendTruncated(2100 * ms), tcp: replyGood(150 * ms), budget: limit, want: "NOERROR from 1.1.1.1 at 2.15s", dials: silenceDials()[:4]},
 		"silent, NXDOMAIN over TCP": {udp: sendNothing, tcp: replyAfter(20*ms, provenNXDomain()), budget: limit, want: "nxdomain at 2.02s", dials: silenceDials()[:4]},
 		"silent, SERVFAIL over TCP": {udp: sendNothing, tcp: replyAfter(20*ms, rcode(miekg.RcodeServerFailure)), budget: limit, want: "SERVFAIL from 1.1.1.1 at 2.62s", dials: silenceDials()},
-		"UDP after 5 s, TCP mute":   {udp: replyGood(late), tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silenceDials()},
+		"UDP after 5 s, TCP mute":   {udp: replyGood(slowReply), tcp: sendNothing, budget: limit, want: "NOERROR from 1.1.1.1 at 5s", dials: silenceDials()},
 		"dead on both":              {udp: sendNothing, tcp: sendNothing, budget: limit, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
 		"silent, TCP refused":       {udp: sendNothing, tcp: nil, budget: limit, want: "dns_timeout at 7.95s", dials: silenceAndCheckDials()},
-		"spoofed, TCP mute":         {udp: spoofed, tcp: sendNothing, budget: limit, want: "dns_timeout at 7.95s", dials: append(strays, checkDials("7.45s", "7.66s")...)},
+		"spoofed, TCP mute":         {udp: sendForged, tcp: sendNothing, budget: limit, want: "dns_timeout at 7.95s", dials: append(strayDials, checkDials("7.45s", "7.66s")...)},
 		"nobody there over UDP": {udp: nil, tcp: replyGood(0), budget: limit, want: "upstream_unavailable at 0s",
 			dials: append(checkDials("0s", ""), checkDials("0s", "")...)},
 		// A lookup with a deadline returns before it; a lookup without one returns after 8 s.
@@ -200,31 +200,31 @@ func TestFallback(t *testing.T) {
 // of each to return.
 func TestCancel(t *testing.T) {
 	type row struct {
-		first  script
-		meddle func(network, address, method string, query []byte)
-		due    time.Duration
+		first    script
+		onCall   func(network, address, method string, query []byte)
+		wantTime time.Duration
 	}
 	eachInBubble(t, map[string]row{
-		"slow to close": {first: sendNothing, meddle: closeSlowly, due: 1700 * ms},
-		"SERVFAIL":      {first: replyAfter(10*ms, rcode(miekg.RcodeServerFailure)), meddle: nil, due: 700 * ms},
+		"slow to close": {first: sendNothing, onCall: closeSlowly, wantTime: 1700 * ms},
+		"SERVFAIL":      {first: replyAfter(10*ms, rcode(miekg.RcodeServerFailure)), onCall: nil, wantTime: 700 * ms},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{udp: c.first}, host{udp: sendNothing}, host{udp: sendNothing})
-		w.onCall = c.meddle
-		leaving := func() context.Context {
+		w.onCall = c.onCall
+		cancelledCtx := func() context.Context {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(700*ms, cancel)
 			return ctx
 		}
-		_, err := w.client().Lookup(leaving(), query("A"))
-		w.wantElapsed(c.due)
+		_, err := w.client().Lookup(cancelledCtx(), query("A"))
+		w.wantElapsed(c.wantTime)
 		if testbed.Code(err) != lookup.DNSTimeout || !errors.Is(err, context.Canceled) {
 			t.Errorf("%v, want dns_timeout", err)
 		}
 		w.wantDials()
-		if _, err = w.client().Addresses(leaving(), "example.com"); !errors.Is(err, guard.ErrResolvers) {
+		if _, err = w.client().Addresses(cancelledCtx(), "example.com"); !errors.Is(err, guard.ErrResolvers) {
 			t.Errorf("%v, want ErrResolvers", err)
 		}
-		w.wantElapsed(2 * c.due)
+		w.wantElapsed(2 * c.wantTime)
 		w.wantDials()
 	})
 }

@@ -16,14 +16,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// fuzzed returns the question whose replies are fuzzed. Its ID and letter case are fixed, so
-// that the fuzzer can match them.
-func fuzzed(typ string) question {
+// fuzzedQuestion returns the question whose replies are fuzzed. Its ID and letter case are
+// fixed, so that the fuzzer can match them.
+func fuzzedQuestion(typ string) question {
 	return question{id: 0x1234, name: "eXample.cOm.", qtype: miekg.StringToType[typ]}
 }
 
-// types returns the record types that have a reader.
-func types() (all []string) {
+// supportedTypes returns the record types that have a reader.
+func supportedTypes() (all []string) {
 	for qtype := range readers() {
 		all = append(all, miekg.TypeToString[qtype])
 	}
@@ -34,15 +34,15 @@ func types() (all []string) {
 // FuzzReply parses arbitrary bytes as a reply. If the bytes parse, it checks the header of the
 // reply and the form of the result.
 func FuzzReply(f *testing.F) {
-	for i, typ := range types() {
-		for _, b := range seeds(fuzzed(typ)) {
+	for i, typ := range supportedTypes() {
+		for _, b := range replySeeds(fuzzedQuestion(typ)) {
 			f.Add(b, uint8(i))
 		}
 	}
 	f.Add([]byte{0x12}, uint8(0)) // shorter than a header
 	f.Fuzz(func(t *testing.T, raw []byte, n uint8) {
-		typ := types()[int(n)%len(types())]
-		q := fuzzed(typ)
+		typ := supportedTypes()[int(n)%len(supportedTypes())]
+		q := fuzzedQuestion(typ)
 		m, err := q.parseReply(raw)
 		if err != nil {
 			if m != nil {
@@ -50,12 +50,12 @@ func FuzzReply(f *testing.F) {
 			}
 			return
 		}
-		holdReply(t, raw, m, q, typ)
+		checkReply(t, raw, m, q, typ)
 	})
 }
 
-// holdReply checks the header of an accepted reply, and the form of the result that it yields.
-func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
+// checkReply checks the header of an accepted reply, and the form of the result that it yields.
+func checkReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	t.Helper()
 	if len(raw) < 12 || binary.BigEndian.Uint16(raw) != q.id || raw[2]>>3 != 0x10 || m.Truncated {
 		t.Errorf("took %x for a reply", raw[:min(12, len(raw))])
@@ -74,11 +74,11 @@ func holdReply(t *testing.T, raw []byte, m *miekg.Msg, q question, typ string) {
 	if err != nil {
 		t.Fatalf("rcode %d: %v", m.Rcode, err)
 	}
-	holdResult(t, typ, got)
+	checkResult(t, typ, got)
 }
 
-// holdResult checks the properties that every result must have.
-func holdResult(t *testing.T, typ string, got Result) {
+// checkResult checks the properties that every result must have.
+func checkResult(t *testing.T, typ string, got Result) {
 	t.Helper()
 	b, err := json.Marshal(got)
 	if err != nil || !json.Valid(b) || !utf8.Valid(b) || len(b) > 8<<20 {
@@ -90,11 +90,11 @@ func holdResult(t *testing.T, typ string, got Result) {
 	if got.Records == nil || len(got.Records) > maxRecords || got.Rcode == "SERVFAIL" && len(got.Records) > 0 {
 		t.Errorf("rcode %s with %d records", got.Rcode, len(got.Records))
 	}
-	holdRecords(t, typ, got.Records)
+	checkRecords(t, typ, got.Records)
 }
 
-// holdRecords checks that each record has the form that its type requires.
-func holdRecords(t *testing.T, typ string, records []Record) {
+// checkRecords checks that each record has the form that its type requires.
+func checkRecords(t *testing.T, typ string, records []Record) {
 	t.Helper()
 	for _, r := range records {
 		var names []string
@@ -115,14 +115,14 @@ func holdRecords(t *testing.T, typ string, records []Record) {
 		case SOA:
 			names = []string{r.MName, r.RName}
 		}
-		if slices.ContainsFunc(names, isForeign) {
+		if slices.ContainsFunc(names, isNotResultName) {
 			t.Errorf("type %s has the record %#v", typ, r)
 		}
 	}
 }
 
-// isForeign reports whether a text is not a domain name in the form that results use.
-func isForeign(name string) bool {
+// isNotResultName reports whether a text is not a domain name in the form that results use.
+func isNotResultName(name string) bool {
 	if _, ok := miekg.IsDomainName(name); !ok || name == "" {
 		return true
 	}
@@ -145,8 +145,8 @@ func decode(parts ...string) string {
 	return out.String()
 }
 
-// seeds returns a reply of every kind that the code distinguishes.
-func seeds(q question) (out [][]byte) {
+// replySeeds returns a reply of every kind that the code distinguishes.
+func replySeeds(q question) (out [][]byte) {
 	records := []string{
 		"example.com. 60 IN CNAME a.example.net.", "a.example.net. 50 IN CNAME B.example.net.",
 		"example.com. 60 IN A 192.0.2.1", "b.example.net. 4294967295 IN A 192.0.2.2", "b.example.net. 60 IN AAAA 2001:db8::1",

@@ -21,15 +21,15 @@ import (
 // TestLookup checks the result or error for each reply of a single resolver.
 func TestLookup(t *testing.T) {
 	const (
-		alias = "@ 60 IN CNAME b.example.net."
-		soa   = "@ 60 IN SOA a. b. 1 2 3 4 5"
-		one   = `"records":[{"address":"192.0.2.1"}]}`
-		none  = `"ttl":null,"records":[]}`
-		gone  = "nxdomain: The domain name does not exist."
-		vain  = "upstream_unavailable: " + guard.Unresolved
+		alias          = "@ 60 IN CNAME b.example.net."
+		soa            = "@ 60 IN SOA a. b. 1 2 3 4 5"
+		oneRecord      = `"records":[{"address":"192.0.2.1"}]}`
+		noRecords      = `"ttl":null,"records":[]}`
+		nxdomain       = "nxdomain: The domain name does not exist."
+		noUsableAnswer = "upstream_unavailable: " + guard.Unresolved
 	)
-	nx, bare := provenNXDomain(), rcode(miekg.RcodeNameError)
-	other := "other.example. 60 IN SOA a. b. 1 2 3 4 5"
+	proven, unproven := provenNXDomain(), rcode(miekg.RcodeNameError)
+	otherSOA := "other.example. 60 IN SOA a. b. 1 2 3 4 5"
 	type row struct {
 		typ   string
 		reply change
@@ -60,57 +60,57 @@ func TestLookup(t *testing.T) {
 				`"refresh":7200,"retry":3600,"expire":1209600,"minimum":300}]}`},
 		"escaped names": {typ: "NS", reply: answer(`@ 60 IN NS a\.b\.`, `@ 60 IN NS A\\.`, `@ 60 IN NS a\\\.`, `@ 60 IN NS \200\ \".x.`),
 			want: `"ttl":60,"records":[{"target":"a\\.b\\."},{"target":"a\\\\"},{"target":"a\\\\\\."},{"target":"\\200\\ \\\".x"}]}`},
-		"only other types": {typ: "A", reply: answer("@ 5 IN AAAA ::1", "@ 5 IN TXT x"), want: none},
-		"other owners":     {typ: "A", reply: answer("evil.example.com. 1 IN A 192.0.2.66", "@ 9 IN A 192.0.2.1", "com. 1 IN A 192.0.2.66"), want: `"ttl":9,` + one},
-		"other class":      {typ: "A", reply: answer("@ 1 CH A 192.0.2.66", "@ 9 IN A 192.0.2.1"), want: `"ttl":9,` + one},
+		"only other types": {typ: "A", reply: answer("@ 5 IN AAAA ::1", "@ 5 IN TXT x"), want: noRecords},
+		"other owners":     {typ: "A", reply: answer("evil.example.com. 1 IN A 192.0.2.66", "@ 9 IN A 192.0.2.1", "com. 1 IN A 192.0.2.66"), want: `"ttl":9,` + oneRecord},
+		"other class":      {typ: "A", reply: answer("@ 1 CH A 192.0.2.66", "@ 9 IN A 192.0.2.1"), want: `"ttl":9,` + oneRecord},
 		"alias": {typ: "A", reply: answer("@ 60 IN CNAME A.example.net.", "a.example.NET. 30 IN CNAME b.example.net.", "b.example.net. 90 IN A 192.0.2.1"),
-			want: `"ttl":30,` + one},
+			want: `"ttl":30,` + oneRecord},
 		"alias out of order": {typ: "A", reply: answer("b.example. 90 IN A 192.0.2.1", "a.example. 30 IN CNAME b.example.", "@ 60 IN CNAME a.example."),
-			want: `"ttl":30,` + one},
+			want: `"ttl":30,` + oneRecord},
 		"alias of others": {typ: "A", reply: answer("@ 60 IN A 192.0.2.1", "other.example. 1 IN CNAME x.example.", "x.example. 1 IN A 192.0.2.66"),
-			want: `"ttl":60,` + one},
-		"alias of another class": {typ: "A", reply: answer("@ 60 CH CNAME a.example.net.", "a.example.net. 60 IN A 192.0.2.66"), want: none},
+			want: `"ttl":60,` + oneRecord},
+		"alias of another class": {typ: "A", reply: answer("@ 60 CH CNAME a.example.net.", "a.example.net. 60 IN A 192.0.2.66"), want: noRecords},
 		"two aliases": {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "@ 5 IN CNAME b.", "b. 9 IN A 192.0.2.66", "a.example. 30 IN A 192.0.2.1"),
-			want: `"ttl":30,` + one},
-		"alias to itself": {typ: "A", reply: answer("@ 60 IN CNAME example.com."), want: none},
+			want: `"ttl":30,` + oneRecord},
+		"alias to itself": {typ: "A", reply: answer("@ 60 IN CNAME example.com."), want: noRecords},
 		"DNAME": {typ: "A", reply: answer("com. 1 IN DNAME example.net.", "@ 60 IN CNAME example.example.net.", "example.example.net. 70 IN A 192.0.2.1"),
-			want: `"ttl":60,` + one},
+			want: `"ttl":60,` + oneRecord},
 		"TTL with the top bit": {typ: "A", reply: answer("@ 2147483648 IN A 192.0.2.1", "eXaMpLe.CoM. 9 IN A 192.0.2.2"),
 			want: `"ttl":0,"records":[{"address":"192.0.2.1"},{"address":"192.0.2.2"}]}`},
-		"17 aliases, as dig shows them": {typ: "A", reply: aliases(17), want: `"ttl":60,` + one},
-		"40 aliases, as dig shows them": {typ: "A", reply: aliases(40), want: `"ttl":60,` + one},
-		"aliases that lead back":        {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME example.com."), want: none},
+		"17 aliases, as dig shows them": {typ: "A", reply: aliases(17), want: `"ttl":60,` + oneRecord},
+		"40 aliases, as dig shows them": {typ: "A", reply: aliases(40), want: `"ttl":60,` + oneRecord},
+		"aliases that lead back":        {typ: "A", reply: answer("@ 60 IN CNAME a.example.", "a.example. 60 IN CNAME b.example.", "b.example. 60 IN CNAME example.com."), want: noRecords},
 		// A DNAME makes this name too long at every resolver, so no other resolver is queried.
 		"YXDOMAIN": {typ: "A", reply: combine(rcode(miekg.RcodeYXDomain), answer("com. 60 IN DNAME x.example.")),
-			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + none},
+			want: `{"domain":"example.com","type":"A","rcode":"YXDOMAIN","resolver":"1.1.1.1",` + noRecords},
 		// An authority section does not change an answer. A reply without an answer is not a
 		// referral if its authority section is empty or has an SOA.
-		"an address, and servers":          {typ: "A", reply: referral(goodRecord), want: `"ttl":60,` + one},
+		"an address, and servers":          {typ: "A", reply: referral(goodRecord), want: `"ttl":60,` + oneRecord},
 		"the alias asked for, and servers": {typ: "CNAME", reply: referral(alias), want: `"ttl":60,"records":[{"target":"b.example.net"}]}`},
 		"the servers asked for":            {typ: "NS", reply: referral("@ 9 IN NS a.example.com."), want: `"ttl":9,"records":[{"target":"a.example.com"}]}`},
-		"SOA and servers":                  {typ: "A", reply: sections(nil, "@ 60 IN NS a.example.com.", soa), want: none},
-		"SOA and servers behind an alias":  {typ: "A", reply: sections([]string{alias}, "example.net. 60 IN NS a.example.net.", soa), want: none},
-		"neither SOA nor servers":          {typ: "A", reply: sections(nil, "@ 60 IN NSEC b.example.com. TXT"), want: none},
-		"no such name":                     {typ: "A", reply: nx, want: gone},
-		"no such name, other aliases":      {typ: "A", reply: combine(nx, answer("other.example. 60 IN CNAME gone.example.net.")), want: gone},
-		"no such name behind an alias": {typ: "A", reply: combine(bare, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
+		"SOA and servers":                  {typ: "A", reply: sections(nil, "@ 60 IN NS a.example.com.", soa), want: noRecords},
+		"SOA and servers behind an alias":  {typ: "A", reply: sections([]string{alias}, "example.net. 60 IN NS a.example.net.", soa), want: noRecords},
+		"neither SOA nor servers":          {typ: "A", reply: sections(nil, "@ 60 IN NSEC b.example.com. TXT"), want: noRecords},
+		"no such name":                     {typ: "A", reply: proven, want: nxdomain},
+		"no such name, other aliases":      {typ: "A", reply: combine(proven, answer("other.example. 60 IN CNAME gone.example.net.")), want: nxdomain},
+		"no such name behind an alias": {typ: "A", reply: combine(unproven, answer(alias), authority("NET. 60 IN SOA a. b. 1 2 3 4 5")),
 			want: "nxdomain: The domain name is an alias, and the name it leads to does not exist."},
-		"no such name, by the root":  {typ: "A", reply: combine(bare, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
-		"no such name, and two SOAs": {typ: "A", reply: combine(bare, authority(other, "com. 60 IN SOA a. b. 1 2 3 4 5")), want: vain},
-		"no such name, and no proof": {typ: "A", reply: bare, want: vain},
-		"no such name, and servers":  {typ: "A", reply: combine(bare, authority("com. 60 IN NS a.gtld-servers.net.")), want: vain},
-		"no such name, its own SOA":  {typ: "A", reply: combine(bare, authority(soa)), want: vain},
-		"no such target, the alias asked for": {typ: "CNAME", reply: combine(bare, answer(alias)),
+		"no such name, by the root":  {typ: "A", reply: combine(unproven, authority("com. 60 IN NS a.", ". 60 IN SOA a. b. 1 2 3 4 5")), want: noUsableAnswer},
+		"no such name, and two SOAs": {typ: "A", reply: combine(unproven, authority(otherSOA, "com. 60 IN SOA a. b. 1 2 3 4 5")), want: noUsableAnswer},
+		"no such name, and no proof": {typ: "A", reply: unproven, want: noUsableAnswer},
+		"no such name, and servers":  {typ: "A", reply: combine(unproven, authority("com. 60 IN NS a.gtld-servers.net.")), want: noUsableAnswer},
+		"no such name, its own SOA":  {typ: "A", reply: combine(unproven, authority(soa)), want: noUsableAnswer},
+		"no such target, the alias asked for": {typ: "CNAME", reply: combine(unproven, answer(alias)),
 			want: `{"domain":"example.com","type":"CNAME","rcode":"NXDOMAIN","resolver":"1.1.1.1","ttl":60,"records":[{"target":"b.example.net"}]}`},
-		"no such name, and its address":    {typ: "A", reply: combine(bare, answer(goodRecord)), want: vain},
-		"no such name, the SOA of another": {typ: "A", reply: combine(bare, answer(alias), authority(other)), want: vain},
-		"no such name, the SOA beside it":  {typ: "A", reply: combine(bare, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), want: vain},
+		"no such name, and its address":    {typ: "A", reply: combine(unproven, answer(goodRecord)), want: noUsableAnswer},
+		"no such name, the SOA of another": {typ: "A", reply: combine(unproven, answer(alias), authority(otherSOA)), want: noUsableAnswer},
+		"no such name, the SOA beside it":  {typ: "A", reply: combine(unproven, func(m *miekg.Msg) { m.Extra = parse([]string{soa}) }), want: noUsableAnswer},
 	}
 	for _, data := range []string{
 		"A", "AAAA", "MX", "TXT", "CNAME", "NS", "SOA", "MX 000a", "SOA 00", "SOA 0000", "SOA 000000000001", "SOA 18" + strings.Repeat("61", 24) + "00",
 	} {
 		typ, hex, _ := strings.Cut(data, " ")
-		rows["short "+data] = row{typ, short(typ, hex), none}
+		rows["short "+data] = row{typ, short(typ, hex), noRecords}
 	}
 	eachInBubble(t, rows, func(t *testing.T, c row) {
 		if got := resultText(newWorld(t, withCom(resolver(c.reply)), host{}).lookup(c.typ)); got != c.want {
@@ -309,25 +309,25 @@ func TestAddresses(t *testing.T) {
 // the replies for the two address families come in various orders. It uses a fake clock and
 // one resolver.
 func TestAddressesTime(t *testing.T) {
-	const never = time.Hour
+	const noReply = time.Hour
 	type row struct {
-		v4, v6 time.Duration
-		want   string
-		at     time.Duration
+		v4, v6   time.Duration
+		want     string
+		wantTime time.Duration
 	}
 	eachInBubble(t, map[string]row{
-		"IPv6 before IPv4":     {v4: 300 * ms, v6: 100 * ms, want: "93.184.216.34 2606:4700::1", at: 300 * ms},
-		"IPv6 in its grace":    {v4: 100 * ms, v6: 140 * ms, want: "93.184.216.34 2606:4700::1", at: 140 * ms},
-		"IPv6 after its grace": {v4: 100 * ms, v6: 200 * ms, want: "93.184.216.34", at: 150 * ms},
-		"IPv6 never":           {v4: 100 * ms, v6: never, want: "93.184.216.34", at: 150 * ms},
-		"IPv4 never":           {v4: never, v6: 100 * ms, want: "2606:4700::1", at: 3950 * ms},
-		"never":                {v4: never, v6: never, want: "", at: 3950 * ms},
+		"IPv6 before IPv4":     {v4: 300 * ms, v6: 100 * ms, want: "93.184.216.34 2606:4700::1", wantTime: 300 * ms},
+		"IPv6 in its grace":    {v4: 100 * ms, v6: 140 * ms, want: "93.184.216.34 2606:4700::1", wantTime: 140 * ms},
+		"IPv6 after its grace": {v4: 100 * ms, v6: 200 * ms, want: "93.184.216.34", wantTime: 150 * ms},
+		"IPv6 never":           {v4: 100 * ms, v6: noReply, want: "93.184.216.34", wantTime: 150 * ms},
+		"IPv4 never":           {v4: noReply, v6: 100 * ms, want: "2606:4700::1", wantTime: 3950 * ms},
+		"never":                {v4: noReply, v6: noReply, want: "", wantTime: 3950 * ms},
 	}, func(t *testing.T, c row) {
 		w := newWorld(t, host{udp: eachFamily(c.v4, c.v6)})
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		defer cancel()
 		got, err := w.client().Addresses(ctx, "example.com")
-		w.wantElapsed(c.at)
+		w.wantElapsed(c.wantTime)
 		if text := strings.Trim(fmt.Sprint(got), "[]"); text != c.want {
 			t.Errorf("%s, %v; want %s", text, err, c.want)
 		}

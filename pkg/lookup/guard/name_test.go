@@ -160,14 +160,14 @@ func FuzzDomain(f *testing.F) {
 		if specialName.MatchString(got) {
 			t.Errorf("Domain(%q) = %q, a refused suffix", raw, got)
 		}
-		holdDomain(t, raw, got, g, form)
+		checkDomain(t, raw, got, g, form)
 	})
 }
 
-// holdDomain checks a name that Domain returned for the input raw and the grammar g: it must
+// checkDomain checks a name that Domain returned for the input raw and the grammar g: it must
 // match the given regular expression and must not look like an IP address. Domain must return
 // it unchanged for g and for DNSName.
-func holdDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
+func checkDomain(t *testing.T, raw, got string, g guard.Grammar, form *regexp.Regexp) {
 	t.Helper()
 	if len(got) > 253 || !form.MatchString(got) {
 		t.Errorf("Domain(%q) = %q, not of the grammar", raw, got)

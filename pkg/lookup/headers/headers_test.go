@@ -20,13 +20,13 @@ import (
 )
 
 const (
-	name = "a.test.com"
-	addr = "93.184.216.34"
+	testName = "a.test.com"
+	testAddr = "93.184.216.34"
 )
 
-var query = headers.Query{Domain: name}
+var testQuery = headers.Query{Domain: testName}
 
-func client(c guard.Connector) *headers.Client {
+func newClient(c guard.Connector) *headers.Client {
 	return headers.New(&origin.Client{Connector: c, UserAgent: "hostfacts (test)"})
 }
 
@@ -35,11 +35,11 @@ func client(c guard.Connector) *headers.Client {
 // first value of any other header.
 func TestResult(t *testing.T) {
 	type row struct {
-		wire   string
-		status int
-		set    map[string]string
+		wire    string
+		status  int
+		wantSet map[string]string
 	}
-	twice, all := "", map[string]string{}
+	twoOfEach, wantAll := "", map[string]string{}
 	for want, names := range map[string]string{
 		"a, b": "cache-control content-security-policy content-security-policy-report-only permissions-policy referrer-policy " +
 			"www-authenticate x-powered-by x-frame-options x-content-type-options",
@@ -47,8 +47,8 @@ func TestResult(t *testing.T) {
 			"cross-origin-resource-policy",
 	} {
 		for name := range strings.FieldsSeq(names) {
-			twice += name + ": a\r\n" + name + ": b\r\n"
-			all[name] = want
+			twoOfEach += name + ": a\r\n" + name + ": b\r\n"
+			wantAll[name] = want
 		}
 	}
 	testbed.Each(t, map[string]row{
@@ -56,12 +56,12 @@ func TestResult(t *testing.T) {
 		"cookies and others stay out": {"Set-Cookie: a=b\r\nConnection: x\r\nETag: y\r\nAge: 1\r\n", 200, nil},
 		"letter case":                 {"SERVER: a\r\ncontent-TYPE: text/html\r\n", 200, map[string]string{"server": "a", "content-type": "text/html"}},
 		"empty is not null":           {"Server:\r\n", 200, map[string]string{"server": ""}},
-		"each twice":                  {twice, 401, all},
+		"each twice":                  {twoOfEach, 401, wantAll},
 		"not UTF-8":                   {"Server: caf\xe9\r\nX-Powered-By: \xff\r\nX-Powered-By: café\r\n", 500, map[string]string{"server": "café", "x-powered-by": "ÿ, café"}},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
-		w.Serve(name, addr, testbed.Answers(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
-		r, err := client(w.Dialer()).Lookup(testbed.Soon(t), query)
+		w.Serve(testName, testAddr, testbed.Answers(fmt.Sprintf("HTTP/1.1 %d x\r\n%s\r\n", c.status, c.wire)))
+		r, err := newClient(w.Dialer()).Lookup(testbed.Soon(t), testQuery)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -74,13 +74,13 @@ func TestResult(t *testing.T) {
 		if err := json.Unmarshal(b, &got); err != nil || len(got.Headers) != 16 {
 			t.Errorf("%d headers, %v", len(got.Headers), err)
 		}
-		set := map[string]string{}
+		wantSet := map[string]string{}
 		for k, v := range got.Headers {
 			if v != nil {
-				set[k] = *v
+				wantSet[k] = *v
 			}
 		}
-		if diff := cmp.Diff(c.set, set, cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(c.wantSet, wantSet, cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("headers (-want +got):\n%s", diff)
 		}
 	})
@@ -105,8 +105,8 @@ func TestLong(t *testing.T) {
 		code fault.Code
 	}) {
 		w := testbed.NewOrigins(t)
-		w.Serve(name, addr, testbed.Answers("HTTP/1.1 200 OK\r\n"+c.wire+"\r\n"))
-		r, err := client(w.Dialer()).Lookup(testbed.Soon(t), query)
+		w.Serve(testName, testAddr, testbed.Answers("HTTP/1.1 200 OK\r\n"+c.wire+"\r\n"))
+		r, err := newClient(w.Dialer()).Lookup(testbed.Soon(t), testQuery)
 		if testbed.Code(err) != c.code || c.code == "" && r.Status != 200 {
 			t.Errorf("%d, %v, want %q", r.Status, err, c.code)
 		}
@@ -121,19 +121,19 @@ func TestLookupOn(t *testing.T) {
 	testbed.Each(t, map[string]int{"it serves": 1, "it is dead": 2}, func(t *testing.T, dials int) {
 		w := testbed.NewOrigins(t)
 		var n atomic.Int32
-		w.Serve(name, addr, func(conn *tls.Conn) {
+		w.Serve(testName, testAddr, func(conn *tls.Conn) {
 			if int(n.Add(1)) == dials {
 				testbed.Answers("HTTP/1.1 200 OK\r\n\r\n")(conn)
 			}
 		})
 		d, ctx := w.Dialer(), testbed.Soon(t)
-		target := testbed.Must(d.Resolve(ctx, name))
+		target := testbed.Must(d.Resolve(ctx, testName))
 		conn, peer, err := d.Dial(ctx, target, 443)
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := client(d).LookupOn(ctx, query, target, tls.Client(conn, origin.TLSConfig(name, origin.Modern)), peer)
-		if err != nil || r.Status != 200 || r.PeerIP != addr || len(w.Dials()) != dials || len(w.Asked()) != 1 {
+		r, err := newClient(d).LookupOn(ctx, testQuery, target, tls.Client(conn, origin.TLSConfig(testName, origin.Modern)), peer)
+		if err != nil || r.Status != 200 || r.PeerIP != testAddr || len(w.Dials()) != dials || len(w.Asked()) != 1 {
 			t.Errorf("%+v, %v; dialled %v, resolved %v", r, err, w.Dials(), w.Asked())
 		}
 	})

@@ -58,8 +58,8 @@ func (a Answer) Reports(names ...string) error {
 
 // readHead reads the head of the final answer and skips interim answers. Status 101 counts as
 // final; the package never requests an upgrade.
-func readHead(from *bufio.Reader) (a Answer, err error) {
-	text := textproto.NewReader(from)
+func readHead(input *bufio.Reader) (a Answer, err error) {
+	text := textproto.NewReader(input)
 	for a.Status < 200 && a.Status != http.StatusSwitchingProtocols {
 		first, err := text.ReadLine()
 		if err != nil {
@@ -83,9 +83,9 @@ func readHead(from *bufio.Reader) (a Answer, err error) {
 func readFields(text *textproto.Reader) (http.Header, error) {
 	fields := http.Header{}
 	for {
-		start, _ := text.R.Peek(1)
+		firstByte, _ := text.R.Peek(1)
 		line, err := text.ReadContinuedLine()
-		isEmpty := line == "" && !strings.ContainsAny(string(start), " \t")
+		isEmpty := line == "" && !strings.ContainsAny(string(firstByte), " \t")
 		if err != nil || isEmpty {
 			return fields, err
 		}

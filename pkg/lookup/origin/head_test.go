@@ -32,12 +32,12 @@ func FuzzAnswer(f *testing.F) {
 		if h.Status < 200 && h.Status != 101 || h.Status > 999 || h.minor < 0 || h.minor > 1 {
 			t.Errorf("status %d, minor version %d", h.Status, h.minor)
 		}
-		holdHeader(t, h.Header)
+		checkHeader(t, h.Header)
 	})
 }
 
-// holdHeader checks the form of header names and values.
-func holdHeader(t *testing.T, header http.Header) {
+// checkHeader checks the form of header names and values.
+func checkHeader(t *testing.T, header http.Header) {
 	t.Helper()
 	for k, values := range header {
 		if textproto.CanonicalMIMEHeaderKey(k) != k || !httpguts.ValidHeaderFieldName(k) {

@@ -44,8 +44,8 @@ type certificate struct {
 // are the same as those of crypto/x509. The only error is errNotACertificate.
 func parseCertificate(leaf []byte) (certificate, error) {
 	var der, body, tbs, algorithm cryptobyte.String
-	in := cryptobyte.String(leaf)
-	if !in.ReadASN1Element(&der, asn1.SEQUENCE) {
+	input := cryptobyte.String(leaf)
+	if !input.ReadASN1Element(&der, asn1.SEQUENCE) {
 		return certificate{}, errNotACertificate
 	}
 	c := certificate{der: der}

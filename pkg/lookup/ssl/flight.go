@@ -55,19 +55,19 @@ type flight struct {
 // fatal alert or a ServerHelloDone. It also stops at the end of the input, at the first bytes
 // that are not TLS, and at a record that it cannot decrypt. secret is the
 // server_handshake_traffic_secret of RFC 8446 §7.1, which is needed only for TLS 1.3.
-func readFlight(in io.Reader, secret []byte) flight {
+func readFlight(input io.Reader, secret []byte) flight {
 	f := flight{alert: -1}
 	var stream []byte
 	var opener *recordOpener
 	for f.leaf == nil && f.alert < 0 && !f.helloDone {
 		var header [5]byte
-		_, err := io.ReadFull(in, header[:])
+		_, err := io.ReadFull(input, header[:])
 		kind := header[0]
 		payload := make([]byte, binary.BigEndian.Uint16(header[3:]))
 		if err != nil || header[1] != 3 || len(payload) > maxRecord {
 			break
 		}
-		if _, err := io.ReadFull(in, payload); err != nil {
+		if _, err := io.ReadFull(input, payload); err != nil {
 			break
 		}
 		if kind == recordData {
@@ -173,8 +173,7 @@ type recordOpener struct {
 }
 
 // newRecordOpener returns a recordOpener for the version and suite that the server chose. It
-// returns nil if they are not those of TLS 1.3, or if the secret has the wrong size for the
-// suite.
+// returns nil if they are not those of TLS 1.3, or if the suite needs a secret of another size.
 func newRecordOpener(f flight, secret []byte) *recordOpener {
 	newHash := sha256.New
 	size := 16
@@ -244,8 +243,7 @@ type cipherSuite struct {
 }
 
 // cipherSuites returns the cipher suites of TLS 1.2 and earlier in which the server sends a
-// certificate. The strong suites come first. The list has no suite that also needs a shared
-// key.
+// certificate. The strong suites come first. Suites that also need a shared key are left out.
 func cipherSuites() (all []cipherSuite) {
 	const (
 		ecExchanges  = "ECDHE_ECDSA ECDH_ECDSA ECDHE_RSA ECDH_RSA"

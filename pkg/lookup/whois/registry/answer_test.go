@@ -45,7 +45,7 @@ func TestFixtures(t *testing.T) {
 	runStage(t, func(t *testing.T, s *stage) {
 		var answer txtar.File
 		s.addRegistry("rdap.registry.com", func(w io.Writer, r *http.Request) {
-			holdRequest(t, r)
+			checkRequest(t, r)
 			respondOK(string(answer.Data))(w, r)
 		})
 		for pair := range slices.Chunk(archive.Files, 2) {
@@ -71,9 +71,9 @@ func TestFixtures(t *testing.T) {
 	}
 }
 
-// holdRequest checks that a request to a registry asks for the registrable domain in the form
+// checkRequest checks that a request to a registry asks for the registrable domain in the form
 // of RDAP, and that it reveals nothing else about the query or its sender.
-func holdRequest(t *testing.T, r *http.Request) {
+func checkRequest(t *testing.T, r *http.Request) {
 	t.Helper()
 	if r.URL.Path != "/v1/domain/example.com" || r.URL.RawQuery != "" || r.Host != "rdap.registry.com" || r.Proto != "HTTP/1.1" ||
 		r.Method != http.MethodGet || r.UserAgent() != "test/1" || !strings.Contains(r.Header.Get("Accept"), "application/rdap+json") ||
@@ -88,45 +88,45 @@ func TestOutcomes(t *testing.T) {
 	good, hint := domainJSON(), "HTTP/1.1 103 Early Hints\r\n\r\n"
 	deep := strings.Repeat("[", 70) + strings.Repeat("]", 70)
 	type row struct {
-		say     responder
+		respond responder
 		code    fault.Code // the code of the expected error; empty if a result is expected
 		message string     // a part of the public message of the expected error
 	}
-	fine := func(say responder) row { return row{say, "", ""} }
-	bad := func(say responder, message string) row { return row{say, lookup.RDAPUpstream, message} }
+	wantResult := func(respond responder) row { return row{respond, "", ""} }
+	wantUpstreamError := func(respond responder, message string) row { return row{respond, lookup.RDAPUpstream, message} }
 	eachStage(t, map[string]row{
-		"domain":                       fine(respondOK(good)),
-		"domain with 203":              fine(respondStatus(203, good)),
-		"domain after a BOM":           fine(respondOK("\xef\xbb\xbf" + good)),
-		"not UTF-8 in a string":        fine(respondOK(domainJSON("\"handle\":\"a\xff\""))),
-		"text/plain":                   fine(rawResponse("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + good)),
-		"nested as deep as allowed":    fine(respondOK(domainJSON(`"x":` + deep[7:len(deep)-7]))),
-		"early hints":                  fine(rawResponse(strings.Repeat(hint, 5) + ok + good)),
-		"gzip unasked":                 fine(rawResponse(gzipped + zipped(good))),
-		"long but allowed":             fine(respondOK(good + strings.Repeat(" ", 1<<20-len(good)))),
+		"domain":                       wantResult(respondOK(good)),
+		"domain with 203":              wantResult(respondStatus(203, good)),
+		"domain after a BOM":           wantResult(respondOK("\xef\xbb\xbf" + good)),
+		"not UTF-8 in a string":        wantResult(respondOK(domainJSON("\"handle\":\"a\xff\""))),
+		"text/plain":                   wantResult(rawResponse("HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n\r\n" + good)),
+		"nested as deep as allowed":    wantResult(respondOK(domainJSON(`"x":` + deep[7:len(deep)-7]))),
+		"early hints":                  wantResult(rawResponse(strings.Repeat(hint, 5) + ok + good)),
+		"gzip unasked":                 wantResult(rawResponse(gzipped + zipped(good))),
+		"long but allowed":             wantResult(respondOK(good + strings.Repeat(" ", 1<<20-len(good)))),
 		"404":                          {respondStatus(404, `{"errorCode":404}`), lookup.NotFound, ""},
 		"404 without a body":           {respondStatus(404, ""), lookup.NotFound, ""},
 		"404 with an endless body":     {respondSlowly("HTTP/1.1 404 Not Found\r\n\r\n"), lookup.NotFound, ""},
 		"200 with an error object 404": {respondOK(`{"errorCode":404,"title":"Not Found"}`), lookup.NotFound, ""},
-		"error object without a code":  bad(respondOK(`{"errorCode":null}`), "an error"),
-		"500":                          bad(respondStatus(500, good), "HTTP status 500"),
-		"empty":                        bad(respondOK(""), ""),
-		"no class":                     bad(respondOK(`{"ldhName":"example.com"}`), "something other"),
-		"trailing text":                bad(respondOK(good+"x"), ""),
-		"another name":                 bad(respondOK(domainJSONOf("example.org")), "another name"),
-		"nested too deep":              bad(respondOK(domainJSON(`"x":`+deep)), ""),
-		"too many values":              bad(respondOK(domainJSON(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
-		"early hints for ever":         bad(rawResponse(strings.Repeat(hint, 1<<17)+ok+good), ""),
-		"switching protocols":          bad(rawResponse("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
-		"gzip bomb":                    bad(rawResponse(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
-		"not gzip":                     bad(rawResponse(gzipped+good), ""),
-		"cut short":                    bad(rawResponse("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+good), ""),
-		"gzip of nothing, often":       bad(rawResponse(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
-		"a little too long":            bad(respondOK(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
-		"chunked for ever":             bad(rawResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
-		"nothing":                      bad(rawResponse(""), ""),
+		"error object without a code":  wantUpstreamError(respondOK(`{"errorCode":null}`), "an error"),
+		"500":                          wantUpstreamError(respondStatus(500, good), "HTTP status 500"),
+		"empty":                        wantUpstreamError(respondOK(""), ""),
+		"no class":                     wantUpstreamError(respondOK(`{"ldhName":"example.com"}`), "something other"),
+		"trailing text":                wantUpstreamError(respondOK(good+"x"), ""),
+		"another name":                 wantUpstreamError(respondOK(domainJSONOf("example.org")), "another name"),
+		"nested too deep":              wantUpstreamError(respondOK(domainJSON(`"x":`+deep)), ""),
+		"too many values":              wantUpstreamError(respondOK(domainJSON(`"entities":[{}`+strings.Repeat(",{}", 30_000)+`]`)), ""),
+		"early hints for ever":         wantUpstreamError(rawResponse(strings.Repeat(hint, 1<<17)+ok+good), ""),
+		"switching protocols":          wantUpstreamError(rawResponse("HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n"+good), ""),
+		"gzip bomb":                    wantUpstreamError(rawResponse(gzipped+zipped(`{"x":"`+strings.Repeat("x", 50<<20)+`"}`)), ""),
+		"not gzip":                     wantUpstreamError(rawResponse(gzipped+good), ""),
+		"cut short":                    wantUpstreamError(rawResponse("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n"+good), ""),
+		"gzip of nothing, often":       wantUpstreamError(rawResponse(gzipped+strings.Repeat(zipped(""), 1<<17)+zipped(good)), ""),
+		"a little too long":            wantUpstreamError(respondOK(good+strings.Repeat(" ", 1<<20+1-len(good))), ""),
+		"chunked for ever":             wantUpstreamError(rawResponse("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+strings.Repeat("1\r\n \r\n", 1<<20)), ""),
+		"nothing":                      wantUpstreamError(rawResponse(""), ""),
 	}, func(t *testing.T, s *stage, c row) {
-		s.addRegistry("rdap.registry.com", c.say)
+		s.addRegistry("rdap.registry.com", c.respond)
 		s.wantError(c.code, c.message)
 	})
 }
@@ -185,7 +185,7 @@ func TestLimits(t *testing.T) {
 
 // FuzzAnswer parses arbitrary bytes as an RDAP answer. An answer with an ASCII name may count
 // as one about example.com only if the name contains example.com. The function escapeControls
-// must not change correct JSON. Any result must have the properties that holdResult checks.
+// must not change correct JSON. Any result must have the properties that checkResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {
@@ -217,7 +217,7 @@ func FuzzAnswer(f *testing.F) {
 		if isAbout(d, "example.com") && isASCII(published) && !strings.Contains(published, "example.com") {
 			t.Errorf("%q is about example.com", published)
 		}
-		holdResult(t, result(whois.Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
+		checkResult(t, result(whois.Query{Domain: "www.example.com"}, "https://rdap.example.com/", d))
 	})
 }
 
@@ -225,8 +225,8 @@ func isASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// holdResult checks the properties that every result must have.
-func holdResult(t *testing.T, r whois.Result) {
+// checkResult checks the properties that every result must have.
+func checkResult(t *testing.T, r whois.Result) {
 	t.Helper()
 	b, err := json.Marshal(r)
 	if err != nil || !utf8.Valid(b) || len(b) > 1<<20 {

@@ -148,8 +148,8 @@ func TestFirstLoadTakenOver(t *testing.T) {
 		var all sync.WaitGroup
 		for _, patience := range []time.Duration{1500 * time.Millisecond, 30 * time.Millisecond, time.Hour} {
 			all.Go(func() {
-				ctx, leave := context.WithTimeout(t.Context(), patience)
-				defer leave()
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				defer cancel()
 				_, err := s.Lookup(ctx, whois.Query{Domain: "example.com"})
 				want := fault.Code("")
 				if patience < time.Minute {
@@ -308,14 +308,14 @@ func FuzzBootstrap(f *testing.F) {
 			if suffix == "" {
 				t.Errorf("suffix %q", suffix)
 			}
-			holdBase(t, r, suffix, base)
+			checkBase(t, r, suffix, base)
 		}
 	})
 }
 
-// holdBase checks that the base URL of a suffix is usable, and that find returns a base URL
+// checkBase checks that the base URL of a suffix is usable, and that find returns a base URL
 // for a name below the suffix.
-func holdBase(t *testing.T, r registry, suffix, base string) {
+func checkBase(t *testing.T, r registry, suffix, base string) {
 	t.Helper()
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.RawQuery != "" ||

@@ -146,20 +146,20 @@ func (c *Client) fetchSuffix(ctx context.Context, base, name string, notFound er
 	if !strings.Contains(suffix, ".") {
 		return nil, notFound
 	}
-	maybeElsewhere := lookup.Faultf(lookup.NotFound, notFound,
+	otherRegistry := lookup.Faultf(lookup.NotFound, notFound,
 		"The registry of the top-level domain has no registration of the domain. Another registry may keep the names below %s.", suffix)
 	if host != "www" {
-		return nil, maybeElsewhere
+		return nil, otherRegistry
 	}
 	domain, err := c.fetch(ctx, base, suffix)
 	if isNotFound(err) {
-		return nil, maybeElsewhere
+		return nil, otherRegistry
 	}
 	if err != nil {
 		return nil, err
 	}
 	if !isRegistered(domain) {
-		return nil, maybeElsewhere
+		return nil, otherRegistry
 	}
 	return domain, nil
 }
