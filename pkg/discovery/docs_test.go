@@ -34,7 +34,7 @@ func TestLinks(t *testing.T) {
 		pages["missing"] = string(page.Body)
 		wantEqual(t, "the page offers what may be meant", meant != "", strings.Contains(pages["missing"], "Did you mean"))
 	}
-	for _, doc := range d.list {
+	for _, doc := range d.documents {
 		pages[doc.Path] = string(doc.Body())
 	}
 	for _, op := range catalog.All() {

@@ -134,14 +134,14 @@ func (d Document) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // Documents are all free documents of one deployment.
 type Documents struct {
-	list    []Document
-	missing func() Page
+	documents   []Document
+	missingPage func() Page
 }
 
 // New returns the documents of a Site.
 func New(s Site) *Documents {
 	v := sync.OnceValue(func() *view { return newView(s) })
-	d := &Documents{missing: sync.OnceValue(func() Page { return v().page("missing") })}
+	d := &Documents{missingPage: sync.OnceValue(func() Page { return v().page("missing") })}
 	rendered := func(name string) func() []byte {
 		return func() []byte { return []byte(v().render(name)) }
 	}
@@ -150,9 +150,9 @@ func New(s Site) *Documents {
 		if path.Ext(name) == ".json" {
 			kind = typeJSON
 		}
-		d.list = append(d.list, newDocument(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
+		d.documents = append(d.documents, newDocument(wellKnown+name, kind, func() []byte { return []byte(s.Claims[name]) }))
 	}
-	d.list = append(d.list,
+	d.documents = append(d.documents,
 		newDocument(catalog.PathCatalog, typeJSON, func() []byte { return toolCatalogOf(s) }),
 		newDocument(catalog.PathManifest, typeJSON, func() []byte { return encode(manifestOf(v())) }),
 		newDocument(catalog.PathOpenAPI, typeJSON, func() []byte { return layout.Ugly(rendered("openapi.json.tmpl")()) }),
@@ -176,10 +176,10 @@ func New(s Site) *Documents {
 	if len(s.ReceiptKeys) > 0 {
 		_, host, _ := strings.Cut(s.Origin, "://")
 		did := func() []byte { return must(receipt.Document(host, s.ReceiptKeys)) }
-		d.list = append(d.list, newDocument(receipt.Path, typeJSON, did))
+		d.documents = append(d.documents, newDocument(receipt.Path, typeJSON, did))
 	}
 	if s.Contact != "" {
-		d.list = append(d.list, Document{
+		d.documents = append(d.documents, Document{
 			Path:        pathSecurity,
 			ContentType: typeText,
 			content: func() content {
@@ -206,16 +206,16 @@ func (s Site) security() []byte {
 
 // Find returns the document whose path is exactly the given path.
 func (d *Documents) Find(path string) (doc Document, ok bool) {
-	i := slices.IndexFunc(d.list, func(doc Document) bool { return doc.Path == path })
+	i := slices.IndexFunc(d.documents, func(doc Document) bool { return doc.Path == path })
 	if i < 0 {
 		return Document{}, false
 	}
-	return d.list[i], true
+	return d.documents[i], true
 }
 
 // Paths returns the paths of the documents, without redirects.
 func (d *Documents) Paths() (all []string) {
-	for _, doc := range d.list {
+	for _, doc := range d.documents {
 		if doc.Location == "" {
 			all = append(all, doc.Path)
 		}
@@ -299,8 +299,8 @@ func parseQuality(text string) (q float64, ok bool) {
 func quality(list map[string]float64, names ...string) float64 {
 	q := -1.0
 	for _, name := range names {
-		if listed, there := list[name]; there {
-			q = listed
+		if listedQuality, isListed := list[name]; isListed {
+			q = listedQuality
 		}
 	}
 	return q

@@ -23,7 +23,7 @@ import (
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := testDocuments(), map[string]string{}
-	for _, doc := range d.list {
+	for _, doc := range d.documents {
 		if doc.Path == "/" || doc.Path == pathSecurity {
 			continue
 		}

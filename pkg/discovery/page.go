@@ -119,7 +119,7 @@ func (v *view) page(name string, scripts ...string) Page {
 // Missing returns the page that a browser gets with the 404 of an unknown path. The page shows
 // nothing of the request. If meant is not empty, the page suggests that path.
 func (d *Documents) Missing(meant string) Page {
-	page := d.missing()
+	page := d.missingPage()
 	if meant != "" {
 		path := html.EscapeString(meant)
 		offer := `<p class="box">Did you mean <a href="` + path + `">` + path + "</a>?</p>\n<h2>"

@@ -65,7 +65,7 @@ func TestParametersInText(t *testing.T) {
 		{catalog.Ping(), "probe (ignored)"},
 	} {
 		var b strings.Builder
-		if err := newView(testSite()).texts.ExecuteTemplate(&b, "params", opViewOf(testSite(), c.op)); err != nil {
+		if err := newView(testSite()).textTemplates.ExecuteTemplate(&b, "params", opViewOf(testSite(), c.op)); err != nil {
 			t.Error(err)
 		}
 		wantEqual(t, c.op.Slug, c.want, b.String())

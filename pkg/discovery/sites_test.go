@@ -215,7 +215,7 @@ func TestGoldenFiles(t *testing.T) {
 	for path, file := range map[string]string{pathFavicon: "favicon.svg", pathIcon: "generated/favicon.ico", pathCard: "generated/card.png"} {
 		whole[path] = string(must(os.ReadFile("assets/" + file)))
 	}
-	for _, doc := range d.list {
+	for _, doc := range d.documents {
 		path, got := doc.Path, doc.Body()
 		if name, ok := names[path]; ok {
 			t.Run(name, func(t *testing.T) { wantGolden(t, name, got) })

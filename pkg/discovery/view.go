@@ -84,7 +84,7 @@ type view struct {
 	// an HTTP header, and LongestSignature is for MCP.
 	LongestInHeader, LongestSignature int
 
-	texts *template.Template
+	textTemplates *template.Template
 }
 
 // opView is an operation with the data that templates derive from it.
@@ -184,7 +184,7 @@ func newView(s Site) *view {
 	v.LongestSignature = x402.MaxSignature
 	v.Window = inSeconds(s.DuplicateWindow)
 	v.WindowMCP = 2 * inSeconds(s.DuplicateWindow)
-	v.texts = template.Must(template.New("").Funcs(template.FuncMap{
+	v.textTemplates = template.Must(template.New("").Funcs(template.FuncMap{
 		"inc":     func(i int) int { return i + 1 },
 		"compact": func(text string) string { return string(layout.Ugly([]byte(text))) },
 		"json":    func(v any) string { return string(encode(v)) },
@@ -199,7 +199,7 @@ func newView(s Site) *view {
 // render returns the output of a template.
 func (v *view) render(name string) string {
 	var b strings.Builder
-	if err := v.texts.ExecuteTemplate(&b, name, v); err != nil {
+	if err := v.textTemplates.ExecuteTemplate(&b, name, v); err != nil {
 		panic(err)
 	}
 	return b.String()

@@ -78,10 +78,10 @@ func TestCodesAreStated(t *testing.T) {
 func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 	t.Helper()
 	u := usedNames{
-		constants: lookupConstants(t),
-		stated:    map[string]bool{},
-		named:     map[string]bool{},
-		selected:  map[string]bool{},
+		constants:   lookupConstants(t),
+		listedCodes: map[string]bool{},
+		namedCodes:  map[string]bool{},
+		selectors:   map[string]bool{},
 	}
 	for _, file := range sourcesOf(t, pkg) {
 		tree := parse(t, file)
@@ -92,17 +92,17 @@ func codesOf(t *testing.T, pkg string) (stated, named map[string]bool) {
 			u.addDeclaration(t, file, d)
 		}
 	}
-	connects := u.selected["guard.Connector"] || u.selected["guard.Target"]
-	readsType := u.selected["dns.ParseQuery"] || u.selected["dns.TypeParam"]
+	connects := u.selectors["guard.Connector"] || u.selectors["guard.Target"]
+	readsType := u.selectors["dns.ParseQuery"] || u.selectors["dns.TypeParam"]
 	for _, name := range u.codeSources {
 		codes, _ := codesOf(t, name)
 		for code := range codes {
 			if (connects || name != "lookup/guard" || code == "InvalidDomain") && (readsType || code != "InvalidType") {
-				u.named[code] = true
+				u.namedCodes[code] = true
 			}
 		}
 	}
-	return u.stated, u.named
+	return u.listedCodes, u.namedCodes
 }
 
 // lookupConstants returns the constants of package lookup by name. The value is true if the
@@ -141,10 +141,10 @@ func sourcesOf(t *testing.T, pkg string) []string {
 // usedNames collects the names that a package uses from other packages, and the codes among
 // them.
 type usedNames struct {
-	constants     map[string]bool // the constants of package lookup; the value is true for a code
-	stated, named map[string]bool // the codes that the Codes functions list, and those that the rest of the package names
-	selected      map[string]bool // the names that the package uses from other packages, such as guard.Target
-	codeSources   []string        // those of the packages guard, origin and dns that the package imports; it may return the codes that they list
+	constants               map[string]bool // the constants of package lookup; the value is true for a code
+	listedCodes, namedCodes map[string]bool // the codes that the Codes functions list, and those that the rest of the package names
+	selectors               map[string]bool // the names that the package uses from other packages, such as guard.Target
+	codeSources             []string        // those of the packages guard, origin and dns that the package imports; it may return the codes that they list
 }
 
 func (u *usedNames) addImport(t *testing.T, file string, i *ast.ImportSpec) {
@@ -161,9 +161,9 @@ func (u *usedNames) addImport(t *testing.T, file string, i *ast.ImportSpec) {
 
 func (u *usedNames) addDeclaration(t *testing.T, file string, d ast.Decl) {
 	t.Helper()
-	codes := u.named
+	codes := u.namedCodes
 	if f, ok := d.(*ast.FuncDecl); ok && strings.HasSuffix(f.Name.Name, "Codes") {
-		codes = u.stated
+		codes = u.listedCodes
 	}
 	compared := map[ast.Node]bool{}
 	ast.Inspect(d, func(n ast.Node) bool {
@@ -186,7 +186,7 @@ func (u *usedNames) addDeclaration(t *testing.T, file string, d ast.Decl) {
 // package lookup, or all codes that the function Codes of a package lists.
 func (u *usedNames) addSelector(t *testing.T, file, pkg, name string, set map[string]bool) {
 	t.Helper()
-	u.selected[pkg+"."+name] = true
+	u.selectors[pkg+"."+name] = true
 	switch {
 	case pkg == "lookup" && u.constants[name]:
 		set[name] = true

@@ -25,29 +25,29 @@ import (
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
-		set      func(w *testbed.Origins, leave func())
+		prepare  func(w *testbed.Origins, expire func())
 		want     fault.Code // the expected code; empty means the time-out code of the lookup
 		silence  bool
 		unrouted bool // whether the service has no route to IPv6 addresses
 	}
-	resolves := func(to testbed.OriginName) func(*testbed.Origins, func()) {
+	resolveTo := func(to testbed.OriginName) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(name, to) }
 	}
 	rows := map[string]row{
-		"nxdomain":     {set: resolves(testbed.OriginName{Err: lookup.Fault(lookup.NXDomain, nil)}), want: lookup.NXDomain},
-		"resolvers":    {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})},
-		"unresolvable": {set: resolves(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrUnresolvable)}), silence: true},
-		"no route":     {set: resolves(testbed.OriginName{Addrs: []string{"2606:4700::1"}}), unrouted: true, want: lookup.ConnectFailed},
-		"closed":       {set: resolves(testbed.OriginName{Addrs: []string{addr}}), want: lookup.ConnectFailed},
-		"silent": {set: func(w *testbed.Origins, leave func()) {
+		"nxdomain":     {prepare: resolveTo(testbed.OriginName{Err: lookup.Fault(lookup.NXDomain, nil)}), want: lookup.NXDomain},
+		"resolvers":    {prepare: resolveTo(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrResolvers)})},
+		"unresolvable": {prepare: resolveTo(testbed.OriginName{Err: fmt.Errorf("x: %w", guard.ErrUnresolvable)}), silence: true},
+		"no route":     {prepare: resolveTo(testbed.OriginName{Addrs: []string{"2606:4700::1"}}), unrouted: true, want: lookup.ConnectFailed},
+		"closed":       {prepare: resolveTo(testbed.OriginName{Addrs: []string{addr}}), want: lookup.ConnectFailed},
+		"silent": {prepare: func(w *testbed.Origins, expire func()) {
 			w.Accept(name, addr, func(conn net.Conn) {
 				conn.Read(make([]byte, 1))
-				leave()
+				expire()
 				io.Copy(io.Discard, conn)
 			})
 		}, silence: true},
 	}
-	for timeout, look := range map[fault.Code]func(context.Context, *origin.Client) error{
+	for timeout, lookUp := range map[fault.Code]func(context.Context, *origin.Client) error{
 		lookup.SSLTimeout: func(ctx context.Context, c *origin.Client) error {
 			_, err := ssl.New(ssl.Config{Connector: c.Connector}).Lookup(ctx, ssl.Query{Domain: name})
 			return err
@@ -64,15 +64,15 @@ func TestFaults(t *testing.T) {
 		t.Run(string(timeout), func(t *testing.T) {
 			testbed.Each(t, rows, func(t *testing.T, c row) {
 				w := testbed.NewOrigins(t)
-				ctx, leave := testbed.Expiring(testbed.Soon(t))
-				c.set(w, leave)
+				ctx, expire := testbed.Expiring(testbed.Soon(t))
+				c.prepare(w, expire)
 				want := c.want
 				if want == "" {
 					want = timeout
 				}
 				dialer := w.Dialer()
 				dialer.HasRoute = func(_ context.Context, a netip.Addr) bool { return a.Is4() || !c.unrouted }
-				f := fault.From(look(ctx, &origin.Client{Connector: dialer, UserAgent: "test"}))
+				f := fault.From(lookUp(ctx, &origin.Client{Connector: dialer, UserAgent: "test"}))
 				if f.Code != want || f.IsSilence() != c.silence {
 					t.Errorf("%v, want %s", f, want)
 				}

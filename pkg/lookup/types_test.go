@@ -20,14 +20,14 @@ import (
 // and checks that package dns can look up this type. The tests of the lookups cannot check
 // that, because they may use a stub in place of package dns.
 func TestTypesAreRead(t *testing.T) {
-	refuses := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
-	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuses})
+	refuse := func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("refused") }
+	client := dns.New(dns.Config{Resolvers: []string{"192.0.2.1:53"}, Dial: refuse})
 	n := 0
 	for _, file := range append(testbed.Must(filepath.Glob("*/*.go")), testbed.Must(filepath.Glob("*/*/*.go"))...) {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}
-		for _, typ := range typesAsked(parse(t, file)) {
+		for _, typ := range queriedTypes(parse(t, file)) {
 			n++
 			if _, err := client.Lookup(testbed.Soon(t), dns.Query{Domain: "example.com", Type: typ}); testbed.Code(err) == fault.InternalError {
 				t.Errorf("pkg/lookup/%s asks package dns for %s, which it does not read: %v", file, typ, err)
@@ -39,16 +39,16 @@ func TestTypesAreRead(t *testing.T) {
 	}
 }
 
-// typesAsked returns the record types that are written as strings in the dns.Query literals of
-// a file.
-func typesAsked(tree *ast.File) (types []string) {
+// queriedTypes returns the record types that are written as strings in the dns.Query literals
+// of a file.
+func queriedTypes(tree *ast.File) (types []string) {
 	ast.Inspect(tree, func(n ast.Node) bool {
 		question, ok := n.(*ast.CompositeLit)
-		if !ok || !isQuestion(question.Type, tree.Name.Name) {
+		if !ok || !isQueryType(question.Type, tree.Name.Name) {
 			return true
 		}
 		for _, e := range question.Elts {
-			if typ, ok := typeIn(e); ok {
+			if typ, ok := typeOf(e); ok {
 				types = append(types, typ)
 			}
 		}
@@ -57,9 +57,9 @@ func typesAsked(tree *ast.File) (types []string) {
 	return types
 }
 
-// isQuestion reports whether an expression, in a file of the package called pkg, is the type
+// isQueryType reports whether an expression, in a file of the package called pkg, is the type
 // dns.Query.
-func isQuestion(e ast.Expr, pkg string) bool {
+func isQueryType(e ast.Expr, pkg string) bool {
 	if s, ok := e.(*ast.SelectorExpr); ok {
 		from, ok := s.X.(*ast.Ident)
 		return ok && from.Name == "dns" && s.Sel.Name == "Query"
@@ -68,9 +68,9 @@ func isQuestion(e ast.Expr, pkg string) bool {
 	return ok && pkg == "dns" && name.Name == "Query"
 }
 
-// typeIn returns the string to which an element of a composite literal sets the field Type. If
+// typeOf returns the string to which an element of a composite literal sets the field Type. If
 // the element does not set that field to a string, ok is false.
-func typeIn(e ast.Expr) (typ string, ok bool) {
+func typeOf(e ast.Expr) (typ string, ok bool) {
 	pair, ok := e.(*ast.KeyValueExpr)
 	if !ok {
 		return "", false

@@ -73,14 +73,15 @@ type Request struct {
 func (q *Request) Notification() bool { return q.ID == nil }
 
 // Parse parses the body of a POST and compares it with the headers. If the body or a header is
-// wrong, bad is the response to send, and q has the members of the body that could be read.
-func Parse(h http.Header, body []byte) (q *Request, bad *Response) {
+// wrong, errResponse is the response to send, and q has the members of the body that could be
+// read.
+func Parse(h http.Header, body []byte) (q *Request, errResponse *Response) {
 	q = new(Request)
-	if bad := q.parseMessage(h, body); bad != nil {
-		return q, bad
+	if errResponse := q.parseMessage(h, body); errResponse != nil {
+		return q, errResponse
 	}
-	if bad := q.parseVersion(h); bad != nil {
-		return q, bad
+	if errResponse := q.parseVersion(h); errResponse != nil {
+		return q, errResponse
 	}
 	if q.Modern {
 		return q, q.checkHeaders(h)
@@ -109,7 +110,7 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 	case tree["jsonrpc"] != rpcVersion:
 		return q.invalid(codeInvalidRequest, `jsonrpc must be "2.0"`)
 	}
-	if id, there := tree["id"]; there {
+	if id, isSet := tree["id"]; isSet {
 		switch id.(type) {
 		case string, json.Number:
 			q.ID = untrusted.Compact(id)
@@ -137,8 +138,8 @@ func (q *Request) parseMessage(h http.Header, body []byte) *Response {
 // object. If the member is missing, o is nil and ok is true. If the member is not an object,
 // ok is false.
 func objectMember(parent untrusted.Object, name string) (o untrusted.Object, ok bool) {
-	v, there := parent[name]
-	if !there {
+	v, isSet := parent[name]
+	if !isSet {
 		return nil, true
 	}
 	o, ok = v.(untrusted.Object)
@@ -149,8 +150,8 @@ func objectMember(parent untrusted.Object, name string) (o untrusted.Object, ok 
 // counts, and the header must name the same revision. If _meta names none, the revision in the
 // header counts. If the header names none either, the revision is assumedVersion.
 func (q *Request) parseVersion(h http.Header) *Response {
-	fromHeader, once := singleHeader(h, HeaderVersion)
-	if !once {
+	fromHeader, isSingle := singleHeader(h, HeaderVersion)
+	if !isSingle {
 		return q.invalid(codeHeaderMismatch, "the header MCP-Protocol-Version was sent more than once")
 	}
 	version := cmp.Or(fromHeader, assumedVersion)
@@ -192,7 +193,7 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	if _, ok := q.meta[metaCapabilities].(untrusted.Object); !ok {
 		return q.invalid(codeInvalidParams, "_meta[%q] must be an object", metaCapabilities)
 	}
-	if method, once := singleHeader(h, HeaderMethod); !once || method != q.Method {
+	if method, isSingle := singleHeader(h, HeaderMethod); !isSingle || method != q.Method {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Method must be the request's method")
 	}
 	var member string // the member of params that the header Mcp-Name repeats
@@ -208,10 +209,10 @@ func (q *Request) checkHeaders(h http.Header) *Response {
 	if !ok {
 		return q.invalid(codeInvalidParams, "params.%s must be a string", member)
 	}
-	header, once := singleHeader(h, HeaderName)
+	header, isSingle := singleHeader(h, HeaderName)
 	decoded, ok := decodeName(header)
 	isName := header != "" && ok && decoded == name
-	if !once || !isName {
+	if !isSingle || !isName {
 		return q.invalid(codeHeaderMismatch, "the header Mcp-Name must be params.%s", member)
 	}
 	return nil
@@ -265,7 +266,7 @@ func (c *Call) Paid() bool { return c.Payment != nil || c.BadPayment != nil }
 func (q *Request) Call(toolExists func(tool string) bool) (*Call, *Response) {
 	c := &Call{}
 	c.Payment, c.BadPayment = q.payment()
-	if key, there := q.meta[KeyPurchase]; there {
+	if key, isSet := q.meta[KeyPurchase]; isSet {
 		text, _ := key.(string)
 		c.Keys = []string{text}
 	}

@@ -99,12 +99,12 @@ func (s *Server) Respond(q *Request, describe func() *Description) *Response {
 // revision and the revision has a handshake. Otherwise it returns the newest revision with a
 // handshake, which the client may accept or refuse.
 func (q *Request) legacyVersion() string {
-	legacy := Versions()[1:]
+	legacyVersions := Versions()[1:]
 	version, _ := q.Params["protocolVersion"].(string)
-	if slices.Contains(legacy, version) {
+	if slices.Contains(legacyVersions, version) {
 		return version
 	}
-	return legacy[0]
+	return legacyVersions[0]
 }
 
 // Response is the response to a POST. A response with an empty Body has no Content-Type.

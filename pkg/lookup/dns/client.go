@@ -163,8 +163,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	defer catch(&err)
 	g := newCrew(ctx)
 	defer g.end()
-	lookUp := func(qtype uint16) <-chan family {
-		out := make(chan family, 1)
+	lookUp := func(qtype uint16) <-chan familyResult {
+		out := make(chan familyResult, 1)
 		g.start(func() {
 			defer close(out)
 			out <- c.lookUpFamily(g, name, qtype)
@@ -185,9 +185,9 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, noAddressError(v4, v6)
 }
 
-// family is the result of looking up the IPv4 or the IPv6 addresses of a name. err is a fault
-// if the problem is the name itself. If err is nil, the name exists.
-type family struct {
+// familyResult is the result of looking up the IPv4 or the IPv6 addresses of a name. If the
+// problem is the name itself, err is a fault. If err is nil, the name exists.
+type familyResult struct {
 	addrs    []netip.Addr
 	err      error
 	isDenied bool // the resolvers say that the name does not exist (NXDOMAIN) or cannot exist (YXDOMAIN)
@@ -195,16 +195,16 @@ type family struct {
 
 // lookUpFamily looks up the addresses of one family. It returns all of them, because the
 // caller must check every address.
-func (c *Client) lookUpFamily(ctx context.Context, name string, qtype uint16) family {
+func (c *Client) lookUpFamily(ctx context.Context, name string, qtype uint16) familyResult {
 	r, err := c.resolve(ctx, name, qtype)
 	if err != nil {
 		kind := guard.ErrResolvers
 		if fault.From(err).IsSilence() {
 			kind = guard.ErrUnresolvable
 		}
-		return family{err: fmt.Errorf("%w: %v", kind, err)} //nolint:errorlint // not %w: the codes of the dns tool must not become another tool's
+		return familyResult{err: fmt.Errorf("%w: %v", kind, err)} //nolint:errorlint // not %w: the codes of the dns tool must not become another tool's
 	}
-	var f family
+	var f familyResult
 	switch r.msg.Rcode {
 	case miekg.RcodeNameError:
 		_, f.err = r.result(Query{})
@@ -229,7 +229,7 @@ func (c *Client) lookUpFamily(ctx context.Context, name string, qtype uint16) fa
 // reply. A reply without addresses counts least, because the other family may have addresses.
 // If the servers deny the name for one family although it exists for the other, the denial
 // does not count: old servers make this mistake (RFC 4074 §4.2).
-func noAddressError(v4, v6 family) error {
+func noAddressError(v4, v6 familyResult) error {
 	none := guard.NoAddress("it exists without A and AAAA records")
 	isFault := func(err error) bool {
 		_, ok := errors.AsType[*fault.Error](err)
@@ -288,8 +288,8 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 		return netip.AddrPort{}, false
 	}
 	addr := resolver.Addr().Unmap()
-	isHost := !addr.IsUnspecified() && !addr.IsMulticast()
-	return netip.AddrPortFrom(addr, resolver.Port()), isHost && resolver.Port() != 0
+	isHostAddress := !addr.IsUnspecified() && !addr.IsMulticast()
+	return netip.AddrPortFrom(addr, resolver.Port()), isHostAddress && resolver.Port() != 0
 }
 
 // crew is a context together with the goroutines that work under it. A panic in one of these

@@ -17,9 +17,9 @@ type failure struct {
 	err  error
 }
 
-// attempt is the result of connecting to one address. index is the index of that address in
-// the parameter addrs of race.
-type attempt struct {
+// attemptResult is the result of connecting to one address. index is the index of that address
+// in the parameter addrs of race.
+type attemptResult struct {
 	index      int
 	conn       net.Conn
 	err        error
@@ -36,7 +36,7 @@ func race(
 	ctx context.Context, addrs []netip.Addr, connect func(context.Context, netip.Addr) (net.Conn, error),
 ) (net.Conn, netip.Addr, []failure) {
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan attempt)
+	results := make(chan attemptResult)
 	started := 0
 	running := 0
 	start := func() {
@@ -47,10 +47,10 @@ func race(
 		started++
 		running++
 		go func() {
-			a := attempt{index: index}
+			a := attemptResult{index: index}
 			defer func() { // race repeats the panic in the goroutine of its caller
 				a.panicValue = recover()
-				ended <- a
+				results <- a
 			}()
 			a.conn, a.err = connect(ctx, addrs[index])
 		}()
@@ -58,7 +58,7 @@ func race(
 	defer func() {
 		cancel()
 		for ; running > 0; running-- {
-			if late := <-ended; late.conn != nil {
+			if late := <-results; late.conn != nil {
 				late.conn.Close()
 			}
 		}
@@ -72,7 +72,7 @@ func race(
 		case <-next.C:
 			start()
 			next.Reset(attemptDelay)
-		case a := <-ended:
+		case a := <-results:
 			running--
 			if a.panicValue != nil {
 				panic(a.panicValue)

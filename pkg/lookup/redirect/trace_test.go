@@ -75,7 +75,7 @@ func TestTrace(t *testing.T) {
 	chain := func(last string) map[string]string {
 		return map[string]string{"/": "301 /1", "/1": "302 /2", "/2": "303 /3", "/3": "307 /4", "/4": last}
 	}
-	const five = "301 a.test.com/, 302 a.test.com/1, 303 a.test.com/2, 307 a.test.com/3, "
+	const firstFourHops = "301 a.test.com/, 302 a.test.com/1, 303 a.test.com/2, 307 a.test.com/3, "
 	type row struct {
 		a, b  map[string]string
 		want  string
@@ -85,9 +85,9 @@ func TestTrace(t *testing.T) {
 		"no redirect":        {map[string]string{"/": "200"}, nil, "200 a.test.com/: null", 1},
 		"300":                {map[string]string{"/": "300 /x"}, nil, "300 a.test.com/: null", 1},
 		"201 has a Location": {map[string]string{"/": "201 /x"}, nil, "201 a.test.com/: null", 1},
-		"five hops, the end": {chain("200"), nil, five + "200 a.test.com/4: null", 1},
-		"five hops, more":    {chain("308 /5"), nil, five + "308 a.test.com/4: max_hops truncated", 1},
-		"five hops, a loop":  {chain("308 /2"), nil, five + "308 a.test.com/4: loop", 1},
+		"five hops, the end": {chain("200"), nil, firstFourHops + "200 a.test.com/4: null", 1},
+		"five hops, more":    {chain("308 /5"), nil, firstFourHops + "308 a.test.com/4: max_hops truncated", 1},
+		"five hops, a loop":  {chain("308 /2"), nil, firstFourHops + "308 a.test.com/4: loop", 1},
 		"other host":         {map[string]string{"/": "301 https://b.test.com/x"}, map[string]string{"/x": "200"}, "301 a.test.com/, 200 b.test.com/x: null", 2},
 		"there and back": {map[string]string{"/": "301 https://b.test.com/", "/x": "200"}, map[string]string{"/": "302 //a.test.com/x"},
 			"301 a.test.com/, 302 b.test.com/, 200 a.test.com/x: null", 2},
@@ -162,30 +162,30 @@ func TestJSON(t *testing.T) {
 // the service fail, or the time ends, the call must return an error.
 func TestErrors(t *testing.T) {
 	type row struct {
-		set     func(w *testbed.Origins, leave func())
+		prepare func(w *testbed.Origins, expire func())
 		want    fault.Code
 		silence bool
 	}
-	resolves := func(err error) func(*testbed.Origins, func()) {
+	resolveTo := func(err error) func(*testbed.Origins, func()) {
 		return func(w *testbed.Origins, _ func()) { w.Resolve(b, testbed.OriginName{Err: err}) }
 	}
 	testbed.Each(t, map[string]row{
-		"resolvers":    {resolves(fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.RedirectTimeout, false},
-		"unresolvable": {resolves(fmt.Errorf("x: %w", guard.ErrUnresolvable)), lookup.RedirectTimeout, true},
-		"a bug":        {resolves(errors.New("a bug")), fault.InternalError, false},
-		"too late": {func(w *testbed.Origins, leave func()) {
+		"resolvers":    {resolveTo(fmt.Errorf("x: %w", guard.ErrResolvers)), lookup.RedirectTimeout, false},
+		"unresolvable": {resolveTo(fmt.Errorf("x: %w", guard.ErrUnresolvable)), lookup.RedirectTimeout, true},
+		"a bug":        {resolveTo(errors.New("a bug")), fault.InternalError, false},
+		"too late": {func(w *testbed.Origins, expire func()) {
 			w.Serve(b, bAddr, func(conn *tls.Conn) {
 				http.ReadRequest(bufio.NewReader(conn))
 				io.WriteString(conn, "HTTP/1.1 3")
-				leave()
+				expire()
 				io.Copy(io.Discard, conn)
 			})
 		}, lookup.RedirectTimeout, true},
 	}, func(t *testing.T, c row) {
 		w := testbed.NewOrigins(t)
 		site(w, a, aAddr, map[string]string{"/": "301 https://b.test.com/"})
-		ctx, leave := testbed.Expiring(testbed.Soon(t))
-		c.set(w, leave)
+		ctx, expire := testbed.Expiring(testbed.Soon(t))
+		c.prepare(w, expire)
 		_, err := lookUp(ctx, w)
 		if f := fault.From(err); err == nil || f.Code != c.want || f.IsSilence() != c.silence {
 			t.Errorf("%v, want %s", err, c.want)
