@@ -23,12 +23,12 @@ import (
 // first reads all transfers of the day, then all records, and matches each record with its
 // transfer in memory. It looks up unmatched records and transfers one by one.
 type audit struct {
-	opened
+	ledgerSession
 	*books
 	asset, payee x402.Address
-	moved        map[string]*movement // the transfers that were read, by keyOf
-	mismatched   []recorded           // records that contradict their transfer
-	asked        int
+	movements    map[string]*movement // the transfers that were read, by keyOf
+	mismatched   []recordedPayment    // records that contradict their transfer
+	queries      int
 }
 
 // movement is a transfer made by an authorization.
@@ -37,7 +37,7 @@ type movement struct {
 	matched bool // a record of the transfer was found
 }
 
-func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
+func (l ledgerSession) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	if l.Chain == nil {
 		return nil, errors.New("RPC_URL names no node: the books need one, because they compare the ledger with the chain")
 	}
@@ -45,10 +45,10 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 	payee, _ := x402.ParseAddress(t.PayTo) // the configuration contains only valid addresses
 	asset, _ := x402.ParseAddress(t.Asset)
 	a := &audit{
-		opened: l,
-		payee:  payee,
-		asset:  asset,
-		moved:  map[string]*movement{},
+		ledgerSession: l,
+		payee:         payee,
+		asset:         asset,
+		movements:     map[string]*movement{},
 		books: &books{
 			Day:         day.Format(time.DateOnly),
 			From:        day,
@@ -61,7 +61,7 @@ func (l opened) booksOf(ctx context.Context, day time.Time) (*books, error) {
 			Differences: []difference{},
 		},
 	}
-	for _, step := range []func(context.Context) error{a.readChain, a.readLedger, a.settle} {
+	for _, step := range []func(context.Context) error{a.readChain, a.readLedger, a.resolveUnmatched} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
@@ -77,7 +77,7 @@ func (a *audit) readChain(ctx context.Context) error {
 	if err := errors.Join(errFrom, errEnd); err != nil {
 		return err
 	}
-	said := progress(a.notes)
+	said := newProgressPrinter(a.notes)
 	for next := from; ; {
 		batch, err := a.transfers(ctx, next)
 		if err != nil {
@@ -91,22 +91,22 @@ func (a *audit) readChain(ctx context.Context) error {
 			switch {
 			case t.Block >= end:
 			case t.Authorized && t.Value.Sign() > 0:
-				a.moved[a.keyOf(t)] = &movement{Transfer: t}
-			case a.within(t.Time):
+				a.movements[a.keyOf(t)] = &movement{Transfer: t}
+			case a.covers(t.Time):
 				a.Deposits.add(t.Value)
 			}
 		}
 		switch {
 		case batch.Next >= end || batch.Done():
 			if !a.Until.After(a.From) {
-				return fmt.Errorf("the chain has no safe block of this day yet; the newest is of %s", minute(a.Until))
+				return fmt.Errorf("the chain has no safe block of this day yet; the newest is of %s", formatMinute(a.Until))
 			}
 			return nil
-		case len(a.moved) > maxTransfers:
+		case len(a.movements) > maxTransfers:
 			return fmt.Errorf("this day has more than %d transfers, the most this command can hold", maxTransfers)
 		}
 		next = batch.Next
-		said("block %d of %d to %d read, %d transfers", next, from, end, len(a.moved))
+		said("block %d of %d to %d read, %d transfers", next, from, end, len(a.movements))
 	}
 }
 
@@ -129,7 +129,7 @@ func (a *audit) transfers(ctx context.Context, from uint64) (reconcile.Batch, er
 // readLedger reads all records of the ledger, and compares each payment with the transfers
 // that were read.
 func (a *audit) readLedger(ctx context.Context) error {
-	said := progress(a.notes)
+	said := newProgressPrinter(a.notes)
 	for after := ""; ; {
 		p, err := a.rows.Page(ctx, "", after, rowsAtOnce)
 		if err != nil {
@@ -142,7 +142,7 @@ func (a *audit) readLedger(ctx context.Context) error {
 			if !ok {
 				continue
 			}
-			if err := a.record(ctx, p); err != nil {
+			if err := a.compareRecord(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -159,58 +159,58 @@ func (a *audit) keyOf(t reconcile.Transfer) string {
 	return ledger.Key(strings.ToLower(a.Network), a.asset.String(), t.From.String(), fmt.Sprintf("0x%x", t.Nonce))
 }
 
-// recorded is a ledger record with the details of its payment.
-type recorded struct {
+// recordedPayment is a ledger record with the details of its payment.
+type recordedPayment struct {
 	ledger.Payment
 	debtKey
 	amount *big.Int
 	payee  string
 }
 
-// recordedOf parses a record. It reports false if it cannot parse the record, or if the record
+// parseRecord parses a record. It reports false if it cannot parse the record, or if the record
 // is for another network or token than these books.
-func (a *audit) recordedOf(r ledger.Payment) (p recorded, ok bool) {
+func (a *audit) parseRecord(r ledger.Payment) (p recordedPayment, ok bool) {
 	key, ok := parseKey(r.Key)
 	var terms x402.Requirements
 	if !ok || key.network != strings.ToLower(a.Network) || key.asset != a.asset || json.Unmarshal(r.Terms, &terms) != nil {
 		return p, false
 	}
-	p = recorded{Payment: r, debtKey: key, payee: terms.PayTo}
-	p.amount, ok = atomic(terms.Amount)
+	p = recordedPayment{Payment: r, debtKey: key, payee: terms.PayTo}
+	p.amount, ok = parseAtomic(terms.Amount)
 	return p, ok
 }
 
-// agrees reports whether the transfer m has the amount and the payee of the record p.
-func (a *audit) agrees(p recorded, m *movement) bool {
+// recordAgrees reports whether the record p has the amount and the payee of the transfer m.
+func (a *audit) recordAgrees(p recordedPayment, m *movement) bool {
 	return p.amount.Cmp(m.Value) == 0 && strings.EqualFold(p.payee, a.payee.String())
 }
 
-// record compares one record with the chain.
-func (a *audit) record(ctx context.Context, r ledger.Payment) error {
-	p, ok := a.recordedOf(r)
+// compareRecord compares one record with the chain.
+func (a *audit) compareRecord(ctx context.Context, r ledger.Payment) error {
+	p, ok := a.parseRecord(r)
 	switch {
 	case r.InDoubt():
-		if ok && a.within(r.CreatedAt) && a.standingOf(ctx, r) == inDoubt {
+		if ok && a.covers(r.CreatedAt) && a.standingOf(ctx, r) == inDoubt {
 			a.InDoubt.add(p.amount)
 		}
 		return nil
 	case !r.Paid():
 		return nil
 	case !ok:
-		if a.within(r.SettledAt) {
+		if a.covers(r.SettledAt) {
 			a.Foreign++
 		}
 		return nil
 	}
-	if r.State == ledger.Refunded && a.within(r.UpdatedAt) {
-		a.refunded(ctx, p)
+	if r.State == ledger.Refunded && a.covers(r.UpdatedAt) {
+		a.checkRefund(ctx, p)
 	}
-	m := a.moved[p.authorization]
+	m := a.movements[p.authorization]
 	switch {
-	case m == nil || p.moved != "" && p.moved != m.Transaction:
-		a.unmoved(ctx, p)
-	case a.agrees(p, m):
-		a.match(ctx, m, r)
+	case m == nil || p.paymentTx != "" && p.paymentTx != m.Transaction:
+		a.checkWithoutTransfer(ctx, p)
+	case a.recordAgrees(p, m):
+		a.markMatched(ctx, m, r)
 	case len(a.mismatched) < maxDifferences:
 		a.mismatched = append(a.mismatched, p)
 	default:
@@ -219,41 +219,41 @@ func (a *audit) record(ctx context.Context, r ledger.Payment) error {
 	return ctx.Err()
 }
 
-// match marks a transfer as matched. If the transfer is of this day, match counts it once.
-func (a *audit) match(ctx context.Context, m *movement, r ledger.Payment) {
-	if !m.matched && a.within(m.Time) { // a record that changes during the reading may be read twice
+// markMatched marks a transfer as matched. A transfer of this day is counted, but only once.
+func (a *audit) markMatched(ctx context.Context, m *movement, r ledger.Payment) {
+	if !m.matched && a.covers(m.Time) { // a record that changes during the reading may be read twice
 		a.Received.add(m.Value)
-		a.count(a.standingOf(ctx, r), m.Value, r.Request)
+		a.addOutcome(a.standingOf(ctx, r), m.Value, r.Request)
 	}
 	m.matched = true
 }
 
-// question counts a query of the chain, and reports whether maxQuestions still allows it.
-func (a *audit) question() bool {
-	a.asked++
-	if a.asked > maxQuestions {
+// startQuery counts a query of the chain, and reports whether maxQuestions still allows it.
+func (a *audit) startQuery() bool {
+	a.queries++
+	if a.queries > maxQuestions {
 		a.Unchecked++
 	}
-	return a.asked <= maxQuestions
+	return a.queries <= maxQuestions
 }
 
-// unanswered counts a record for which the chain did not answer, and prints the first error.
-func (a *audit) unanswered(p recorded, why error) {
+// countUnanswered counts a record without an answer of the chain, and prints the first error.
+func (a *audit) countUnanswered(p recordedPayment, why error) {
 	if a.Unchecked++; a.Unchecked == 1 {
 		fmt.Fprintf(a.notes, "%s: %v\n", p.key, why)
 	}
 }
 
-// unmoved handles a record of a paid payment whose transfer is not among the transfers that
-// were read: the transfer happened at another time, or never.
-func (a *audit) unmoved(ctx context.Context, p recorded) {
+// checkWithoutTransfer handles a record of a paid payment whose transfer is not among the
+// transfers that were read: the transfer happened at another time, or never.
+func (a *audit) checkWithoutTransfer(ctx context.Context, p recordedPayment) {
 	switch {
-	case !a.within(p.SettledAt): // the payment belongs in the books of another day
+	case !a.covers(p.SettledAt): // the payment belongs in the books of another day
 		return
 	case !strings.EqualFold(p.payee, a.payee.String()):
 		a.Foreign++
 		return
-	case !a.question():
+	case !a.startQuery():
 		return
 	}
 	asked := p.Payment
@@ -265,27 +265,27 @@ func (a *audit) unmoved(ctx context.Context, p recorded) {
 	if p.Receipt != nil {
 		asked.Transaction = p.Receipt.Transaction
 	}
-	switch f := a.ask(ctx, asked); f.Fate {
+	switch f := a.askChain(ctx, asked); f.Fate {
 	case x402.Paid:
 		a.Elsewhere++
 	case x402.NeverPaid, x402.StillOpen:
-		a.claimed(ctx, p, f.Reason)
+		a.addUnpaidClaim(ctx, p, f.Reason)
 	case x402.CannotTell:
-		a.unanswered(p, f.Cause)
+		a.countUnanswered(p, f.Cause)
 	}
 }
 
-// claimed adds a difference for a record that claims a payment for which no money came.
-func (a *audit) claimed(ctx context.Context, p recorded, note string) {
+// addUnpaidClaim adds a difference for a record that claims a payment for which no money came.
+func (a *audit) addUnpaidClaim(ctx context.Context, p recordedPayment, note string) {
 	d := a.differenceOf(ctx, noTransfer, p)
 	if p.State == ledger.Redeemed {
 		d.Kind = gift
 	}
 	d.Note = note
-	a.differ(d)
+	a.addDifference(d)
 }
 
-func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference {
+func (a *audit) differenceOf(ctx context.Context, k kind, p recordedPayment) difference {
 	q := a.paymentOf(ctx, p.Payment)
 	return difference{
 		Kind:        k,
@@ -299,10 +299,10 @@ func (a *audit) differenceOf(ctx context.Context, k kind, p recorded) difference
 	}
 }
 
-// refunded counts a refund, and adds a difference if the refund is not on the chain.
-func (a *audit) refunded(ctx context.Context, p recorded) {
+// checkRefund counts a refund, and adds a difference if the refund is not on the chain.
+func (a *audit) checkRefund(ctx context.Context, p recordedPayment) {
 	a.RefundsOut.add(p.amount)
-	if !a.question() {
+	if !a.startQuery() {
 		return
 	}
 	list, err := a.Chain.Received(ctx, p.Refund, p.payer)
@@ -312,76 +312,76 @@ func (a *audit) refunded(ctx context.Context, p recorded) {
 		d := a.differenceOf(ctx, noRefund, p)
 		d.Transaction = p.Refund
 		d.At = p.UpdatedAt
-		a.differ(d)
+		a.addDifference(d)
 	default:
-		a.unanswered(p, err)
+		a.countUnanswered(p, err)
 	}
 }
 
-// settle handles the records and transfers that are unmatched after everything was read:
-// records that contradict their transfer, and transfers without a record.
-func (a *audit) settle(ctx context.Context) error {
+// resolveUnmatched handles the records and transfers that are unmatched after everything was
+// read: records that contradict their transfer, and transfers without a record.
+func (a *audit) resolveUnmatched(ctx context.Context) error {
 	for _, p := range a.mismatched {
-		m := a.moved[p.authorization]
+		m := a.movements[p.authorization]
 		switch {
 		case m.matched: // the transfer belongs to another record, so p has no transfer
-			if a.within(p.SettledAt) {
-				a.claimed(ctx, p, "its nonce was used for another transfer")
+			if a.covers(p.SettledAt) {
+				a.addUnpaidClaim(ctx, p, "its nonce was used for another transfer")
 			}
-		case a.within(m.Time):
+		case a.covers(m.Time):
 			d := a.differenceOf(ctx, otherAmount, p)
 			if p.amount.Cmp(m.Value) == 0 {
 				d.Note = "the record names another payee: " + p.payee
 			}
-			a.differs(m, d)
+			a.addMismatch(m, d)
 		}
 	}
-	left := slices.DeleteFunc(slices.Collect(maps.Values(a.moved)), func(m *movement) bool { return m.matched || !a.within(m.Time) })
-	slices.SortFunc(left, func(x, y *movement) int { return cmp.Or(x.Time.Compare(y.Time), bytes.Compare(x.Nonce[:], y.Nonce[:])) })
-	for _, m := range left {
-		if err := a.unrecorded(ctx, m); err != nil {
+	unmatched := slices.DeleteFunc(slices.Collect(maps.Values(a.movements)), func(m *movement) bool { return m.matched || !a.covers(m.Time) })
+	slices.SortFunc(unmatched, func(x, y *movement) int { return cmp.Or(x.Time.Compare(y.Time), bytes.Compare(x.Nonce[:], y.Nonce[:])) })
+	for _, m := range unmatched {
+		if err := a.resolveUnrecorded(ctx, m); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// differs adds a difference for a transfer that the ledger lacks or records differently.
-func (a *audit) differs(m *movement, d difference) {
+// addMismatch adds a difference for a transfer that the ledger lacks or records differently.
+func (a *audit) addMismatch(m *movement, d difference) {
 	m.matched = true
 	a.Received.add(m.Value)
 	a.Differing.add(m.Value)
 	d.Received = m.Value.String()
 	d.Transaction = m.Transaction
 	d.At = m.Time
-	a.differ(d)
+	a.addDifference(d)
 }
 
-// unrecorded looks again for the record of a transfer, because the record may have been
+// resolveUnrecorded looks again for the record of a transfer, because the record may have been
 // written meanwhile. If there is none, the transfer is a deposit or a difference.
-func (a *audit) unrecorded(ctx context.Context, m *movement) error {
+func (a *audit) resolveUnrecorded(ctx context.Context, m *movement) error {
 	key := a.keyOf(m.Transfer)
 	d := difference{Kind: noRecord, Key: key, Payer: m.From.Checksum()}
-	known := false // whether the transfer belongs to a payment on record
+	isRecorded := false // whether the transfer belongs to a payment on record
 	for _, k := range []string{key, key + "|" + m.Transaction} {
-		r, err := a.opened.Ledger.Fetch(ctx, k)
+		r, err := a.ledgerSession.Ledger.Fetch(ctx, k)
 		switch {
 		case errors.Is(err, ledger.ErrCorrupt):
 			d.Kind = unreadable
 			d.Key = k
 			d.Note = err.Error()
-			known = true
+			isRecorded = true
 			continue
 		case err != nil:
 			return err
 		case r == nil:
 			continue
 		}
-		p, ok := a.recordedOf(*r)
-		its := ok && a.agrees(p, m)
-		known = known || its
-		if its && r.Paid() {
-			a.match(ctx, m, *r)
+		p, ok := a.parseRecord(*r)
+		isItsRecord := ok && a.recordAgrees(p, m)
+		isRecorded = isRecorded || isItsRecord
+		if isItsRecord && r.Paid() {
+			a.markMatched(ctx, m, *r)
 			return nil
 		}
 		q := a.paymentOf(ctx, *r)
@@ -391,10 +391,10 @@ func (a *audit) unrecorded(ctx context.Context, m *movement) error {
 		d.Note = r.Reason
 		d.Recorded = q.Amount
 	}
-	if !known && m.Value.Cmp(a.Cheapest) < 0 { // the command reconcile also treats this transfer as a deposit, not as a debt
+	if !isRecorded && m.Value.Cmp(a.Cheapest) < 0 { // the command reconcile also treats this transfer as a deposit, not as a debt
 		a.Deposits.add(m.Value)
 		return nil
 	}
-	a.differs(m, d)
+	a.addMismatch(m, d)
 	return nil
 }

@@ -107,7 +107,7 @@ func refusalOf(body []byte) string {
 		Message string `xml:"Error>Message"`
 	}
 	if xml.Unmarshal(body, &said) != nil || said.Code == "" {
-		return plain(string(body))
+		return cellText(string(body))
 	}
 	return untrusted.Text(said.Code + ": " + said.Message)
 }

@@ -19,12 +19,12 @@ var errBackupOfTable = errors.New("the ledger is a DynamoDB table, which AWS bac
 // backup writes a copy of the ledger file, even while a service has it open, and prints the
 // name and the size of the copy.
 func backup(ctx context.Context, o order) error {
-	return o.withLedger(false, func(l opened) error {
+	return o.withLedger(false, func(l ledgerSession) error {
 		store, ok := l.rows.(*file.Store)
 		if !ok {
 			return errBackupOfTable
 		}
-		to := copyName(l.name, o.now().UTC().Format("20060102T150405Z"))
+		to := backupName(l.name, o.now().UTC().Format("20060102T150405Z"))
 		if len(o.args) > 0 {
 			to = o.args[0]
 		}
@@ -39,14 +39,14 @@ func backup(ctx context.Context, o order) error {
 		if err != nil {
 			return err
 		}
-		facts(o.out, "ledger", l.name, "copy", to)
+		printFacts(o.out, "ledger", l.name, "copy", to)
 		fmt.Fprintf(o.out, "has        %d records in %d bytes; to inspect it: LEDGER_FILE=%s make owed\n", records, info.Size(), to)
 		return nil
 	})
 }
 
-// copyName returns the name for a copy of a file: the file's name with the given time in it.
-func copyName(path, at string) string {
+// backupName returns the name for a copy of a file: the file's name with the given time in it.
+func backupName(path, at string) string {
 	ending := filepath.Ext(path)
 	return strings.TrimSuffix(path, ending) + "-" + at + ending
 }

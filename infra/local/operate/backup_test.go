@@ -16,7 +16,7 @@ import (
 // must open as a ledger with the same list of debts. A backup must never overwrite a file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
-	path, _ := stored(t, fillings(t)["fill"])
+	path, _ := newLedgerFile(t, fillings(t)["fill"])
 	service, err := file.Open(path)
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func TestBackup(t *testing.T) {
 // error names. After that, the copy must open without LEDGER_ACCEPT.
 func TestHalved(t *testing.T) {
 	t.Parallel()
-	path, _ := stored(t, fillings(t)["fill"])
+	path, _ := newLedgerFile(t, fillings(t)["fill"])
 	service, err := file.Open(path)
 	if err != nil {
 		t.Fatal(err)

@@ -125,7 +125,7 @@ type difference struct {
 	Note        string    `json:"note,omitempty"`
 }
 
-func (b *books) differ(d difference) {
+func (b *books) addDifference(d difference) {
 	b.Count++
 	if len(b.Differences) < maxDifferences {
 		b.Differences = append(b.Differences, d)
@@ -139,7 +139,7 @@ func parseDay(s string, now time.Time) (time.Time, error) {
 	case err != nil:
 		return day, fmt.Errorf("DAY %.40q is not a day: write 2026-11-20, in UTC", s)
 	case day.After(now):
-		return day, fmt.Errorf("DAY %s has not begun: days are UTC, and it is now %s", day.Format(time.DateOnly), minute(now))
+		return day, fmt.Errorf("DAY %s has not begun: days are UTC, and it is now %s", day.Format(time.DateOnly), formatMinute(now))
 	case now.Sub(day) > oldestDay:
 		return day, fmt.Errorf("DAY %s is too long ago: answered payments are deleted after 35 days, so the books of a day can be made for 34", day.Format(time.DateOnly))
 	}
@@ -153,10 +153,10 @@ func listBooks(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	return o.withLedger(true, func(l opened) error { return l.books(ctx, day) })
+	return o.withLedger(true, func(l ledgerSession) error { return l.books(ctx, day) })
 }
 
-func (l opened) books(ctx context.Context, day time.Time) error {
+func (l ledgerSession) books(ctx context.Context, day time.Time) error {
 	b, err := l.booksOf(ctx, day)
 	switch {
 	case err != nil:
@@ -170,18 +170,18 @@ func (l opened) books(ctx context.Context, day time.Time) error {
 	case err != nil:
 		return err
 	case b.Unchecked > 0:
-		return fmt.Errorf("%w: %s could not be compared", errIncomplete, counted(b.Unchecked, "record"))
+		return fmt.Errorf("%w: %s could not be compared", errIncomplete, formatCount(b.Unchecked, "record"))
 	case b.Count > 0:
 		return errDifferences
 	}
 	return nil
 }
 
-// within reports whether a time lies in the period that the books cover.
-func (b *books) within(t time.Time) bool { return !t.Before(b.From) && t.Before(b.Until) }
+// covers reports whether a time lies in the period that the books cover.
+func (b *books) covers(t time.Time) bool { return !t.Before(b.From) && t.Before(b.Until) }
 
-// count adds a payment to the sum of its outcome.
-func (b *books) count(s standing, amount *big.Int, request string) {
+// addOutcome adds a payment to the sum of its outcome.
+func (b *books) addOutcome(s standing, amount *big.Int, request string) {
 	all := map[standing]*sum{
 		answered:   &b.Answered,
 		answerOwed: &b.AnswerOwed,
@@ -202,12 +202,12 @@ func (b *books) count(s standing, amount *big.Int, request string) {
 	}
 }
 
-func (l opened) printBooks(b *books) {
+func (l ledgerSession) printBooks(b *books) {
 	until := "the whole day"
 	if b.Until.Before(b.From.AddDate(0, 0, 1)) {
-		until = "up to " + minute(b.Until) + "; later blocks of the chain are not safe yet"
+		until = "up to " + formatMinute(b.Until) + "; later blocks of the chain are not safe yet"
 	}
-	facts(
+	printFacts(
 		l.out,
 		"books", b.Day+", UTC, "+until,
 		"ledger", fmt.Sprintf("%s, %d records", b.Ledger, b.Records),
@@ -224,14 +224,14 @@ func (l opened) printBooks(b *books) {
 		rows = append(rows, []string{
 			what,
 			strconv.Itoa(s.Count),
-			dollars(amount),
+			formatDollars(amount),
 			"(" + amount + ")",
 		})
 	}
 	row("received", &b.Received)
 	row("  answered", &b.Answered)
 	for _, path := range slices.Sorted(maps.Keys(b.Operations)) {
-		row("    "+plain(path), b.Operations[path])
+		row("    "+cellText(path), b.Operations[path])
 	}
 	row("  answer owed", &b.AnswerOwed)
 	row("  refund due", &b.RefundDue)
@@ -240,9 +240,9 @@ func (l opened) printBooks(b *books) {
 	row("deposits", &b.Deposits)
 	row("refunds made", &b.RefundsOut)
 	row("in doubt", &b.InDoubt)
-	table(l.out, "\n\tPAYMENTS\tAMOUNT\t(ATOMIC UNITS)", rows)
+	printTable(l.out, "\n\tPAYMENTS\tAMOUNT\t(ATOMIC UNITS)", rows)
 	fmt.Fprintln(l.out)
-	counts(
+	printCounts(
 		l.out,
 		count{b.Elsewhere, "recorded on this day but paid on another: in the books of that day"},
 		count{b.Foreign, "recorded on this day under another network, token or payee: not compared"},
@@ -252,28 +252,28 @@ func (l opened) printBooks(b *books) {
 	rows = nil
 	for _, d := range b.Differences {
 		rows = append(rows, []string{
-			words(d.Kind),
-			minute(d.At),
-			dollars(d.Received),
-			dollars(d.Recorded),
-			plain(words(d.Standing)),
-			plain(d.Request),
-			plain(d.Transaction),
-			plain(d.Key),
-			plain(d.Note),
+			spacedName(d.Kind),
+			formatMinute(d.At),
+			formatDollars(d.Received),
+			formatDollars(d.Recorded),
+			cellText(spacedName(d.Standing)),
+			cellText(d.Request),
+			cellText(d.Transaction),
+			cellText(d.Key),
+			cellText(d.Note),
 		})
 	}
-	table(l.out, "DIFFERENCE\tAT\tRECEIVED\tRECORDED\tSTATE\tREQUEST\tTRANSACTION\tKEY\tNOTE", rows)
+	printTable(l.out, "DIFFERENCE\tAT\tRECEIVED\tRECORDED\tSTATE\tREQUEST\tTRANSACTION\tKEY\tNOTE", rows)
 	if more := b.Count - len(b.Differences); more > 0 {
 		fmt.Fprintf(l.out, "and %d more\n", more)
 	}
 	what := "no differences"
 	switch {
 	case b.Count > 0:
-		what = counted(b.Count, "difference")
+		what = formatCount(b.Count, "difference")
 	case b.Unchecked > 0:
 		what = "no differences in what could be compared"
 	}
-	fmt.Fprintf(l.out, "total   %s sold for %s, %s received in %s; %s\n", counted(b.Answered.Count, "answer"), dollars(b.Answered.amount.String()),
-		dollars(b.Received.amount.String()), counted(b.Received.Count, "payment"), what)
+	fmt.Fprintf(l.out, "total   %s sold for %s, %s received in %s; %s\n", formatCount(b.Answered.Count, "answer"), formatDollars(b.Answered.amount.String()),
+		formatDollars(b.Received.amount.String()), formatCount(b.Received.Count, "payment"), what)
 }

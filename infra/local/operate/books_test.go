@@ -21,14 +21,14 @@ const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 // shop has a ledger and a chain, both with the payments of a day that has ended.
 type shop struct {
 	*buyer
-	store *file.Store
-	path  string
-	day   time.Time
-	clock func() time.Time // the chain's clock
-	moved []x402test.Transfer
-	// refuse returns the HTTP status with which the node refuses a call, or 0 if the node
-	// answers the call. If refuse is nil, the node answers every call.
-	refuse func(call []byte) int
+	store     *file.Store
+	path      string
+	day       time.Time
+	clock     func() time.Time // the chain's clock
+	transfers []x402test.Transfer
+	// refusalStatus returns the HTTP status with which the node refuses a call, or 0 if the
+	// node answers the call. If refusalStatus is nil, the node answers every call.
+	refusalStatus func(call []byte) int
 }
 
 func newShop(t *testing.T) *shop {
@@ -46,22 +46,24 @@ func newShop(t *testing.T) *shop {
 
 func txOf(n int) string { return fmt.Sprintf("0x%064x", 0x7700+n) }
 
-// move adds a transfer to the shop's chain. The transfer is made by payment n, has the given
-// amount and happens at the shop's time.
-func (s *shop) move(n int, value string) { s.send(keyOf(n), txOf(n), payee, value) }
-
-func (s *shop) send(key, transaction, to, value string) {
-	s.moved = append(s.moved, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: value, At: s.now})
+// addPaymentTransfer adds a transfer to the shop's chain. The transfer is made by payment n,
+// has the given amount and happens at the shop's time.
+func (s *shop) addPaymentTransfer(n int, value string) {
+	s.addTransfer(keyOf(n), txOf(n), payee, value)
 }
 
-// answered records that payment n was paid in a transaction and was answered.
-func (s *shop) answered(n int, transaction string) {
+func (s *shop) addTransfer(key, transaction, to, value string) {
+	s.transfers = append(s.transfers, x402test.Transfer{Key: key, Transaction: transaction, Payee: to, Value: value, At: s.now})
+}
+
+// recordAnswered records that payment n was paid in a transaction and was answered.
+func (s *shop) recordAnswered(n int, transaction string) {
 	s.t.Helper()
-	s.must(s.settled(n, transaction).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}, 0, false))
+	s.must(s.settle(n, transaction).Redeem(s.t.Context(), ledger.Answer{Status: 200, Stored: true, Encoding: "gzip", Body: []byte("x")}, 0, false))
 }
 
-// close applies one event of a refund to the record of payment n.
-func (s *shop) close(n int, event ledger.Event, c ledger.Change) {
+// applyRefundEvent applies one event of a refund to the record of payment n.
+func (s *shop) applyRefundEvent(n int, event ledger.Event, c ledger.Change) {
 	s.t.Helper()
 	r, err := s.Fetch(s.t.Context(), keyOf(n))
 	s.must(err)
@@ -96,31 +98,31 @@ func (s *shop) step(line string) bool {
 	case "sells-for-another":
 		s.terms = termsOf(s.t, sender, "5000")
 	case "moved":
-		s.move(n, value)
+		s.addPaymentTransfer(n, value)
 	case "moved-in-another":
-		s.send(keyOf(n), txOf(n+0x100), payee, value)
+		s.addTransfer(keyOf(n), txOf(n+0x100), payee, value)
 	case "given": // a transfer without an authorization
-		s.send(nobodys, txOf(n), payee, value)
+		s.addTransfer(nobodys, txOf(n), payee, value)
 	case "answered":
-		s.answered(n, txOf(n))
+		s.recordAnswered(n, txOf(n))
 	case "answered-as":
-		s.answered(n, txOf(1))
+		s.recordAnswered(n, txOf(1))
 	case "owed":
-		s.must(s.settled(n, txOf(n)).Release(ctx, ledger.Failure{Code: "dns_timeout", Message: "m"}))
+		s.must(s.settle(n, txOf(n)).Release(ctx, ledger.Failure{Code: "dns_timeout", Message: "m"}))
 	case "exhausted":
 		at := s.now
-		s.exhausted(n, txOf(n), "dns_timeout")
+		s.exhaustLookups(n, txOf(n), "dns_timeout")
 		s.now = at
 	case "refused":
 		s.must(s.claim(keyOf(n)).End(ctx, ledger.EventRefused, "insufficient_funds", ""))
 	case "in-doubt":
 		s.must(s.claim(keyOf(n)).End(ctx, ledger.EventUncertain, "timeout", ""))
 	case "begun": // a refund has begun
-		s.close(n, ledger.EventSendBack, ledger.Change{Operator: value})
+		s.applyRefundEvent(n, ledger.EventSendBack, ledger.Change{Operator: value})
 	case "refunded":
-		s.close(n, ledger.EventRefund, ledger.Change{Transaction: back})
+		s.applyRefundEvent(n, ledger.EventRefund, ledger.Change{Transaction: back})
 	case "sent-back":
-		s.send(nobodys, back, payer, value)
+		s.addTransfer(nobodys, back, payer, value)
 	case "found": // reconcile has found the transfer on the chain
 		_, _, err := s.RecordTransfer(ctx, ledger.Witness{
 			Key: keyOf(n), Terms: termsOf(s.t, payee, value), At: s.now, Receipt: receiptOf(txOf(n)),
@@ -128,9 +130,9 @@ func (s *shop) step(line string) bool {
 		})
 		s.must(err)
 	case "turned-away": // the node refuses the next call that contains the given text
-		s.refuse = func(call []byte) (status int) {
+		s.refusalStatus = func(call []byte) (status int) {
 			if bytes.Contains(call, []byte(words[1])) {
-				s.refuse, status = nil, http.StatusTooManyRequests
+				s.refusalStatus, status = nil, http.StatusTooManyRequests
 			}
 			return status
 		}
@@ -142,10 +144,10 @@ func (s *shop) step(line string) bool {
 
 // node serves the shop's chain and returns the node's URL.
 func (s *shop) node() string {
-	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.moved }, ChainID: 8453, Now: s.clock, Safe: time.Minute}
+	chain := testbed.PlayNode{Moved: func() []x402test.Transfer { return s.transfers }, ChainID: 8453, Now: s.clock, Safe: time.Minute}
 	return testbed.Serve(s.t, testbed.Relay{To: chain, Do: func(r *testbed.Relayed) {
-		if s.refuse != nil {
-			if status := s.refuse(r.Sent); status != 0 {
+		if s.refusalStatus != nil {
+			if status := s.refusalStatus(r.Sent); status != 0 {
 				r.WriteHeader(status)
 				return
 			}

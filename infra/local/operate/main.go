@@ -44,11 +44,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	code := run(ctx, os.Args[1:], order{
-		as:     called.Here(os.Getenv, os.Args[0]),
-		getenv: os.Getenv,
-		now:    time.Now,
-		out:    os.Stdout,
-		notes:  os.Stderr,
+		invocation: called.Here(os.Getenv, os.Args[0]),
+		getenv:     os.Getenv,
+		now:        time.Now,
+		out:        os.Stdout,
+		notes:      os.Stderr,
 	})
 	stop()
 	os.Exit(code)
@@ -56,15 +56,15 @@ func main() {
 
 // order has the arguments, the configuration and the streams of a command.
 type order struct {
-	args       []string
-	json       bool   // print JSON for a program
-	force      bool   // do what the command otherwise refuses, such as closing a record without evidence from the chain
-	to, at     string // the name for a restored copy of the ledger, and the time whose state the copy gets
-	drill      bool   // delete the copy after comparing it
-	as         called.As
-	getenv     func(string) string
-	now        func() time.Time
-	out, notes io.Writer
+	args                  []string
+	json                  bool   // print JSON for a program
+	force                 bool   // do what the command otherwise refuses, such as closing a record without evidence from the chain
+	copyName, restoreTime string // the name for a restored copy of the ledger, and the time whose state the copy gets
+	isDrill               bool   // delete the copy after comparing it
+	invocation            called.As
+	getenv                func(string) string
+	now                   func() time.Time
+	out, notes            io.Writer
 }
 
 // command is one of the program's commands. A command checks its arguments before it opens a
@@ -101,11 +101,11 @@ func run(ctx context.Context, args []string, o order) int {
 		}
 		names = append(names, name)
 	}
-	fmt.Fprintf(o.notes, "usage: %s %s ...", o.as.Program(self), strings.Join(names, "|"))
-	if o.as.ByMake() {
+	fmt.Fprintf(o.notes, "usage: %s %s ...", o.invocation.Program(self), strings.Join(names, "|"))
+	if o.invocation.ByMake() {
 		fmt.Fprint(o.notes, "; make help lists what runs them")
 	} else {
-		fmt.Fprintf(o.notes, "\n       %s -version", o.as.Program(self))
+		fmt.Fprintf(o.notes, "\n       %s -version", o.invocation.Program(self))
 	}
 	fmt.Fprintln(o.notes)
 	return exitUsage
@@ -118,13 +118,13 @@ const self = "operate"
 func (c command) run(ctx context.Context, args []string, o order) int {
 	flags := flag.NewFlagSet("", flag.ContinueOnError)
 	flags.SetOutput(o.notes)
-	flags.Usage = func() { fmt.Fprintln(o.notes, "usage:", o.as.Program(self), c.usage) }
+	flags.Usage = func() { fmt.Fprintln(o.notes, "usage:", o.invocation.Program(self), c.usage) }
 	for name, to := range map[string]any{
 		"json":  &o.json,
 		"force": &o.force,
-		"drill": &o.drill,
-		"to":    &o.to,
-		"at":    &o.at,
+		"drill": &o.isDrill,
+		"to":    &o.copyName,
+		"at":    &o.restoreTime,
 	} {
 		if !strings.Contains(c.usage, "-"+name) {
 			continue

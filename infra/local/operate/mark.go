@@ -35,7 +35,7 @@ func markLedger(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	facts(o.out, "ledger", "DynamoDB table "+c.Ledger.Name, "stack", c.Stack, "sold", sold)
+	printFacts(o.out, "ledger", "DynamoDB table "+c.Ledger.Name, "stack", c.Stack, "sold", sold)
 	principal, err := o.principalOf(c.Ledger)
 	if err != nil {
 		return err
@@ -54,18 +54,18 @@ func markLedger(ctx context.Context, o order) error {
 	before, err := c.Ledger.SetMark(ctx, mark, o.force)
 	switch {
 	case before != nil:
-		facts(o.out, "before", fmt.Sprintf("marked for %s, %s by %s", plain(before.Payee), minute(before.Written), plain(before.By)))
+		printFacts(o.out, "before", fmt.Sprintf("marked for %s, %s by %s", cellText(before.Payee), formatMinute(before.Written), cellText(before.By)))
 	case err == nil:
-		facts(o.out, "before", "no mark of this stack")
+		printFacts(o.out, "before", "no mark of this stack")
 	}
 	if errors.Is(err, boot.ErrMarked) {
 		return fmt.Errorf("%w; nothing was written. If the stack's payee was changed to %s: %s",
-			err, mark.Payee, o.as.Command("mark-ledger", called.Word{Name: "FORCE", Flag: "-force"}))
+			err, mark.Payee, o.invocation.Command("mark-ledger", called.Word{Name: "FORCE", Flag: "-force"}))
 	}
 	if err != nil {
 		return err
 	}
-	facts(o.out, "now", "marked for "+mark.Payee)
+	printFacts(o.out, "now", "marked for "+mark.Payee)
 	return nil
 }
 
@@ -92,5 +92,5 @@ func (o order) soldSince(ctx context.Context, c boot.Local) (string, error) {
 	if r == nil {
 		return "never; if the stack has sold before, this table is not its ledger", nil
 	}
-	return "since " + minute(r.Head().CreatedAt), nil
+	return "since " + formatMinute(r.Head().CreatedAt), nil
 }

@@ -20,17 +20,17 @@ func TestMarkLedger(t *testing.T) {
 	env := server.Settings(table)
 	env["PAY_TO"], env["STACK_NAME"] = payer, "shop"
 	out, _ := operate(t, 0, env, "mark-ledger")
-	prints(t, out, "ledger  DynamoDB table "+table+"\n", "stack   shop\n", "sold    never; if the stack has sold before, this table is not its ledger\n",
+	checkContains(t, out, "ledger  DynamoDB table "+table+"\n", "stack   shop\n", "sold    never; if the stack has sold before, this table is not its ledger\n",
 		"before  no mark of this stack\n", "now  marked for "+payer+"\n")
 
-	fill(newBuyer(t, server.Open(table), time.Now().Add(-3*time.Hour)))
+	fillFour(newBuyer(t, server.Open(table), time.Now().Add(-3*time.Hour)))
 	out, _ = operate(t, 0, env, "mark-ledger")
-	prints(t, out, "before  marked for "+payer+", ", " by "+localUser()+"\n", "now  marked for "+payer+"\n")
+	checkContains(t, out, "before  marked for "+payer+", ", " by "+localUser()+"\n", "now  marked for "+payer+"\n")
 
 	env["PAY_TO"] = sender
 	out, notes := operate(t, exitFailed, env, "mark-ledger")
-	prints(t, out, "before  marked for "+payer+", ")
-	prints(t, notes, "the table is marked for another payee; nothing was written", "changed to "+sender+": make mark-ledger FORCE=1\n")
+	checkContains(t, out, "before  marked for "+payer+", ")
+	checkContains(t, notes, "the table is marked for another payee; nothing was written", "changed to "+sender+": make mark-ledger FORCE=1\n")
 	marked := func(stack, payee string) {
 		t.Helper()
 		m, err := testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.LoadMark(t.Context(), stack)
@@ -51,7 +51,7 @@ func TestMarkLedger(t *testing.T) {
 		return testbed.Must(testbed.Must(boot.ParseLocal(func(name string) string { return env[name] })).Ledger.LoadMark(t.Context(), "shop")).Origin
 	}
 	_, notes = operate(t, exitFailed, env, "mark-ledger", "api.example.com")
-	prints(t, notes, `ORIGIN="api.example.com" is not an origin`)
+	checkContains(t, notes, `ORIGIN="api.example.com" is not an origin`)
 	operate(t, 0, env, "mark-ledger", "https://API.example.com/")
 	operate(t, 0, env, "mark-ledger") // no origin is typed, so the mark keeps the one that it has
 	if got := origin(); got != "https://api.example.com" {
@@ -64,7 +64,7 @@ func TestMarkLedger(t *testing.T) {
 		t.Errorf("owed printed:\n%s", out)
 	}
 	out, _ = operate(t, 0, env, "payer", payer)
-	prints(t, out, "\n"+payer+" has paid 3 times")
+	checkContains(t, out, "\n"+payer+" has paid 3 times")
 	page, err := server.Open(table).Page(t.Context(), "", "", 100)
 	if err != nil || len(page.Records) == 0 || len(page.Corrupt) > 0 {
 		t.Errorf("the whole table: %d records, %q unreadable, %v", len(page.Records), page.Corrupt, err)
@@ -86,7 +86,7 @@ func TestMarkLedgerCannot(t *testing.T) {
 		value := table[missing]
 		delete(table, missing)
 		out, notes := operate(t, exitFailed, table, "mark-ledger")
-		prints(t, notes, says)
+		checkContains(t, notes, says)
 		if out != "" {
 			t.Errorf("without %s it printed:\n%s", missing, out)
 		}

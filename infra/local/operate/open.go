@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/file"
 )
 
-// opened is an open ledger, with the order of the command that opened it.
-type opened struct {
+// ledgerSession is an open ledger, with the order of the command that opened it.
+type ledgerSession struct {
 	order
 	boot.Reconciling
 	name string // the name of the ledger
@@ -35,7 +35,7 @@ var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDG
 // withLedger opens the ledger that the environment names, calls the function do with that
 // ledger, and closes the ledger. byPayee means that the command searches for transfers to the
 // payee. In that case, PAY_TO must be set for a deployment's ledger.
-func (o order) withLedger(byPayee bool, do func(opened) error) error {
+func (o order) withLedger(byPayee bool, do func(ledgerSession) error) error {
 	c, err := boot.ParseLocal(o.getenv)
 	switch {
 	case err != nil:
@@ -43,7 +43,7 @@ func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	case byPayee && c.Ledger.Name != "" && !c.PayeeGiven:
 		return errNoPayee
 	}
-	l := opened{order: o, name: "DynamoDB table " + c.Ledger.Name, node: host(c.Nodes)}
+	l := ledgerSession{order: o, name: "DynamoDB table " + c.Ledger.Name, node: nodeHost(c.Nodes)}
 	stores := boot.Stores{}
 	if c.Ledger.Name == "" {
 		if _, err := os.Stat(c.LedgerFile); err != nil {
@@ -74,9 +74,9 @@ func (o order) withLedger(byPayee bool, do func(opened) error) error {
 	return do(l)
 }
 
-// host returns the host of the first node, or a text that says that there is no node. It omits
-// the rest of the node's URL, which may contain a key.
-func host(nodes []string) string {
+// nodeHost returns the host of the first node, or a text that says that there is no node. It
+// omits the rest of the node's URL, which may contain a key.
+func nodeHost(nodes []string) string {
 	if len(nodes) == 0 {
 		return "not asked (RPC_URL)"
 	}

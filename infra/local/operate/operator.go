@@ -18,21 +18,21 @@ const endpointSTS = "AWS_ENDPOINT_URL_STS"
 // into the record, where the next operator sees it. If the ledger is in AWS, the name is the
 // AWS principal whose credentials write to the table. Otherwise it is the local user. If AWS
 // does not name the principal, operator returns an error rather than another name.
-func (l opened) operator(ctx context.Context) (string, error) {
+func (l ledgerSession) operator(ctx context.Context) (string, error) {
 	return nameOf(ctx, l.principal, "the record of a refund")
 }
 
 // nameOf returns the name of the AWS principal. If the function principal is nil, it returns
-// the local user instead. If AWS does not name the principal, nameOf returns an error. The
-// argument record says where the name would be written, such as "the mark", and becomes part of
-// the error.
-func nameOf(ctx context.Context, principal func(context.Context) (string, error), record string) (string, error) {
+// the local user instead. If AWS does not name the principal, nameOf returns an error. That
+// error names the destination: the place into which the command would write the name, such as
+// "the mark".
+func nameOf(ctx context.Context, principal func(context.Context) (string, error), destination string) (string, error) {
 	if principal == nil {
 		return localUser(), nil
 	}
 	who, err := principal(ctx)
 	if err != nil {
-		return "", fmt.Errorf("nothing was written, because AWS does not say who you are, and %s must name you: %s", record, untrusted.Text(err.Error()))
+		return "", fmt.Errorf("nothing was written, because AWS does not say who you are, and %s must name you: %s", destination, untrusted.Text(err.Error()))
 	}
 	return untrusted.Text(who), nil
 }
@@ -43,15 +43,15 @@ func localUser() string {
 	if u, err := user.Current(); err == nil {
 		name = u.Username
 	}
-	at, err := os.Hostname()
+	machine, err := os.Hostname()
 	if err != nil {
-		at = "unknown"
+		machine = "unknown"
 	}
-	return plain(name + "@" + at)
+	return cellText(name + "@" + machine)
 }
 
-// identities returns STS, the service that says to whom credentials belong.
-func identities() awsService {
+// stsService returns STS, the service that says to whom credentials belong.
+func stsService() awsService {
 	return awsService{name: "sts", version: "2011-06-15", endpoint: endpointSTS}
 }
 
@@ -69,7 +69,7 @@ func (o order) principalOf(t boot.Table) (func(context.Context) (string, error),
 		var said struct {
 			Arn string `xml:"GetCallerIdentityResult>Arn"`
 		}
-		err := a.request(ctx, identities(), "GetCallerIdentity", nil, &said)
+		err := a.request(ctx, stsService(), "GetCallerIdentity", nil, &said)
 		if err == nil && said.Arn == "" {
 			err = errors.New("its answer names nobody")
 		}

@@ -20,11 +20,12 @@ const principal = "arn:aws:sts::111122223333:assumed-role/shop-RefundRole-1ABCDE
 const identity = `<GetCallerIdentityResponse xmlns="https://sts.amazonaws.com/doc/2011-06-15/"><GetCallerIdentityResult>
 <Arn>` + principal + `</Arn><UserId>AROA:ann</UserId><Account>111122223333</Account></GetCallerIdentityResult></GetCallerIdentityResponse>`
 
-// asked returns a ledger in memory with one debt. The commands treat the ledger as a table in
-// AWS. The given handler plays AWS, and answers the requests that ask who the principal is.
-func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
+// openWithSTS returns a ledger in memory with one debt. The commands treat the ledger as a
+// table in AWS. The given handler plays AWS, and answers the requests that ask who the
+// principal is.
+func openWithSTS(t *testing.T, sts http.HandlerFunc) (ledgerSession, *ledgertest.Memory) {
 	t.Helper()
-	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, says)})
+	env := tableVariables(map[string]string{endpointSTS: testbed.Serve(t, sts)})
 	who, err := order{getenv: func(v string) string { return env[v] }, now: time.Now}.principalOf(boot.Table{Name: "ledger"})
 	if err != nil {
 		t.Fatal(err)
@@ -32,7 +33,7 @@ func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 	memory := new(ledgertest.Memory)
 	b := newBuyer(t, memory, time.Now().Add(-48*time.Hour))
 	b.must(b.claim(keyOf(3)).Settled(t.Context(), receiptOf(paidIn), false))
-	o := inMemory(t, memory, memory, startNode(t, "5000"))
+	o := openInMemory(t, memory, memory, startNode(t, "5000"))
 	o.principal = who
 	return o, memory
 }
@@ -41,10 +42,10 @@ func asked(t *testing.T, says http.HandlerFunc) (opened, *ledgertest.Memory) {
 // a refund, and the principal that closes it.
 func TestPrincipal(t *testing.T) {
 	t.Parallel()
-	o, memory := asked(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
+	o, memory := openWithSTS(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, identity) })
 	key, _ := parseKey(keyOf(3))
 	for _, transaction := range []string{"", refundTx} {
-		if err := o.repay(t.Context(), due{debtKey: key, transaction: transaction}); err != nil {
+		if err := o.repay(t.Context(), debt{debtKey: key, transaction: transaction}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -57,14 +58,14 @@ func TestPrincipal(t *testing.T) {
 // TestNoPrincipal checks that nothing is written if AWS does not name the principal.
 func TestNoPrincipal(t *testing.T) {
 	t.Parallel()
-	for name, says := range map[string]http.HandlerFunc{
+	for name, sts := range map[string]http.HandlerFunc{
 		"refused": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
 		"nobody":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<GetCallerIdentityResponse/>") },
 		"nothing": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") },
 	} {
-		o, memory := asked(t, says)
+		o, memory := openWithSTS(t, sts)
 		key, _ := parseKey(keyOf(3))
-		for _, d := range []due{{debtKey: key}, {debtKey: key, transaction: refundTx}, {debtKey: key, transaction: paidIn, answered: true}} {
+		for _, d := range []debt{{debtKey: key}, {debtKey: key, transaction: refundTx}, {debtKey: key, transaction: paidIn, asAnswered: true}} {
 			if err := o.repay(t.Context(), d); err == nil || !strings.Contains(err.Error(), "AWS does not say who you are") {
 				t.Errorf("%s: %v", name, err)
 			}

@@ -26,15 +26,15 @@ func listOwed(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	return o.withLedger(false, func(l opened) error {
-		found, err := l.outstanding(ctx)
+	return o.withLedger(false, func(l ledgerSession) error {
+		outstanding, err := l.readOutstanding(ctx)
 		if err == nil {
-			err = l.unproven(ctx, &found)
+			err = l.readUnproven(ctx, &outstanding)
 		}
-		all := slices.Concat(found.owed.payments, found.unasked.payments, found.doubt.payments, found.unproven.newest)
-		more := found.owed.n + found.doubt.n + found.unasked.n - len(all)
-		if found.missed > 0 {
-			fmt.Fprintf(o.notes, "%d records could not be read: the list is incomplete\n", found.missed)
+		all := slices.Concat(outstanding.owed.payments, outstanding.unasked.payments, outstanding.inDoubt.payments, outstanding.refusals.newest)
+		more := outstanding.owed.n + outstanding.inDoubt.n + outstanding.unasked.n - len(all)
+		if outstanding.unreadable > 0 {
+			fmt.Fprintf(o.notes, "%d records could not be read: the list is incomplete\n", outstanding.unreadable)
 		}
 		if more > 0 {
 			fmt.Fprintf(o.notes, "%d more, the newest, are not listed\n", more)
@@ -50,32 +50,32 @@ func listOwed(ctx context.Context, o order) error {
 		}
 		printPayments(o.out, all)
 		fmt.Fprintf(o.out, "\n%d owed in %s, %d of them for more than an hour, refunds due: %d, in doubt: %d",
-			found.owed.n, l.name, found.long, found.refunds, found.doubt.n)
-		if found.unasked.n > 0 {
-			fmt.Fprintf(o.out, ", paid without a request, also to be refunded: %d", found.unasked.n)
+			outstanding.owed.n, l.name, outstanding.longOwed, outstanding.refunds, outstanding.inDoubt.n)
+		if outstanding.unasked.n > 0 {
+			fmt.Fprintf(o.out, ", paid without a request, also to be refunded: %d", outstanding.unasked.n)
 		}
 		fmt.Fprintln(o.out)
-		if u := found.unproven; u.n > 0 {
+		if u := outstanding.refusals; u.n > 0 {
 			fmt.Fprintf(o.out, "%s refused by the facilitator, %s in all, with no node to confirm that nothing was paid; the newest %d are listed\n",
-				counted(u.n, "payment"), dollars(u.sum.String()), len(u.newest))
+				formatCount(u.n, "payment"), formatDollars(u.sum.String()), len(u.newest))
 		}
 		o.printRefunds(all)
 		return nil
 	})
 }
 
-// outstanding has the payments that need attention.
-type outstanding struct {
-	owed, doubt, unasked listing
-	long                 int // the number of payments that have been owed for more than an hour
-	refunds              int // the number of owed payments whose refund is due
-	missed               int // the number of records that could not be read
-	unproven             unproven
+// outstandingPayments has the payments that need attention.
+type outstandingPayments struct {
+	owed, inDoubt, unasked listing
+	longOwed               int // the number of payments that have been owed for more than an hour
+	refunds                int // the number of owed payments whose refund is due
+	unreadable             int // the number of records that could not be read
+	refusals               unprovenRefusals
 }
 
-// unproven has the payments that a facilitator refused when no node could confirm that the
-// money had not moved.
-type unproven struct {
+// unprovenRefusals has the payments that a facilitator refused when no node could confirm that
+// the money had not moved.
+type unprovenRefusals struct {
 	n      int
 	sum    big.Int // the sum of their amounts in atomic units, for at most maxOwed of them
 	newest []payment
@@ -84,19 +84,19 @@ type unproven struct {
 // newestUnproven limits how many unproven refusals are listed.
 const newestUnproven = 20
 
-// unproven adds the refusals without proof to the outstanding payments that the caller has
+// readUnproven adds the refusals without proof to the outstanding payments that the caller has
 // found.
-func (l opened) unproven(ctx context.Context, found *outstanding) error {
-	u := &found.unproven
+func (l ledgerSession) readUnproven(ctx context.Context, outstanding *outstandingPayments) error {
+	refusals := &outstanding.refusals
 	n, err := l.Reconciler.Unproven(ctx, maxOwed, func(r ledger.Payment) {
 		p := l.paymentOf(ctx, r)
-		if amount, ok := atomic(p.Amount); ok {
-			u.sum.Add(&u.sum, amount)
+		if amount, ok := parseAtomic(p.Amount); ok {
+			refusals.sum.Add(&refusals.sum, amount)
 		}
-		u.newest = append(u.newest, p)
+		refusals.newest = append(refusals.newest, p)
 	})
-	u.n = n
-	u.newest = u.newest[max(0, len(u.newest)-newestUnproven):]
+	refusals.n = n
+	refusals.newest = refusals.newest[max(0, len(refusals.newest)-newestUnproven):]
 	return err
 }
 
@@ -114,27 +114,27 @@ func (l *listing) add(p payment) {
 	}
 }
 
-// outstanding reads all outstanding payments from the ledger. If reading fails, it returns the
-// error and the payments that were found so far.
-func (l opened) outstanding(ctx context.Context) (outstanding, error) {
-	var found outstanding
+// readOutstanding reads all outstanding payments from the ledger. If reading fails, it returns
+// the error and the payments that were found so far.
+func (l ledgerSession) readOutstanding(ctx context.Context) (outstandingPayments, error) {
+	var outstanding outstandingPayments
 	missed, err := l.Reconciler.Outstanding(ctx, func(r ledger.Payment) {
 		switch {
 		case r.InDoubt():
-			found.doubt.add(l.paymentAs(r, inDoubt))
+			outstanding.inDoubt.add(l.paymentAs(r, inDoubt))
 		case r.Unasked():
-			found.unasked.add(l.paymentOf(ctx, r))
+			outstanding.unasked.add(l.paymentOf(ctx, r))
 		default:
 			p := l.paymentOf(ctx, r)
 			if p.RefundDue {
-				found.refunds++
+				outstanding.refunds++
 			}
 			if l.Reconciler.Now().Sub(r.SettledAt) > reconcile.LongOwed {
-				found.long++
+				outstanding.longOwed++
 			}
-			found.owed.add(p)
+			outstanding.owed.add(p)
 		}
 	})
-	found.missed = missed
-	return found, err
+	outstanding.unreadable = missed
+	return outstanding, err
 }

@@ -40,7 +40,7 @@ func listPayer(ctx context.Context, o order) error {
 	if err != nil {
 		return fmt.Errorf("WALLET %.60q is not an address: give 0x and 40 hexadecimal digits", o.args[0])
 	}
-	return o.withLedger(false, func(l opened) error {
+	return o.withLedger(false, func(l ledgerSession) error {
 		a, err := l.account(ctx, wallet)
 		switch {
 		case err != nil:
@@ -48,11 +48,11 @@ func listPayer(ctx context.Context, o order) error {
 		case o.json:
 			return printJSON(o.out, a)
 		}
-		facts(
+		printFacts(
 			o.out,
 			"payer", a.Wallet,
 			"ledger", a.Ledger,
-			"token", plain(a.Asset)+" on "+plain(a.Network),
+			"token", cellText(a.Asset)+" on "+cellText(a.Network),
 			"chain", l.node,
 		)
 		fmt.Fprintln(o.out)
@@ -66,7 +66,7 @@ func listPayer(ctx context.Context, o order) error {
 	})
 }
 
-func (l opened) account(ctx context.Context, wallet x402.Address) (account, error) {
+func (l ledgerSession) account(ctx context.Context, wallet x402.Address) (account, error) {
 	a := account{
 		Wallet:   wallet.Checksum(),
 		Network:  l.Terms.Network,
@@ -98,7 +98,7 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 		p := l.paymentOf(ctx, r)
 		if p.Standing == inDoubt && l.Chain != nil && asked < maxAsked {
 			asked++
-			f := l.ask(ctx, r)
+			f := l.askChain(ctx, r)
 			p.Chain = &evidence{
 				Verdict:     f.Fate.String(),
 				Transaction: f.Transaction,
@@ -116,8 +116,8 @@ func (l opened) account(ctx context.Context, wallet x402.Address) (account, erro
 
 // keysOf returns the keys in the ledger that begin with a prefix, even those of unreadable
 // records. It stops when it has more than maxPayments.
-func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
-	said := progress(l.notes)
+func (l ledgerSession) keysOf(ctx context.Context, prefix string) (keys []string, err error) {
+	said := newProgressPrinter(l.notes)
 	for after, pages := "", 1; len(keys) <= maxPayments; pages++ {
 		p, err := l.rows.Page(ctx, prefix, after, rowsAtOnce)
 		if err != nil {
@@ -136,9 +136,9 @@ func (l opened) keysOf(ctx context.Context, prefix string) (keys []string, err e
 	return keys, nil
 }
 
-// ask queries the chain about a record, as the reconciler does. Like the reconciler, it
+// askChain queries the chain about a record, as the reconciler does. Like the reconciler, it
 // assumes that the payment was sent to the facilitator.
-func (l opened) ask(ctx context.Context, r ledger.Payment) x402.Finding {
+func (l ledgerSession) askChain(ctx context.Context, r ledger.Payment) x402.Finding {
 	r.Sent = true
 	q, err := x402.QuestionOf(r)
 	if err != nil {

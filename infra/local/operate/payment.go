@@ -37,7 +37,7 @@ const (
 // died while it handled the payment, the payment may never have been sent. In that case,
 // standingOf also reads the record of the purchase, which helps to tell whether the payment was
 // sent.
-func (l opened) standingOf(ctx context.Context, r ledger.Payment) standing {
+func (l ledgerSession) standingOf(ctx context.Context, r ledger.Payment) standing {
 	stands := ledger.Stand(&r, ledger.View{Now: l.Platform.Now(), Node: l.Chain != nil})
 	if stands != ledger.StandingPerhapsUnsent {
 		return stands.Meaning().Case
@@ -103,14 +103,14 @@ type evidence struct {
 }
 
 // paymentOf converts a record into the form in which it is printed.
-func (l opened) paymentOf(ctx context.Context, r ledger.Payment) payment {
+func (l ledgerSession) paymentOf(ctx context.Context, r ledger.Payment) payment {
 	return l.paymentAs(r, l.standingOf(ctx, r))
 }
 
 // paymentAs converts a record into the form in which it is printed, with the standing s. If
 // the record's terms cannot be read, the fields with the amount, the asset and the network are
 // empty.
-func (l opened) paymentAs(r ledger.Payment, s standing) payment {
+func (l ledgerSession) paymentAs(r ledger.Payment, s standing) payment {
 	var terms x402.Requirements
 	_ = json.Unmarshal(r.Terms, &terms)
 	p := payment{
@@ -136,7 +136,7 @@ func (l opened) paymentAs(r ledger.Payment, s standing) payment {
 		DueBack:      r.DueBack,
 	}
 	if s == underWay && l.Ledger.Sleeping(r) {
-		p.Reason = "its attempt has ended; the chain can decide it after " + minute(decidedAfter(r))
+		p.Reason = "its attempt has ended; the chain can decide it after " + formatMinute(decidedAfter(r))
 	}
 	if r.Receipt != nil {
 		p.Transaction = r.Receipt.Transaction
@@ -181,7 +181,7 @@ func payerOf(r ledger.Payment) string {
 // note returns the text for the column NOTE, the last one in the list of payments.
 func (p payment) note() string {
 	about := map[standing]string{
-		answerOwed: "a refund is due after " + minute(p.DueAt),
+		answerOwed: "a refund is due after " + formatMinute(p.DueAt),
 		refunded:   "by " + p.Refund + closedBy(p.ClosedBy),
 		refused:    p.Reason + ", not proven",
 		superseded: "by " + p.SupersededBy,
@@ -191,16 +191,16 @@ func (p payment) note() string {
 		answered:   cmp.Or(p.Answer, p.Reason),
 	}[p.Standing]
 	if p.SendingBack != nil && p.Standing == refundDue {
-		about = "begun " + minute(p.SendingBack.At) + " by " + p.SendingBack.By
+		about = "begun " + formatMinute(p.SendingBack.At) + " by " + p.SendingBack.By
 	}
 	if p.LastError != nil {
 		about += ", last error " + p.LastError.Code
 	}
 	if p.Chain != nil {
-		about += ", the chain: " + words(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
+		about += ", the chain: " + spacedName(p.Chain.Verdict) + ", " + cmp.Or(p.Chain.Transaction, p.Chain.Reason)
 	}
-	// The function plain is not used here, because the name of an AWS principal is longer than
-	// plain allows.
+	// The function cellText is not used here, because it would cut the name of an AWS
+	// principal.
 	return untrusted.Text(cmp.Or(strings.TrimPrefix(about, ", "), "-"))
 }
 
@@ -218,18 +218,18 @@ func printPayments(out io.Writer, list []payment) {
 	var rows [][]string
 	for _, p := range list {
 		rows = append(rows, []string{
-			minute(p.Since),
-			minute(p.Updated),
-			plain(p.Payer),
-			words(p.Standing),
-			dollars(p.Amount),
+			formatMinute(p.Since),
+			formatMinute(p.Updated),
+			cellText(p.Payer),
+			spacedName(p.Standing),
+			formatDollars(p.Amount),
 			strconv.Itoa(p.Lookups),
-			plain(p.Request),
-			plain(p.Transaction),
+			cellText(p.Request),
+			cellText(p.Transaction),
 			p.note(),
 		})
 	}
-	table(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
+	printTable(out, "SINCE\tUPDATED\tPAYER\tSTATE\tAMOUNT\tLOOKUPS\tREQUEST\tTRANSACTION\tNOTE", rows)
 }
 
 // keyWord returns the key of a payment as an argument of a command.
@@ -247,7 +247,7 @@ func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"}
 func (o order) printRefunds(list []payment) {
 	for _, p := range list {
 		if _, ok := parseKey(p.Key); ok && p.Standing == refundDue {
-			fmt.Fprintln(o.out, o.as.Command("refund", keyWord(p.Key)))
+			fmt.Fprintln(o.out, o.invocation.Command("refund", keyWord(p.Key)))
 		}
 	}
 }

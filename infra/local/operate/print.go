@@ -14,11 +14,13 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// facts prints names and values in two columns.
-func facts(out io.Writer, pairs ...string) { table(out, "", slices.Collect(slices.Chunk(pairs, 2))) }
+// printFacts prints names and values in two columns.
+func printFacts(out io.Writer, pairs ...string) {
+	printTable(out, "", slices.Collect(slices.Chunk(pairs, 2)))
+}
 
-// table prints rows below their headings. Without rows it prints nothing.
-func table(out io.Writer, head string, rows [][]string) {
+// printTable prints rows below their headings. Without rows it prints nothing.
+func printTable(out io.Writer, head string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
@@ -38,8 +40,8 @@ type count struct {
 	what string
 }
 
-// counts prints the counts that are not zero, each on an indented line.
-func counts(out io.Writer, all ...count) {
+// printCounts prints the counts that are not zero, each on an indented line.
+func printCounts(out io.Writer, all ...count) {
 	for _, c := range all {
 		if c.n > 0 {
 			fmt.Fprintf(out, "           %d %s\n", c.n, c.what)
@@ -53,8 +55,8 @@ func printJSON(out io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// progress returns a function that prints a progress message, at most once a second.
-func progress(notes io.Writer) func(format string, args ...any) {
+// newProgressPrinter returns a function that prints a progress message, at most once a second.
+func newProgressPrinter(notes io.Writer) func(format string, args ...any) {
 	last := time.Now()
 	return func(format string, args ...any) {
 		if time.Since(last) >= time.Second {
@@ -64,47 +66,47 @@ func progress(notes io.Writer) func(format string, args ...any) {
 	}
 }
 
-func minute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
+func formatMinute(t time.Time) string { return t.UTC().Format("2006-01-02 15:04Z") }
 
-// dollars formats an amount of USDC (6 decimals) as a price. Text that is not an amount is not
-// formatted, only made safe for a terminal.
-func dollars(atomic string) string {
+// formatDollars formats an amount of USDC (6 decimals) as a price. Text that is not an amount
+// is not formatted, only made safe for a terminal.
+func formatDollars(atomic string) string {
 	n, err := x402.ParseUint256(atomic)
 	if err != nil {
-		return plain(atomic)
+		return cellText(atomic)
 	}
 	const decimals, cents = 6, 2
 	s := new(big.Rat).SetFrac(n, big.NewInt(1_000_000)).FloatString(decimals)
 	return "$" + s[:max(len(strings.TrimRight(s, "0")), len(s)-decimals+cents)]
 }
 
-// atomic parses the amount in a record. It reports whether the amount is positive and fits
+// parseAtomic parses the amount in a record. It reports whether the amount is positive and fits
 // into the 256 bits that a transfer has for it.
-func atomic(amount string) (*big.Int, bool) {
+func parseAtomic(amount string) (*big.Int, bool) {
 	n, err := x402.ParseUint256(amount)
 	return n, err == nil && n.Sign() > 0
 }
 
-// counted returns a number followed by a noun. The caller gives the noun in the singular, and
-// counted adds an s unless the number is 1.
-func counted(n int, one string) string {
+// formatCount returns a number followed by a noun. The caller gives the noun in the singular.
+// Unless the number is 1, formatCount adds an s.
+func formatCount(n int, noun string) string {
 	if n == 1 {
-		return "1 " + one
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, one)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// enumerated joins a list with commas and "and", as in a sentence.
-func enumerated(list []string) string {
+// joinWithAnd joins a list with commas and "and", as in a sentence.
+func joinWithAnd(list []string) string {
 	if len(list) < 3 {
 		return strings.Join(list, " and ")
 	}
 	return strings.Join(list[:len(list)-1], ", ") + ", and " + list[len(list)-1]
 }
 
-// plain returns text from a record in a form that is safe for a terminal. The text fits into
+// cellText returns text from a record in a form that is safe for a terminal. The text fits into
 // one cell of a table and is never empty.
-func plain(s string) string {
+func cellText(s string) string {
 	const most = 200
 	if s == "" {
 		return "-"
@@ -112,5 +114,5 @@ func plain(s string) string {
 	return untrusted.Clip(s, most)
 }
 
-// words returns a JSON name with spaces instead of underscores.
-func words[T ~string](s T) string { return strings.ReplaceAll(string(s), "_", " ") }
+// spacedName returns a JSON name with spaces instead of underscores.
+func spacedName[T ~string](s T) string { return strings.ReplaceAll(string(s), "_", " ") }

@@ -39,19 +39,19 @@ func TestTable(t *testing.T) {
 	server := cloud.StartDynamo(t)
 	table := server.Table(t)
 	store := server.Open(table)
-	fill(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
+	fillFour(newBuyer(t, store, time.Now().Add(-3*time.Hour)))
 	env := server.Settings(table)
 	env["PAY_TO"] = payee
 	out, _ := operate(t, 0, env, "reconcile")
-	prints(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, 2 of them for more than an hour, refunds due: 1")
+	checkContains(t, out, "ledger    DynamoDB table "+table+"\n", "in doubt   1 of 1 listed\n", "owed       2, 2 of them for more than an hour, refunds due: 1")
 	if out, _ = operate(t, 0, env, "owed"); strings.Count(out, payer) != 3 {
 		t.Errorf("printed:\n%s", out)
 	}
 	out, _ = operate(t, 0, env, "payer", payer)
-	prints(t, out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer (1 with 200), and is owed 2: ")
+	checkContains(t, out, "\n"+payer+" has paid 3 times ($0.015), got 1 answer (1 with 200), and is owed 2: ")
 	env["LEDGER_TABLE"] = "missing"
 	_, notes := operate(t, exitFailed, env, "owed")
-	prints(t, notes, "list owed records")
+	checkContains(t, notes, "list owed records")
 }
 
 func TestDollars(t *testing.T) {
@@ -60,7 +60,7 @@ func TestDollars(t *testing.T) {
 		"5000": "$0.005", "15000": "$0.015", "1": "$0.000001", "0": "$0.00", "1000000": "$1.00", "1230000": "$1.23",
 		"123456789012345678901234567890": "$123456789012345678901234.56789", "": "-", "-5": "-5", "1e6": "1e6", "٣": "٣",
 	} {
-		if got := dollars(atomic); got != want {
+		if got := formatDollars(atomic); got != want {
 			t.Errorf("dollars(%q) = %q, want %q", atomic, got, want)
 		}
 	}
@@ -71,7 +71,7 @@ func TestPlain(t *testing.T) {
 	for s, want := range map[string]string{
 		"": "-", "0xab": "0xab", "a\tb\nc\x1b[0m\u202e\xff": "a b c?[0m?\ufffd", strings.Repeat("x", 201): strings.Repeat("x", 197) + "…",
 	} {
-		if got := plain(s); got != want {
+		if got := cellText(s); got != want {
 			t.Errorf("plain(%q) = %q, want %q", s, got, want)
 		}
 	}

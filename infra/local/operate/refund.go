@@ -23,16 +23,16 @@ type debtKey struct {
 	// authorization is the key without the transaction: network|asset|payer|nonce.
 	key, authorization, network string
 	asset, payer                x402.Address
-	// moved is the transaction that moved the money. It is part of the key only if another
+	// paymentTx is the transaction that moved the money. It is part of the key only if another
 	// record has the same nonce. Otherwise it is empty.
-	moved string
+	paymentTx string
 }
 
 // parseKey parses a record's key.
 func parseKey(key string) (d debtKey, ok bool) {
 	parts := strings.Split(key, "|")
 	if len(parts) == 5 && x402.IsHash(parts[4]) {
-		d.moved = parts[4]
+		d.paymentTx = parts[4]
 		parts = parts[:4]
 	}
 	if len(parts) != 4 || !x402.IsHash(parts[3]) {
@@ -48,12 +48,12 @@ func parseKey(key string) (d debtKey, ok bool) {
 	return d, errors.Join(errs[:]...) == nil
 }
 
-// due is a debt to close. The command refund closes it with a refund. The command answered
-// closes it because the payment was answered after all.
-type due struct {
+// debt is a debt that an operator wants to close. The command refund closes it with a refund.
+// The command answered closes it because the payment was answered after all.
+type debt struct {
 	debtKey
 	transaction string // the transaction that closes the debt; empty if none was given
-	answered    bool   // close the debt as answered; the given transaction is then the payment's
+	asAnswered  bool   // close the debt as answered; the given transaction is then the payment's
 	force       bool   // FORCE=1 or -force was given; forceWord says what it permits
 	record      ledger.Payment
 	terms       x402.Requirements
@@ -64,51 +64,51 @@ type due struct {
 // transfer. With a TRANSACTION, it closes the record as refunded by that transaction. The
 // command answered closes the record as answered. KEY and TRANSACTION may be in any letter
 // case.
-func refund(ctx context.Context, o order, answered bool) error {
+func refund(ctx context.Context, o order, asAnswered bool) error {
 	key, ok := parseKey(strings.ToLower(strings.Trim(o.args[0], " \t\n'\"")))
 	if !ok {
-		return fmt.Errorf("KEY %.300q is not the key of a payment: give network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.as.Command("owed"), o.as.Command("payer"))
+		return fmt.Errorf("KEY %.300q is not the key of a payment: give network|asset|payer|nonce, in quotes, as %s and %s print it", o.args[0], o.invocation.Command("owed"), o.invocation.Command("payer"))
 	}
-	d := due{debtKey: key, answered: answered, force: o.force}
+	d := debt{debtKey: key, asAnswered: asAnswered, force: o.force}
 	if len(o.args) > 1 {
 		if d.transaction = strings.ToLower(strings.TrimSpace(o.args[1])); !x402.IsHash(d.transaction) {
 			return fmt.Errorf("TRANSACTION %.80q is not a transaction: give 0x and 64 hexadecimal digits", o.args[1])
 		}
 	}
-	return o.withLedger(false, func(l opened) error { return l.repay(ctx, d) })
+	return o.withLedger(false, func(l ledgerSession) error { return l.repay(ctx, d) })
 }
 
-func (l opened) repay(ctx context.Context, d due) error {
+func (l ledgerSession) repay(ctx context.Context, d debt) error {
 	r, err := l.Ledger.Fetch(ctx, d.key)
-	made := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // whether d.transaction is the payment itself, not a refund
+	isPayment := r != nil && r.Receipt != nil && strings.EqualFold(r.Receipt.Transaction, d.transaction) // whether d.transaction is the payment itself, not a refund
 	switch {
 	case err != nil:
 		return fmt.Errorf("read the record: %w", err)
 	case r == nil:
 		return fmt.Errorf("there is no such record in %s.\n%s lists the records of that payer", l.name,
-			l.as.Command("payer", called.Word{Name: "WALLET", Value: d.payer.Checksum()}))
-	case d.transaction != "" && (r.State == ledger.Refunded && r.Refund == d.transaction || r.Attested() && made):
+			l.invocation.Command("payer", called.Word{Name: "WALLET", Value: d.payer.Checksum()}))
+	case d.transaction != "" && (r.State == ledger.Refunded && r.Refund == d.transaction || r.Attested() && isPayment):
 		fmt.Fprintf(l.out, "This record is closed with that transaction already: nothing is left to do.\n")
 		return nil
 	}
-	if err := l.refusal(ctx, *r); err != nil {
+	if err := l.checkRefundDue(ctx, *r); err != nil {
 		return err
 	}
 	d.record = *r
-	if err := d.read(); err != nil {
+	if err := d.parseTerms(); err != nil {
 		return fmt.Errorf("the record contradicts itself (%w): inspect it before you pay anything", err)
 	}
 	switch {
 	case d.transaction == "" && d.force && r.SendingBack != nil:
-		return l.withdraw(ctx, d)
+		return l.withdrawRefund(ctx, d)
 	case d.transaction == "":
-		return l.begin(ctx, d)
-	case d.answered && !made:
-		return fmt.Errorf("the record stays open: its payment was made in transaction %s, not in that one", plain(r.Receipt.Transaction))
-	case made && !d.answered && !d.force:
+		return l.beginRefund(ctx, d)
+	case d.asAnswered && !isPayment:
+		return fmt.Errorf("the record stays open: its payment was made in transaction %s, not in that one", cellText(r.Receipt.Transaction))
+	case isPayment && !d.asAnswered && !d.force:
 		return fmt.Errorf("the record stays open: that transaction is the payment, not a refund of it.\n"+
-			"If the log says that the payment was answered, close it with %s", l.as.Command("answered", keyWord(d.key), transactionWord(d.transaction)))
-	case made:
+			"If the log says that the payment was answered, close it with %s", l.invocation.Command("answered", keyWord(d.key), transactionWord(d.transaction)))
+	case isPayment:
 		return l.closeAnswered(ctx, d)
 	}
 	return l.closeDebt(ctx, d)
@@ -117,84 +117,84 @@ func (l opened) repay(ctx context.Context, d due) error {
 // closeAnswered closes the record of a payment that was answered before the ledger was
 // restored. The operator must know the payment's transaction, which is in the log line of the
 // answer.
-func (l opened) closeAnswered(ctx context.Context, d due) error {
+func (l ledgerSession) closeAnswered(ctx context.Context, d debt) error {
 	if b := d.record.SendingBack; b != nil && !d.force {
 		return fmt.Errorf("the record stays open: a refund of it was begun at %s, by %s. Ask whether it is on its way; if it is not, %s closes the record as answered",
-			minute(b.At), plain(b.By), l.as.Text(forceWord()))
+			formatMinute(b.At), cellText(b.By), l.invocation.Text(forceWord()))
 	}
 	who, err := l.operator(ctx)
 	if err != nil {
 		return err
 	}
 	change := ledger.Change{Reason: "answered before the ledger was restored, says " + who, Operator: who}
-	if err := l.write(ctx, d, ledger.EventAttest, change, mayBeClosed); err != nil {
+	if err := l.applyEvent(ctx, d, ledger.EventAttest, change, closeUnknownMessage); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s of %s was answered, says %s. Nothing is due.\n"+
-		"A payer who repeats the payment is told that it was used.\n", dollars(d.amount.String()), d.payer.Checksum(), who)
+		"A payer who repeats the payment is told that it was used.\n", formatDollars(d.amount.String()), d.payer.Checksum(), who)
 	return nil
 }
 
-// mayBeClosed is the error message if it is unknown whether the record was closed.
-const mayBeClosed = "the record may or may not be closed: run the same command again"
+// closeUnknownMessage is the error message if it is unknown whether the record was closed.
+const closeUnknownMessage = "the record may or may not be closed: run the same command again"
 
-// write applies an event to the record. message is the error message if it is unknown whether
-// the event was applied.
-func (l opened) write(ctx context.Context, d due, e ledger.Event, c ledger.Change, message string) error {
+// applyEvent applies an event to the record. message is the error message if it is unknown
+// whether the event was applied.
+func (l ledgerSession) applyEvent(ctx context.Context, d debt, e ledger.Event, c ledger.Change, message string) error {
 	switch _, err := l.Ledger.Apply(ctx, d.record, e, c); {
 	case errors.Is(err, ledger.ErrConflict) || errors.Is(err, ledger.ErrIllegal):
-		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with %s", err, l.as.Command("refund", keyWord(d.key)))
+		return fmt.Errorf("the record has changed meanwhile (%w): look at it again with %s", err, l.invocation.Command("refund", keyWord(d.key)))
 	case err != nil:
 		return fmt.Errorf("%s (%w)", message, err)
 	}
 	return nil
 }
 
-// begin records that the refund has begun, and prints what to transfer. If the refund had
-// begun already, begin prints when it began and who began it.
-func (l opened) begin(ctx context.Context, d due) error {
+// beginRefund records that the refund has begun, and prints what to transfer. If the refund
+// had begun already, beginRefund prints when it began and who began it.
+func (l ledgerSession) beginRefund(ctx context.Context, d debt) error {
 	if b := d.record.SendingBack; b != nil {
 		fmt.Fprintf(l.out, "this refund was begun at %s, by %s: ask whether it is on its way before you transfer anything.\n"+
-			"%s withdraws it, so that the payer can get the answer again.\n\n", minute(b.At), plain(b.By), l.as.Text(forceWord()))
-	} else if err := l.sendBack(ctx, d); err != nil {
+			"%s withdraws it, so that the payer can get the answer again.\n\n", formatMinute(b.At), cellText(b.By), l.invocation.Text(forceWord()))
+	} else if err := l.recordRefundBegun(ctx, d); err != nil {
 		return err
 	}
 	fmt.Fprintln(l.out, "a refund has begun: the payer can no longer get the answer")
-	facts(l.out, "amount", fmt.Sprintf("%s USDC (%s atomic units)", strings.TrimPrefix(dollars(d.amount.String()), "$"), d.amount),
+	printFacts(l.out, "amount", fmt.Sprintf("%s USDC (%s atomic units)", strings.TrimPrefix(formatDollars(d.amount.String()), "$"), d.amount),
 		"token", d.asset.Checksum(), "network", d.network, "to", d.payer.Checksum(),
-		"paid", minute(d.record.SettledAt)+", transaction "+plain(d.record.Receipt.Transaction),
-		"for", payment{Request: d.record.Request}.request(), "why", why(d.record))
+		"paid", formatMinute(d.record.SettledAt)+", transaction "+cellText(d.record.Receipt.Transaction),
+		"for", payment{Request: d.record.Request}.request(), "why", refundReason(d.record))
 	fmt.Fprintf(l.out, `
 Transfer exactly that, from any account of yours. Then close the record:
   %s
-`, l.as.Command("refund", keyWord(d.key), transactionWord("0x...")))
+`, l.invocation.Command("refund", keyWord(d.key), transactionWord("0x...")))
 	return nil
 }
 
-// sendBack records the operator who begins the refund.
-func (l opened) sendBack(ctx context.Context, d due) error {
+// recordRefundBegun records the operator who begins the refund.
+func (l ledgerSession) recordRefundBegun(ctx context.Context, d debt) error {
 	who, err := l.operator(ctx)
 	if err != nil {
 		return err
 	}
-	return l.write(ctx, d, ledger.EventSendBack, ledger.Change{Operator: who},
+	return l.applyEvent(ctx, d, ledger.EventSendBack, ledger.Change{Operator: who},
 		"could not record that you begin this refund: run the same command again before you transfer anything")
 }
 
-// withdraw records that a refund that has begun will not be sent.
-func (l opened) withdraw(ctx context.Context, d due) error {
+// withdrawRefund records that a refund that has begun will not be sent.
+func (l ledgerSession) withdrawRefund(ctx context.Context, d debt) error {
 	b := d.record.SendingBack
-	err := l.write(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may or may not be withdrawn: run the same command again")
+	err := l.applyEvent(ctx, d, ledger.EventWithdraw, ledger.Change{}, "the refund may or may not be withdrawn: run the same command again")
 	if err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "the refund that was begun at %s, by %s, is withdrawn: the payer can get the answer again.\n"+
-		"If the money is on its way after all, begin the refund again at once: %s\n", minute(b.At), plain(b.By), l.as.Command("refund", keyWord(d.key)))
+		"If the money is on its way after all, begin the refund again at once: %s\n", formatMinute(b.At), cellText(b.By), l.invocation.Command("refund", keyWord(d.key)))
 	return nil
 }
 
-// why returns the reason for the refund of a payment.
-func why(r ledger.Payment) string {
+// refundReason returns the reason for the refund of a payment.
+func refundReason(r ledger.Payment) string {
 	switch f := r.LastFault; {
 	case r.DueBack == ledger.DueUnasked:
 		return "it came without a known request"
@@ -203,59 +203,59 @@ func why(r ledger.Payment) string {
 	case r.DueBack == ledger.DueLate:
 		return "it was found after its payer had been told that nothing was charged"
 	case f != nil:
-		return fmt.Sprintf("%s gave no answer, the last: %s, %s", counted(r.Lookups, "lookup"), plain(f.Code), plain(f.Message))
+		return fmt.Sprintf("%s gave no answer, the last: %s, %s", formatCount(r.Lookups, "lookup"), cellText(f.Code), cellText(f.Message))
 	}
 	return "no lookup gave an answer"
 }
 
-// refusal returns nil if a refund of the payment can begin. Otherwise it returns an error that
-// says why not, and what to do next.
-func (l opened) refusal(ctx context.Context, r ledger.Payment) error {
+// checkRefundDue returns nil if a refund of the payment can begin. Otherwise it returns an
+// error that says why not, and what to do next.
+func (l ledgerSession) checkRefundDue(ctx context.Context, r ledger.Payment) error {
 	switch l.standingOf(ctx, r) {
 	case refundDue:
 		return nil
 	case refunded:
 		return fmt.Errorf("nothing is due: this payment was refunded already, by transaction %s.\nDo not send it again. "+
-			"A payer who repeats the payment is told that transaction", plain(r.Refund)+untrusted.Text(closedBy(r.ClosedBy)))
+			"A payer who repeats the payment is told that transaction", cellText(r.Refund)+untrusted.Text(closedBy(r.ClosedBy)))
 	case answered:
 		if r.Attested() {
-			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", plain(r.Reason), minute(r.UpdatedAt))
+			return fmt.Errorf("nothing is due: this payment was closed as %s, at %s", cellText(r.Reason), formatMinute(r.UpdatedAt))
 		}
-		return fmt.Errorf("nothing is due: this payment was answered at %s. For a day after that, the same signature gets the answer again", minute(r.UpdatedAt))
+		return fmt.Errorf("nothing is due: this payment was answered at %s. For a day after that, the same signature gets the answer again", formatMinute(r.UpdatedAt))
 	case answerOwed:
 		if l.Ledger.Unclaimed(r) {
 			return nil // a refund may begin before it is due
 		}
-		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", minute(r.LeaseUntil))
+		return fmt.Errorf("a lookup for this payment is running, until %s at the latest: look again then", formatMinute(r.LeaseUntil))
 	case inDoubt:
 		return fmt.Errorf("it is not known whether this payment was made, so nothing can be paid back yet.\n"+
-			"%s with RPC_URL set asks the chain; if the payment was made, the answer is owed first, and a refund only if no answer comes", l.as.Command("reconcile"))
+			"%s with RPC_URL set asks the chain; if the payment was made, the answer is owed first, and a refund only if no answer comes", l.invocation.Command("reconcile"))
 	case underWay:
 		if l.Ledger.Sleeping(r) {
-			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", minute(decidedAfter(r)))
+			return fmt.Errorf("the attempt to make this payment has ended, and it is too early to tell whether it was made: look again after %s", formatMinute(decidedAfter(r)))
 		}
-		return fmt.Errorf("this payment is being made right now, until %s at the latest: look again then", minute(r.LeaseUntil))
+		return fmt.Errorf("this payment is being made right now, until %s at the latest: look again then", formatMinute(r.LeaseUntil))
 	case refused:
 		return fmt.Errorf("nothing is known to be due: the facilitator refused this payment (%s), but that does not prove that nothing was paid.\n"+
-			"If the payer nevertheless shows a transfer to us, %s with RPC_URL set finds it", plain(r.Reason), l.as.Command("reconcile"))
+			"If the payer nevertheless shows a transfer to us, %s with RPC_URL set finds it", cellText(r.Reason), l.invocation.Command("reconcile"))
 	case notCharged:
-		return fmt.Errorf("nothing is due: this payment was not charged (%s)", plain(r.Reason))
+		return fmt.Errorf("nothing is due: this payment was not charged (%s)", cellText(r.Reason))
 	case superseded:
-		return fmt.Errorf("nothing is due: nothing was charged for this payment, because another one answers the same purchase:\n%s", plain(r.Owner))
+		return fmt.Errorf("nothing is due: nothing was charged for this payment, because another one answers the same purchase:\n%s", cellText(r.Owner))
 	case unknown:
 	}
-	return fmt.Errorf("this record is in state %q, in which no refund can be due", plain(string(r.State)))
+	return fmt.Errorf("this record is in state %q, in which no refund can be due", cellText(string(r.State)))
 }
 
-// read sets the terms and the amount from the record. It returns an error if the record
+// parseTerms sets the terms and the amount from the record. It returns an error if the record
 // contradicts itself.
-func (d *due) read() error {
+func (d *debt) parseTerms() error {
 	r := d.record
 	if err := json.Unmarshal(r.Terms, &d.terms); err != nil {
 		return errors.New("its terms cannot be read")
 	}
 	var ok bool
-	d.amount, ok = atomic(d.terms.Amount)
+	d.amount, ok = parseAtomic(d.terms.Amount)
 	switch {
 	case !ok:
 		return errors.New("its amount is not one")
@@ -274,14 +274,14 @@ var errUnchecked = errors.New("could not check that the transaction is the refun
 
 // closeDebt closes a record after checking that the transaction sent the amount back. If the
 // chain cannot be queried, closeDebt closes the record only with -force.
-func (l opened) closeDebt(ctx context.Context, d due) error {
-	transfers, how, err := l.verify(ctx, d)
+func (l ledgerSession) closeDebt(ctx context.Context, d debt) error {
+	transfers, how, err := l.verifyRefund(ctx, d)
 	switch unchecked := errors.Is(err, errUnchecked); {
 	case unchecked && d.force:
 		transfers = 1
 		how = "the chain was not asked"
 	case unchecked:
-		return fmt.Errorf("%w.\nThe record stays open. %s closes it without that check", err, l.as.Text(forceWord()))
+		return fmt.Errorf("%w.\nThe record stays open. %s closes it without that check", err, l.invocation.Text(forceWord()))
 	case err != nil:
 		return fmt.Errorf("the record stays open: %w", err)
 	}
@@ -289,21 +289,21 @@ func (l opened) closeDebt(ctx context.Context, d due) error {
 	if err != nil {
 		return err
 	}
-	if err := l.reserve(ctx, d, transfers); err != nil {
+	if err := l.reserveTransfer(ctx, d, transfers); err != nil {
 		return err
 	}
-	if err := l.write(ctx, d, ledger.EventRefund, ledger.Change{Transaction: d.transaction, Operator: who}, mayBeClosed); err != nil {
+	if err := l.applyEvent(ctx, d, ledger.EventRefund, ledger.Change{Transaction: d.transaction, Operator: who}, closeUnknownMessage); err != nil {
 		return err
 	}
 	fmt.Fprintf(l.out, "closed: %s went back to %s in %s (%s).\nA payer who repeats the payment is told that transaction.\n",
-		dollars(d.amount.String()), d.payer.Checksum(), d.transaction, how)
+		formatDollars(d.amount.String()), d.payer.Checksum(), d.transaction, how)
 	return nil
 }
 
-// verify looks the transaction up on the chain. It counts the transfers in it that send exactly
-// the amount to the payer from another account. There must be at least one. The transaction
-// must be later than the payment.
-func (l opened) verify(ctx context.Context, d due) (transfers int, how string, err error) {
+// verifyRefund looks the transaction up on the chain. It counts the transfers in it that send
+// exactly the amount to the payer from another account. There must be at least one. The
+// transaction must be later than the payment.
+func (l ledgerSession) verifyRefund(ctx context.Context, d debt) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:
 		return 0, "", fmt.Errorf("%w: RPC_URL names no node", errUnchecked)
@@ -317,17 +317,17 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	case err != nil:
 		return 0, "", fmt.Errorf("%w: %w", errUnchecked, err)
 	}
-	found := []string{}
+	otherTransfers := []string{}
 	for _, t := range list {
 		if t.From != d.payer && t.Value.Cmp(d.amount) == 0 {
 			transfers++
-		} else if len(found) < 5 {
-			found = append(found, fmt.Sprintf("%s from %s", dollars(t.Value.String()), t.From.Checksum()))
+		} else if len(otherTransfers) < 5 {
+			otherTransfers = append(otherTransfers, fmt.Sprintf("%s from %s", formatDollars(t.Value.String()), t.From.Checksum()))
 		}
 	}
 	if transfers == 0 {
 		return 0, "", fmt.Errorf("that transaction is not a transfer of exactly %s of the token to %s, who got %s in it",
-			dollars(d.amount.String()), d.payer.Checksum(), cmp.Or(enumerated(found), "nothing"))
+			formatDollars(d.amount.String()), d.payer.Checksum(), cmp.Or(joinWithAnd(otherTransfers), "nothing"))
 	}
 	// A refund must be later than the payment, by the chain's clock.
 	payee, err := x402.ParseAddress(d.terms.PayTo)
@@ -347,17 +347,18 @@ func (l opened) verify(ctx context.Context, d due) (transfers int, how string, e
 	return transfers, fmt.Sprintf("checked on the chain, block %d", list[0].Block), nil
 }
 
-// reserve reserves one transfer in the transaction for this record, because each transfer
-// closes only one debt. The argument transfers is the number of transfers in the transaction
-// that send the amount to the payer. If all of them are reserved for other records, reserve
-// returns an error. If the chain was not queried, the transaction counts as one transfer.
-func (l opened) reserve(ctx context.Context, d due, transfers int) error {
+// reserveTransfer reserves one transfer in the transaction for this record, because each
+// transfer closes only one debt. The argument transfers is the number of transfers in the
+// transaction that send the amount to the payer. If all of them are reserved for other
+// records, reserveTransfer returns an error. If the chain was not queried, the transaction
+// counts as one transfer.
+func (l ledgerSession) reserveTransfer(ctx context.Context, d debt, transfers int) error {
 	for n := range transfers {
 		key := ledger.RepaymentKey(d.network, d.asset.String(), d.payer.String(), d.transaction, d.amount.String(), n)
-		if mine, err := l.Ledger.Reserve(ctx, key, d.key); err != nil || mine {
+		if reserved, err := l.Ledger.Reserve(ctx, key, d.key); err != nil || reserved {
 			return err
 		}
 	}
 	return fmt.Errorf("the record stays open: each transfer of %s to %s in that transaction (%d known) has closed another record, or is about to",
-		dollars(d.amount.String()), d.payer.Checksum(), transfers)
+		formatDollars(d.amount.String()), d.payer.Checksum(), transfers)
 }

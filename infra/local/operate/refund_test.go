@@ -11,20 +11,20 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// meeting is a store in which the first two callers that reserve a transfer wait for each
+// meetingStore is a store in which the first two callers that reserve a transfer wait for each
 // other.
-type meeting struct {
+type meetingStore struct {
 	ledger.Store
-	turns chan struct{} // a channel with room for two values: the first two callers send one each, and later callers find the channel full
-	both  sync.WaitGroup
+	turns    chan struct{} // a channel with room for two values: the first two callers send one each, and later callers find the channel full
+	arrivals sync.WaitGroup
 }
 
-func (m *meeting) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
+func (m *meetingStore) Put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
 	if r.Kind() == ledger.KindRepayment {
 		select {
 		case m.turns <- struct{}{}:
-			m.both.Done()
-			m.both.Wait()
+			m.arrivals.Done()
+			m.arrivals.Wait()
 		default:
 		}
 	}
@@ -43,15 +43,15 @@ func TestRefundAtOnce(t *testing.T) {
 			b.must(b.claim(keyOf(n)).Settled(t.Context(), receiptOf(paidIn), false))
 		}
 		node := startNode(t, []string{"5000", "5000"}[:transfers]...)
-		at := &meeting{Store: memory, turns: make(chan struct{}, 2)}
-		at.both.Add(2)
-		o := inMemory(t, memory, at, node)
+		at := &meetingStore{Store: memory, turns: make(chan struct{}, 2)}
+		at.arrivals.Add(2)
+		o := openInMemory(t, memory, at, node)
 		var errs [2]error
 		var both sync.WaitGroup
 		for i := range errs {
 			both.Go(func() {
 				key, _ := parseKey(keyOf(i))
-				errs[i] = o.repay(t.Context(), due{debtKey: key, transaction: refundTx})
+				errs[i] = o.repay(t.Context(), debt{debtKey: key, transaction: refundTx})
 			})
 		}
 		both.Wait()

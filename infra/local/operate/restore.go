@@ -25,17 +25,17 @@ const (
 	maxReply = 4 << 20
 	// pollEvery is the interval between two looks at a copy that is being restored.
 	pollEvery = 10 * time.Second
-	// longest is the time limit for a restore, which takes minutes to hours.
-	longest = 48 * time.Hour
+	// maxRestoreTime is the time limit for a restore, which takes minutes to hours.
+	maxRestoreTime = 48 * time.Hour
 )
 
 // tableCopy is a restored copy of a table, under another name.
 type tableCopy struct {
-	api      *dynamodb.Client
-	from, to string
-	at       time.Time // zero means the latest restorable time
-	drill    bool
-	out      io.Writer
+	api         *dynamodb.Client
+	from, to    string
+	restoreTime time.Time // zero means the latest restorable time
+	isDrill     bool
+	out         io.Writer
 }
 
 // restore makes a copy of the ledger's table (LEDGER_TABLE) from the table's point-in-time
@@ -49,14 +49,14 @@ func restore(ctx context.Context, o order) error {
 		return err
 	}
 	t := tableCopy{
-		from:  c.Ledger.Name,
-		to:    cmp.Or(o.to, copyOf(c.Ledger.Name, o.drill)),
-		drill: o.drill,
-		out:   o.out,
+		from:    c.Ledger.Name,
+		to:      cmp.Or(o.copyName, copyOf(c.Ledger.Name, o.isDrill)),
+		isDrill: o.isDrill,
+		out:     o.out,
 	}
-	if o.at != "" {
-		if t.at, err = time.Parse(time.RFC3339, o.at); err != nil {
-			return fmt.Errorf("-at %q is not a time such as 2026-11-20T08:00:00Z", o.at)
+	if o.restoreTime != "" {
+		if t.restoreTime, err = time.Parse(time.RFC3339, o.restoreTime); err != nil {
+			return fmt.Errorf("-at %q is not a time such as 2026-11-20T08:00:00Z", o.restoreTime)
 		}
 	}
 	switch {
@@ -94,40 +94,40 @@ func (o tableCopy) make(ctx context.Context) error {
 		TargetTableName:         &o.to,
 		UseLatestRestorableTime: aws.Bool(true),
 	}
-	if !o.at.IsZero() {
+	if !o.restoreTime.IsZero() {
 		in.UseLatestRestorableTime = nil
-		in.RestoreDateTime = &o.at
+		in.RestoreDateTime = &o.restoreTime
 	}
 	_, err := o.api.RestoreTableToPointInTime(ctx, in)
 	var there *types.TableAlreadyExistsException
 	var inUse *types.ResourceInUseException
 	switch {
 	case errors.As(err, &there) || errors.As(err, &inUse):
-		if err := o.resume(ctx); err != nil {
+		if err := o.checkExisting(ctx); err != nil {
 			return err
 		}
 	case err != nil:
 		return fmt.Errorf("restore %s: %w", o.from, err)
 	default:
 		fmt.Fprintf(o.out, "%s is being restored as %s; this can take a long time\n", o.from, o.to)
-		if !o.drill {
+		if !o.isDrill {
 			fmt.Fprintln(o.out, "what is sold from now on is not in the copy: if you have not stopped selling, deploy with Selling=no now")
 		}
 	}
 	if err := o.finish(ctx); err != nil {
 		return fmt.Errorf("%w\n%s is not finished: do not use it. The same command continues where this one stopped, with new credentials if these have expired", err, o.to)
 	}
-	if !o.drill {
+	if !o.isDrill {
 		fmt.Fprintf(o.out, "deploy with LedgerTableName=%s and Selling=no, and sell again when reconcile has read the chain for it\n", o.to)
 		return nil
 	}
 	return o.remove(ctx)
 }
 
-// resume checks whether an existing table can be the requested copy. A drill deletes its copy.
-// A drill therefore refuses a table that has deletion protection, and a table that DynamoDB
-// does not know as a restored copy.
-func (o tableCopy) resume(ctx context.Context) error {
+// checkExisting checks whether an existing table can be the requested copy. A drill deletes
+// its copy. A drill therefore refuses a table that has deletion protection, and a table that
+// DynamoDB does not know as a restored copy.
+func (o tableCopy) checkExisting(ctx context.Context) error {
 	d, err := o.api.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &o.to})
 	if err != nil {
 		return fmt.Errorf("describe %s, which is there already: %w", o.to, err)
@@ -140,9 +140,9 @@ func (o tableCopy) resume(ctx context.Context) error {
 	switch {
 	case known != nil && of != o.from:
 		return fmt.Errorf("%s is there already, as a copy of %s: give another name", o.to, of)
-	case known != nil && !o.at.IsZero() && aws.ToTime(known.RestoreDateTime).Sub(o.at).Abs() >= time.Second:
+	case known != nil && !o.restoreTime.IsZero() && aws.ToTime(known.RestoreDateTime).Sub(o.restoreTime).Abs() >= time.Second:
 		return fmt.Errorf("%s is there already, as %s was at %s: give that time, or another name", o.to, o.from, aws.ToTime(known.RestoreDateTime).UTC().Format(time.RFC3339))
-	case o.drill && (known == nil || aws.ToBool(d.Table.DeletionProtectionEnabled)):
+	case o.isDrill && (known == nil || aws.ToBool(d.Table.DeletionProtectionEnabled)):
 		return fmt.Errorf("%s is there already, and may be in use: a drill deletes its copy, so give another name.\nIf a drill has left it behind, delete it:\n"+
 			"  aws dynamodb update-table --table-name %[1]s --no-deletion-protection-enabled && aws dynamodb delete-table --table-name %[1]s", o.to)
 	case known == nil:
@@ -160,7 +160,7 @@ func (o tableCopy) finish(ctx context.Context) error {
 		w.MinDelay = pollEvery
 		w.MaxDelay = pollEvery
 	})
-	if err := active.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &o.to}, longest); err != nil {
+	if err := active.Wait(ctx, &dynamodb.DescribeTableInput{TableName: &o.to}, maxRestoreTime); err != nil {
 		return fmt.Errorf("wait until %s can be used: %w", o.to, err)
 	}
 	errProtect := protectTable(ctx, o.api, o.to)
@@ -168,7 +168,7 @@ func (o tableCopy) finish(ctx context.Context) error {
 	if err := errors.Join(errProtect, errCheck); err != nil {
 		return err
 	}
-	return errors.Join(o.describe(ctx, o.from), o.describe(ctx, o.to))
+	return errors.Join(o.printCounts(ctx, o.from), o.printCounts(ctx, o.to))
 }
 
 // countPlaces counts the entries of a list in the ledger's index. If latest is not zero, it
@@ -185,9 +185,9 @@ func countPlaces(ctx context.Context, index ledger.Index, list string, latest ti
 	}
 }
 
-// describe prints how many items a table has, and how many payments in it are in doubt or
+// printCounts prints how many items a table has, and how many payments in it are in doubt or
 // owed. These are the payments that must not be lost.
-func (o tableCopy) describe(ctx context.Context, table string) error {
+func (o tableCopy) printCounts(ctx context.Context, table string) error {
 	items := 0
 	pages := dynamodb.NewScanPaginator(o.api, &dynamodb.ScanInput{
 		TableName:      &table,

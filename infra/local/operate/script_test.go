@@ -37,8 +37,8 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% shop            a ledger and a chain for $DAY, which has ended
 //	% STEP...         an event in this shop, see step
 //
-// Texts that differ from run to run are replaced by placeholders: see the field words of
-// scripted.
+// Texts that differ from run to run are replaced by placeholders: see the field placeholders
+// of scripted.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testbed.Scripts(t, *update, newScripted)
@@ -46,39 +46,39 @@ func TestScripts(t *testing.T) {
 
 // scripted is one section of a script.
 type scripted struct {
-	t     *testing.T
-	ctx   context.Context
-	env   map[string]string
-	words []string // pairs: a text that differs from run to run, and its placeholder
-	shop  *shop
+	t            *testing.T
+	ctx          context.Context
+	env          map[string]string
+	placeholders []string // pairs: a text that differs from run to run, and its placeholder
+	shop         *shop
 }
 
 func newScripted(t *testing.T) testbed.Script {
 	s := &scripted{t: t, ctx: t.Context(), env: map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "none.db")}}
 	for n := range 10 {
-		s.words = append(s.words, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
+		s.placeholders = append(s.placeholders, keyOf(n), fmt.Sprintf("$KEY%d", n), txOf(n), fmt.Sprintf("$TX%d", n))
 	}
-	s.words = append(s.words, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", refundTx, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
+	s.placeholders = append(s.placeholders, strings.TrimSuffix(keyOf(0), "000"), "$KEY-", refundTx, "$BACK", paidIn, "$PAID", payer, "$PAYER", strings.ToLower(payer), "$payer", "$PAYER", payer,
 		localUser(), "$OPERATOR", s.env["LEDGER_FILE"], "$LEDGER")
 	return s
 }
 
 func (s *scripted) Prepare(line string) {
-	args := strings.Fields(s.spelled(line))
+	args := strings.Fields(s.replacePlaceholders(line))
 	switch what, args := args[0], args[1:]; what {
 	case "ledger":
 		var list []filling
 		for _, name := range args {
 			list = append(list, fillings(s.t)[name])
 		}
-		path, paid := stored(s.t, list...)
+		path, paid := newLedgerFile(s.t, list...)
 		s.env["LEDGER_FILE"] = path
-		s.words = append(s.words, path, "$LEDGER")
+		s.placeholders = append(s.placeholders, path, "$LEDGER")
 		s.nameTimes(paid)
 	case "node":
 		node := startNode(s.t, args...)
 		s.env["RPC_URL"] = node + "/s3cr3t"
-		s.words = append(s.words, strings.TrimPrefix(node, "http://"), "$NODE")
+		s.placeholders = append(s.placeholders, strings.TrimPrefix(node, "http://"), "$NODE")
 	case "ready":
 		deployment := testbed.Serve(s.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			status, body, _ := strings.Cut(strings.TrimPrefix(line, "ready "), " ")
@@ -88,7 +88,7 @@ func (s *scripted) Prepare(line string) {
 				_, _ = io.WriteString(w, body)
 			}
 		}))
-		s.words = append(s.words, deployment, "$ORIGIN")
+		s.placeholders = append(s.placeholders, deployment, "$ORIGIN")
 	case "stop":
 		stopped, stop := context.WithCancel(s.ctx)
 		stop()
@@ -103,9 +103,9 @@ func (s *scripted) Prepare(line string) {
 	case "shop":
 		s.shop = newShop(s.t)
 		maps.Copy(s.env, s.shop.env())
-		s.words = append(s.words, s.shop.path, "$LEDGER", strings.TrimPrefix(s.env["RPC_URL"], "http://"), "$NODE")
+		s.placeholders = append(s.placeholders, s.shop.path, "$LEDGER", strings.TrimPrefix(s.env["RPC_URL"], "http://"), "$NODE")
 		for offset, word := range map[int]string{-1: "$BEFORE", 0: "$DAY", 1: "$AFTER"} {
-			s.words = append(s.words, s.shop.day.AddDate(0, 0, offset).Format(time.DateOnly), word)
+			s.placeholders = append(s.placeholders, s.shop.day.AddDate(0, 0, offset).Format(time.DateOnly), word)
 		}
 	default:
 		if s.shop == nil || !s.shop.step(line) {
@@ -119,26 +119,26 @@ func (s *scripted) Prepare(line string) {
 func (s *scripted) nameTimes(paid time.Time) {
 	for _, form := range []string{"2006-01-02 15:04Z", time.RFC3339} {
 		for _, d := range []time.Duration{0, time.Minute, 2 * time.Minute, time.Hour, 24 * time.Hour, 24*time.Hour + time.Minute} {
-			s.words = append(s.words, paid.Add(d).Format(form), strings.TrimSuffix("$T+"+d.String(), "+0s"))
+			s.placeholders = append(s.placeholders, paid.Add(d).Format(form), strings.TrimSuffix("$T+"+d.String(), "+0s"))
 		}
 		for _, d := range []time.Duration{-time.Minute, 0, time.Minute} {
-			s.words = append(s.words, time.Now().UTC().Add(d).Format(form), "$NOW")
+			s.placeholders = append(s.placeholders, time.Now().UTC().Add(d).Format(form), "$NOW")
 		}
 	}
 }
 
-// spelled replaces the placeholders in a line by their texts.
-func (s *scripted) spelled(line string) string {
-	for i := len(s.words) - 2; i >= 0; i -= 2 {
-		if strings.HasPrefix(s.words[i+1], "$") {
-			line = strings.ReplaceAll(line, s.words[i+1], s.words[i])
+// replacePlaceholders replaces the placeholders in a line by their texts.
+func (s *scripted) replacePlaceholders(line string) string {
+	for i := len(s.placeholders) - 2; i >= 0; i -= 2 {
+		if strings.HasPrefix(s.placeholders[i+1], "$") {
+			line = strings.ReplaceAll(line, s.placeholders[i+1], s.placeholders[i])
 		}
 	}
 	return strings.NewReplacer("$TODAY", time.Now().UTC().Format(time.DateOnly), `\e`, "\x1b").Replace(line)
 }
 
 func (s *scripted) Command(line string) string {
-	args := strings.Fields(s.spelled(line))
+	args := strings.Fields(s.replacePlaceholders(line))
 	var out, notes bytes.Buffer
 	code := run(s.ctx, args, order{getenv: func(name string) string { return s.env[name] }, now: time.Now, out: &out, notes: &notes})
 	said := out.String()
@@ -154,7 +154,7 @@ func (s *scripted) Command(line string) string {
 	if strings.Contains(said, "s3cr3t") || strings.ContainsRune(said, '\x1b') {
 		s.t.Errorf("%q shows the node's key, or steers the terminal: %q", args, said)
 	}
-	said = strings.NewReplacer(s.words...).Replace(said)
+	said = strings.NewReplacer(s.placeholders...).Replace(said)
 	said = regexp.MustCompile(`(blocks?) [0-9]+( to [0-9]+)?`).ReplaceAllString(said, "$1 N")
 	return regexp.MustCompile(`(?m)[0-9]{4}-[0-9-]+[T ][0-9:]+(\.[0-9]+)?(Z|[+-][0-9:]{5}| \+0000 UTC)|[0-9.]+m?s$`).ReplaceAllString(said, "TIME")
 }
@@ -180,8 +180,8 @@ func (s *scripted) state(args []string) string {
 func fillings(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{
-		"nothing": func(*buyer) {}, "fill": fill, "complete": complete,
-		"reserved-for-3": func(b *buyer) { b.reserves(3, 0) }, "reserved-for-4": func(b *buyer) { b.reserves(4, 0) },
+		"nothing": func(*buyer) {}, "fill": fillFour, "complete": fillEveryState,
+		"reserved-for-3": func(b *buyer) { b.reserveTransfer(3, 0) }, "reserved-for-4": func(b *buyer) { b.reserveTransfer(4, 0) },
 	}
 	maps.Copy(all, contradictions(t))
 	return all

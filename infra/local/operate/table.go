@@ -18,9 +18,9 @@ import (
 
 // protection is a feature that a ledger's table must have, but that DynamoDB does not restore.
 type protection struct {
-	what    string
+	name    string
 	command string // the command of the AWS CLI that turns the feature on
-	on      func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error)
+	isOn    func(ctx context.Context, api *dynamodb.Client, table *string) (bool, error)
 	turnOn  func(ctx context.Context, api *dynamodb.Client, table *string) error
 }
 
@@ -74,12 +74,12 @@ func protections() []protection {
 func protectTable(ctx context.Context, api *dynamodb.Client, table string) error {
 	var faults []error
 	for _, p := range protections() {
-		on, err := p.on(ctx, api, &table)
+		on, err := p.isOn(ctx, api, &table)
 		if err == nil && !on {
 			err = p.turnOn(ctx, api, &table)
 		}
 		if err != nil {
-			faults = append(faults, fmt.Errorf("give %s its %s: %w", table, p.what, err))
+			faults = append(faults, fmt.Errorf("give %s its %s: %w", table, p.name, err))
 		}
 	}
 	return errors.Join(faults...)
@@ -91,16 +91,16 @@ func (o order) checkTable(ctx context.Context, t boot.Table) error {
 	api := tableClient(t)
 	var missing, commands []string
 	for _, p := range protections() {
-		on, err := p.on(ctx, api, &t.Name)
+		on, err := p.isOn(ctx, api, &t.Name)
 		var said smithy.APIError
 		switch {
 		case errors.As(err, &said) && said.ErrorCode() == "UnknownOperationException":
 			return nil
 		case err != nil:
 			return fmt.Errorf("cannot check whether table %s has its %s: %w\n"+
-				"The credentials need dynamodb:DescribeTable, DescribeTimeToLive and DescribeContinuousBackups on it", t.Name, p.what, err)
+				"The credentials need dynamodb:DescribeTable, DescribeTimeToLive and DescribeContinuousBackups on it", t.Name, p.name, err)
 		case !on:
-			missing = append(missing, "no "+p.what)
+			missing = append(missing, "no "+p.name)
 			command, flags, _ := strings.Cut(p.command, " ")
 			commands = append(commands, fmt.Sprintf("\n  aws dynamodb %s --table-name %s %s", command, t.Name, flags))
 		}
@@ -110,7 +110,7 @@ func (o order) checkTable(ctx context.Context, t boot.Table) error {
 	}
 	return fmt.Errorf("table %s has %s, without which it is not the ledger of a deployment.\n"+
 		"If it is a copy, finish it: %s, with LEDGER_TABLE naming the original. Otherwise:%s",
-		t.Name, enumerated(missing), o.as.Command("restore", called.Word{
+		t.Name, joinWithAnd(missing), o.invocation.Command("restore", called.Word{
 			Name:  "TO",
 			Flag:  "-to",
 			Value: t.Name,

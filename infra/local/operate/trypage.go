@@ -12,12 +12,12 @@ import (
 // name of each alarm is the name of the stack, a dash and the constant. Both evaluate periods
 // of five minutes, so they soon return to their real state. Neither rolls a release back.
 const (
-	triedPage   = "errors"
-	triedTicket = "reconcile-failing"
+	pageAlarm   = "errors"
+	ticketAlarm = "reconcile-failing"
 )
 
-// monitoring returns CloudWatch, the service that has the alarms.
-func monitoring() awsService {
+// cloudWatchService returns CloudWatch, the service that has the alarms.
+func cloudWatchService() awsService {
 	return awsService{
 		name:     "monitoring",
 		version:  "2010-08-01",
@@ -25,7 +25,7 @@ func monitoring() awsService {
 	}
 }
 
-func notices() awsService {
+func snsService() awsService {
 	return awsService{name: "sns", version: "2010-03-31", endpoint: "AWS_ENDPOINT_URL_SNS"}
 }
 
@@ -40,9 +40,9 @@ func tryPage(ctx context.Context, o order) error {
 	if err != nil {
 		return err
 	}
-	drills := []*drill{
-		{alarm: stack + "-" + triedPage, what: "page"},
-		{alarm: stack + "-" + triedTicket, what: "ticket"},
+	drills := []*alarmDrill{
+		{alarm: stack + "-" + pageAlarm, what: "page"},
+		{alarm: stack + "-" + ticketAlarm, what: "ticket"},
 	}
 	var faults []error
 	for _, d := range drills {
@@ -51,11 +51,11 @@ func tryPage(ctx context.Context, o order) error {
 		}
 	}
 	if err := errors.Join(faults...); err != nil {
-		return fmt.Errorf("%w\nNothing was tried. When that is done: %s", err, o.as.Command("try-page"))
+		return fmt.Errorf("%w\nNothing was tried. When that is done: %s", err, o.invocation.Command("try-page"))
 	}
 	for _, d := range drills {
 		reason := "This is a drill by " + localUser() + " (make try-page): nothing is broken."
-		err := a.request(ctx, monitoring(), "SetAlarmState", map[string]string{
+		err := a.request(ctx, cloudWatchService(), "SetAlarmState", map[string]string{
 			"AlarmName":   d.alarm,
 			"StateValue":  "ALARM",
 			"StateReason": reason,
@@ -70,15 +70,15 @@ func tryPage(ctx context.Context, o order) error {
 	return nil
 }
 
-// drill is an alarm to set off on purpose.
-type drill struct {
+// alarmDrill is an alarm to set off on purpose.
+type alarmDrill struct {
 	alarm string
 	what  string // what the alarm sends: "page" or "ticket"
 }
 
 // prepare prints who is notified of the alarm. If nobody would be notified, prepare returns an
 // error that says why.
-func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
+func (d *alarmDrill) prepare(ctx context.Context, a awsAccount, o order) error {
 	var said struct {
 		Alarms []struct {
 			State   string   `xml:"StateValue"`
@@ -86,7 +86,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 			Enabled bool     `xml:"ActionsEnabled"`
 		} `xml:"DescribeAlarmsResult>MetricAlarms>member"`
 	}
-	if err := a.request(ctx, monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": d.alarm}, &said); err != nil {
+	if err := a.request(ctx, cloudWatchService(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": d.alarm}, &said); err != nil {
 		return err
 	}
 	switch {
@@ -99,7 +99,7 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	}
 	confirmed := 0
 	for _, topic := range said.Alarms[0].Actions {
-		n, err := a.listening(ctx, o, topic, d.what)
+		n, err := a.printSubscribers(ctx, o, topic, d.what)
 		if err != nil {
 			return err
 		}
@@ -111,11 +111,12 @@ func (d *drill) prepare(ctx context.Context, a awsAccount, o order) error {
 	return nil
 }
 
-// pending is what AWS returns in place of the ARN of a subscription that is not confirmed.
-const pending = "PendingConfirmation"
+// pendingARN is what AWS returns in place of the ARN of a subscription that is not confirmed.
+const pendingARN = "PendingConfirmation"
 
-// listening prints the subscribers of a topic. It returns the number of confirmed subscribers.
-func (a awsAccount) listening(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
+// printSubscribers prints the subscribers of a topic. It returns the number of confirmed
+// subscribers.
+func (a awsAccount) printSubscribers(ctx context.Context, o order, topic, what string) (confirmed int, err error) {
 	const mostPages = 100 // each page has up to a hundred subscriptions
 	parameters := map[string]string{"TopicArn": topic}
 	for range mostPages {
@@ -127,27 +128,27 @@ func (a awsAccount) listening(ctx context.Context, o order, topic, what string) 
 			} `xml:"ListSubscriptionsByTopicResult>Subscriptions>member"`
 			Next string `xml:"ListSubscriptionsByTopicResult>NextToken"`
 		}
-		if err := a.request(ctx, notices(), "ListSubscriptionsByTopic", parameters, &said); err != nil {
+		if err := a.request(ctx, snsService(), "ListSubscriptionsByTopic", parameters, &said); err != nil {
 			return confirmed, err
 		}
 		for _, l := range said.Listeners {
 			state := "is told"
 			switch {
-			case l.Arn == pending:
+			case l.Arn == pendingARN:
 				state = "has not confirmed"
 			case !strings.HasPrefix(l.Arn, "arn:"):
-				state = "is no longer notified (" + plain(l.Arn) + ")"
+				state = "is no longer notified (" + cellText(l.Arn) + ")"
 			default:
 				confirmed++
 			}
-			fmt.Fprintf(o.out, "%-6s  %s %s %s\n", what, plain(l.Protocol), plain(withoutPath(l.Endpoint)), state)
+			fmt.Fprintf(o.out, "%-6s  %s %s %s\n", what, cellText(l.Protocol), cellText(withoutPath(l.Endpoint)), state)
 		}
 		if said.Next == "" {
 			return confirmed, nil
 		}
 		parameters["NextToken"] = said.Next
 	}
-	return confirmed, fmt.Errorf("topic %s has more subscriptions than this command reads", plain(topic))
+	return confirmed, fmt.Errorf("topic %s has more subscriptions than this command reads", cellText(topic))
 }
 
 // withoutPath returns an endpoint without its path and query, which may contain a key.

@@ -42,48 +42,48 @@ func TestTryPage(t *testing.T) {
 		var made struct {
 			Arn string `xml:"CreateTopicResult>TopicArn"`
 		}
-		testbed.Check(a.request(t.Context(), notices(), "CreateTopic", map[string]string{"Name": name}, &made))
+		testbed.Check(a.request(t.Context(), snsService(), "CreateTopic", map[string]string{"Name": name}, &made))
 		topics[name] = made.Arn
 	}
 	alarm := func(name, topic string) {
-		testbed.Check(a.request(t.Context(), monitoring(), "PutMetricAlarm", map[string]string{
+		testbed.Check(a.request(t.Context(), cloudWatchService(), "PutMetricAlarm", map[string]string{
 			"AlarmName": "shop-" + name, "AlarmActions.member.1": topic, "ActionsEnabled": "true", "Namespace": "Hostfacts/shop", "MetricName": "Internal",
 			"ComparisonOperator": "GreaterThanThreshold", "Threshold": "0", "EvaluationPeriods": "1", "Period": "300", "Statistic": "Sum",
 		}, nil))
 	}
 	subscribe := func(topic, protocol, endpoint string) {
-		testbed.Check(a.request(t.Context(), notices(), "Subscribe", map[string]string{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint}, nil))
+		testbed.Check(a.request(t.Context(), snsService(), "Subscribe", map[string]string{"TopicArn": topic, "Protocol": protocol, "Endpoint": endpoint}, nil))
 	}
 	reason := func(name string) string {
 		var said struct {
 			State  string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateValue"`
 			Reason string `xml:"DescribeAlarmsResult>MetricAlarms>member>StateReason"`
 		}
-		testbed.Check(a.request(t.Context(), monitoring(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": "shop-" + name}, &said))
+		testbed.Check(a.request(t.Context(), cloudWatchService(), "DescribeAlarms", map[string]string{"AlarmNames.member.1": "shop-" + name}, &said))
 		return said.State + " " + said.Reason
 	}
 
 	_, notes := operate(t, exitFailed, env, "try-page")
-	prints(t, notes, "there is no alarm shop-errors in us-east-1: the CDK app makes the alarms", "there is no alarm shop-reconcile-failing",
+	checkContains(t, notes, "there is no alarm shop-errors in us-east-1: the CDK app makes the alarms", "there is no alarm shop-reconcile-failing",
 		"Nothing was tried. When that is done: make try-page\n")
-	alarm(triedPage, topics["Alarms"])
-	alarm(triedTicket, topics["Tickets"])
+	alarm(pageAlarm, topics["Alarms"])
+	alarm(ticketAlarm, topics["Tickets"])
 	alarm("uncertain", topics["Alarms"])
 	subscribe(topics["Alarms"], "email", "oncall@example.com")
 	out, notes := operate(t, exitFailed, env, "try-page")
-	prints(t, out, "page    email oncall@example.com is told\n")
-	prints(t, notes, "nobody is notified of a ticket: confirm the mail from AWS, or set a recipient and deploy")
-	if got := reason(triedPage); strings.HasPrefix(got, "ALARM") {
+	checkContains(t, out, "page    email oncall@example.com is told\n")
+	checkContains(t, notes, "nobody is notified of a ticket: confirm the mail from AWS, or set a recipient and deploy")
+	if got := reason(pageAlarm); strings.HasPrefix(got, "ALARM") {
 		t.Errorf("nobody hears of tickets, and the page was tried: %s", got)
 	}
 	subscribe(topics["Tickets"], "https", "https://events.example/integration/s3cr3t/enqueue")
 	out, _ = operate(t, 0, env, "try-page")
-	prints(t, out, "page    email oncall@example.com is told\n", "ticket  https https://events.example is told\n", "shop-errors is set off as a page\n",
+	checkContains(t, out, "page    email oncall@example.com is told\n", "ticket  https https://events.example is told\n", "shop-errors is set off as a page\n",
 		"shop-reconcile-failing is set off as a ticket\n", "The alarms go back to OK by themselves")
 	if strings.Contains(out, "s3cr3t") {
 		t.Errorf("it shows the key of a service on call:\n%s", out)
 	}
-	for _, name := range []string{triedPage, triedTicket} {
+	for _, name := range []string{pageAlarm, ticketAlarm} {
 		if got := reason(name); !strings.HasPrefix(got, "ALARM This is a drill by "+localUser()) {
 			t.Errorf("%s is %s", name, got)
 		}
@@ -92,7 +92,7 @@ func TestTryPage(t *testing.T) {
 		t.Errorf("another alarm is %s", got)
 	}
 	_, notes = operate(t, exitFailed, env, "try-page")
-	prints(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
+	checkContains(t, notes, "shop-errors is in alarm already, so it cannot be tried: deal with that first")
 }
 
 // TestTryPageConfirmed checks that try-page reads the list of subscribers page by page, and
@@ -153,8 +153,8 @@ func TestTryPageConfirmed(t *testing.T) {
 			}
 		}))
 		out, notes := operate(t, c.code, cloudOf(at), "try-page")
-		prints(t, out, c.out...)
-		prints(t, notes, c.notes...)
+		checkContains(t, out, c.out...)
+		checkContains(t, notes, c.notes...)
 		if strings.Contains(out+notes, "\x1b") {
 			t.Errorf("%s: it steers the terminal: %q%q", name, out, notes)
 		}
@@ -166,7 +166,7 @@ func TestTryPageConfirmed(t *testing.T) {
 		value := env[missing]
 		delete(env, missing)
 		_, notes := operate(t, exitFailed, env, "try-page")
-		prints(t, notes, says)
+		checkContains(t, notes, says)
 		env[missing] = value
 	}
 }
@@ -193,7 +193,7 @@ func TestTriedAlarms(t *testing.T) {
 	for _, r := range envelope.Resources {
 		p := r.Properties
 		_, name, ok := strings.Cut(p.AlarmName, deployed.Stack+"-")
-		if !ok || name != triedPage && name != triedTicket {
+		if !ok || name != pageAlarm && name != ticketAlarm {
 			continue
 		}
 		for _, q := range p.Metrics {
@@ -205,7 +205,7 @@ func TestTriedAlarms(t *testing.T) {
 		}
 		found[name] = p.AlarmActions[0].Ref
 	}
-	if want := map[string]string{triedPage: "Alarms", triedTicket: "Tickets"}; !maps.Equal(found, want) {
+	if want := map[string]string{pageAlarm: "Alarms", ticketAlarm: "Tickets"}; !maps.Equal(found, want) {
 		t.Errorf("alarms and their topics %v, want %v", found, want)
 	}
 }

@@ -91,18 +91,18 @@ func (b *buyer) claim(key string) *ledger.Hold {
 	return c.Hold
 }
 
-// settled claims payment n, and records that it was made in the given transaction.
-func (b *buyer) settled(n int, transaction string) *ledger.Hold {
+// settle claims payment n, and records that it was made in the given transaction.
+func (b *buyer) settle(n int, transaction string) *ledger.Hold {
 	b.t.Helper()
 	h := b.claim(keyOf(n))
 	b.must(h.Settled(b.t.Context(), receiptOf(transaction), true))
 	return h
 }
 
-// exhausted uses up a payment's lookups, the last of them an hour after the first.
-func (b *buyer) exhausted(n int, transaction, code string) {
+// exhaustLookups uses up a payment's lookups, the last of them an hour after the first.
+func (b *buyer) exhaustLookups(n int, transaction, code string) {
 	b.t.Helper()
-	h := b.settled(n, transaction)
+	h := b.settle(n, transaction)
 	for i := range mostLookups {
 		if i > 0 {
 			b.now = b.now.Add(15 * time.Minute)
@@ -115,18 +115,19 @@ func (b *buyer) exhausted(n int, transaction, code string) {
 // filling writes records into a ledger, beginning at the buyer's time.
 type filling func(b *buyer)
 
-// fill records four payments: one is in doubt, the payer of one can still get the answer, one is
-// answered, and for one a refund is due.
-func fill(b *buyer) {
+// fillFour records four payments: one is in doubt, the payer of one can still get the answer,
+// one is answered, and for one a refund is due.
+func fillFour(b *buyer) {
 	b.must(b.claim(keyOf(1)).End(b.t.Context(), ledger.EventUncertain, "timeout", ""))
-	b.must(b.settled(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
-	b.must(b.settled(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
-	b.exhausted(3, paidIn, "upstream\x1b[31m")
+	b.must(b.settle(2, "0x02").Release(b.t.Context(), ledger.Failure{Code: "dns_timeout", Message: "No resolver answered."}))
+	b.must(b.settle(4, "0x04").Redeem(b.t.Context(), ledger.Answer{Status: 200, Stored: true}, 0, false))
+	b.exhaustLookups(3, paidIn, "upstream\x1b[31m")
 }
 
-// complete records three more payments after fill: one was refused, one is of another payer, and
-// one came without a request and was refunded. The ledger then has a payment in every state.
-func complete(b *buyer) {
+// fillEveryState records three more payments, after the four of fillFour: one was refused, one
+// is of another payer, and one came without a request and was refunded. The ledger then has a
+// payment in every state.
+func fillEveryState(b *buyer) {
 	b.now = b.now.Add(time.Minute)
 	b.noNode = true
 	b.must(b.claim(keyOf(5)).End(b.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
@@ -137,12 +138,12 @@ func complete(b *buyer) {
 	b.must(err)
 	_, err = b.Apply(b.t.Context(), *r, ledger.EventRefund, ledger.Change{Transaction: refundTx})
 	b.must(err)
-	b.reserves(6, 0)
+	b.reserveTransfer(6, 0)
 }
 
-// reserves reserves the transfer with the index n in the transaction refundTx. The reservation
-// is for the refund of the payment with the number owner.
-func (b *buyer) reserves(owner, n int) {
+// reserveTransfer reserves the transfer with the index n in the transaction refundTx. The
+// reservation is for the refund of the payment with the number owner.
+func (b *buyer) reserveTransfer(owner, n int) {
 	b.t.Helper()
 	mine, err := b.Reserve(b.t.Context(), ledger.RepaymentKey("eip155:8453", asset, strings.ToLower(payer), refundTx, "5000", n), keyOf(owner))
 	if b.must(err); !mine {
@@ -150,9 +151,9 @@ func (b *buyer) reserves(owner, n int) {
 	}
 }
 
-// stored returns the path of a new ledger file with the records that the fillings write. It
-// also returns the time at which each filling begins, some hours ago.
-func stored(t *testing.T, fillings ...filling) (path string, paid time.Time) {
+// newLedgerFile returns the path of a new ledger file with the records that the fillings
+// write. It also returns the time at which each filling begins, some hours ago.
+func newLedgerFile(t *testing.T, fillings ...filling) (path string, paid time.Time) {
 	t.Helper()
 	paid = time.Now().Add(-3 * time.Hour).Truncate(time.Minute).UTC()
 	path = filepath.Join(t.TempDir(), "ledger.db")
@@ -222,8 +223,8 @@ func operateAt(t *testing.T, now func() time.Time, code int, env map[string]stri
 	return o.String(), n.String()
 }
 
-// prints checks that out contains every part.
-func prints(t *testing.T, out string, parts ...string) {
+// checkContains checks that out contains every part.
+func checkContains(t *testing.T, out string, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if !strings.Contains(out, part) {
