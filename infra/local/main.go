@@ -64,9 +64,9 @@ func main() {
 var errPlayInAWS = errors.New("LEDGER_TABLE is a table in AWS, and without FACILITATOR_URL this service takes play money: " +
 	"set FACILITATOR_URL, unset LEDGER_TABLE to use a ledger file, or set AWS_ENDPOINT_URL_DYNAMODB to use a local DynamoDB")
 
-// errGivesAway is returned if real money would be paid to the test address, whose private key is
-// public.
-var errGivesAway = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
+// errTestPayee is returned if real money would be paid to the test address, whose private key
+// is public.
+var errTestPayee = errors.New("FACILITATOR_URL moves real money, but PAY_TO is not set: set it to the address that receives the money, PAY_TO=0x... " +
 	"(NETWORK=" + x402.BaseSepolia + " is a test network, whose money is worth nothing)")
 
 // run runs the service until the context is done.
@@ -79,7 +79,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return errPlayInAWS
 	}
 	if config.GivesAway() {
-		return errGivesAway
+		return errTestPayee
 	}
 	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", config.Addr)
 	var wrong *net.AddrError
@@ -91,14 +91,14 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	}
 	defer listener.Close()
 	if !config.OriginGiven {
-		config.BaseURL = "http://" + reachable(listener.Addr(), config.Addr)
+		config.BaseURL = "http://" + clientAddr(listener.Addr(), config.Addr)
 	}
 	stores, ledgerName, closeStore, err := openLedger(ctx, config)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	wallet, closePlay, err := playMoney(ctx, &config, listener.Addr())
+	wallet, closePlay, err := startPlayMoney(ctx, &config, listener.Addr())
 	if err != nil {
 		return err
 	}
@@ -117,16 +117,16 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 		return err
 	}
 	if wallet != nil {
-		if handler, err = wallet.beside(handler, config.BaseURL); err != nil {
+		if handler, err = wallet.addToService(handler, config.BaseURL); err != nil {
 			return err
 		}
 	}
-	welcome(out, config, ledgerName)
+	printWelcome(out, config, ledgerName)
 	ctx, cancel := context.WithCancel(ctx)
 	probed := make(chan struct{})
 	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Diagnose) }()
 	defer func() { cancel(); <-probed }()
-	return serve(ctx, listener, atHome(listener.Addr(), config.BaseURL, handler))
+	return serve(ctx, listener, onlyFromHere(listener.Addr(), config.BaseURL, handler))
 }
 
 // serve runs an HTTP server until the context is done. It then lets open requests finish.
@@ -172,7 +172,7 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 		if err != nil {
 			return stores, "", nil, fmt.Errorf("%w (LEDGER_FILE names another file)", err)
 		}
-		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logClose("ledger", s.Close()) }, nil
+		return boot.Stores{Ledger: s, Limits: &limit.Memory{}}, c.LedgerFile, func() { logCloseError("ledger", s.Close()) }, nil
 	}
 	if at := c.Ledger.AWS.BaseEndpoint; at != nil {
 		// A local DynamoDB server starts without the table, so the table is created here. In a
@@ -184,10 +184,10 @@ func openLedger(ctx context.Context, c boot.Local) (stores boot.Stores, name str
 	return c.Ledger.Stores(), "DynamoDB table " + c.Ledger.Name, func() {}, nil
 }
 
-// playMoney starts the play-money facilitator on the port after the service's, with a wallet
-// for visitors who have none. If another facilitator is configured, or the service is paused,
-// playMoney starts nothing and returns a nil wallet.
-func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
+// startPlayMoney starts the play-money facilitator on the port after the service's, with a
+// wallet for visitors who have none. If another facilitator is configured, or the service is
+// paused, startPlayMoney starts nothing and returns a nil wallet.
+func startPlayMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *playWallet, done func(), err error) {
 	if c.FacilitatorURL != "" || c.Paused {
 		return nil, func() {}, nil
 	}
@@ -195,7 +195,7 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	if c.Ledger.Name == "" {
 		journal = filepath.Join(filepath.Dir(c.LedgerFile), "play-money.jsonl")
 	}
-	addr, err := nextPort(reachable(service, c.Addr), c.Addr)
+	addr, err := nextPort(clientAddr(service, c.Addr), c.Addr)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -217,7 +217,7 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 	}
 	l, err := new(net.ListenConfig).Listen(ctx, "tcp", addr)
 	if err != nil {
-		logClose("play-money journal", f.Close())
+		logCloseError("play-money journal", f.Close())
 		return nil, nil, fmt.Errorf("start the play-money facilitator on the port after the service's: %w\n"+
 			"LOCAL_ADDR moves both, such as LOCAL_ADDR=127.0.0.1:9402; FACILITATOR_URL names another facilitator", err)
 	}
@@ -230,7 +230,7 @@ func playMoney(ctx context.Context, c *boot.Local, service net.Addr) (wallet *pl
 			fmt.Fprintln(os.Stderr, "play-money facilitator:", err)
 		}
 	}()
-	return wallet, func() { server.Close(); logClose("play-money journal", f.Close()) }, nil
+	return wallet, func() { server.Close(); logCloseError("play-money journal", f.Close()) }, nil
 }
 
 // newLog returns a logger for people. Lines of the level INFO do not show their level. Metrics
@@ -247,15 +247,15 @@ func newLog(out io.Writer, level slog.Level) *slog.Logger {
 	}}))
 }
 
-func logClose(what string, err error) {
+func logCloseError(what string, err error) {
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "close the %s: %v\n", what, err)
 	}
 }
 
-// reachable returns the address that clients on this machine use. It also needs the configured
+// clientAddr returns the address that clients on this machine use. It also needs the configured
 // address, because a listener reports the same address for ":8402" as for "[::]:8402".
-func reachable(listening net.Addr, configured string) string {
+func clientAddr(listening net.Addr, configured string) string {
 	_, port, err := net.SplitHostPort(listening.String())
 	host, _, _ := net.SplitHostPort(configured)
 	if meant := net.JoinHostPort(host, port); err == nil && boot.Reachable(meant) != meant {
@@ -282,7 +282,7 @@ func nextPort(service, configured string) (string, error) {
 	}
 }
 
-func welcome(out io.Writer, c boot.Local, ledgerName string) {
+func printWelcome(out io.Writer, c boot.Local, ledgerName string) {
 	network := x402.Network(c.Terms.Network)
 	payee := c.Terms.PayTo
 	money := ""

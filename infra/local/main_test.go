@@ -29,13 +29,13 @@ import (
 
 // runner is a call of run in this process, which a test can stop.
 type runner struct {
-	out   programs.Output
-	stop  context.CancelFunc
-	ended chan error
+	out       programs.Output
+	stop      context.CancelFunc
+	runResult chan error
 }
 
-// quiet returns an environment in which the service uses no network outside this machine.
-func quiet(env map[string]string) func(string) string {
+// quietEnv returns an environment in which the service uses no network outside this machine.
+func quietEnv(env map[string]string) func(string) string {
 	all := map[string]string{"LOCAL_ADDR": "127.0.0.1:0", "DNS_RESOLVERS": "127.0.0.1:9", "RPC_URL": "none"}
 	for name, value := range env {
 		all[name] = value
@@ -46,16 +46,16 @@ func quiet(env map[string]string) func(string) string {
 func start(t *testing.T, env map[string]string) *runner {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	r := &runner{stop: cancel, ended: make(chan error, 1)}
-	go func() { r.ended <- run(ctx, quiet(env), &r.out) }()
+	r := &runner{stop: cancel, runResult: make(chan error, 1)}
+	go func() { r.runResult <- run(ctx, quietEnv(env), &r.out) }()
 	t.Cleanup(func() {
 		cancel()
-		r.ended <- <-r.ended // waits for the end, and puts the result back for a test that also waits
+		r.runResult <- <-r.runResult // waits for the end, and puts the result back for a test that also waits
 	})
 	select {
 	case <-r.out.Ready():
-	case err := <-r.ended:
-		r.ended <- err
+	case err := <-r.runResult:
+		r.runResult <- err
 		t.Fatalf("it ended: %v\n%s", err, r.out.String())
 	case <-time.After(time.Minute):
 		t.Fatal("not ready after a minute")
@@ -63,9 +63,9 @@ func start(t *testing.T, env map[string]string) *runner {
 	return r
 }
 
-// line looks for the given text in the welcome, which the service prints at start, and returns
-// the rest of that line.
-func (r *runner) line(t *testing.T, what string) string {
+// welcomeLine looks for the given text in the welcome, which the service prints at start, and
+// returns the rest of that line.
+func (r *runner) welcomeLine(t *testing.T, what string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)` + what + ` +(\S.*)$`).FindStringSubmatch(r.out.String())
 	if m == nil {
@@ -76,7 +76,7 @@ func (r *runner) line(t *testing.T, what string) string {
 
 func buyPing(t *testing.T, r *runner) {
 	t.Helper()
-	reply, _, err := testbed.NewClient(t, &http.Client{Timeout: time.Minute}).Buy(t.Context(), r.line(t, "is ready on")+catalog.Ping().Path)
+	reply, _, err := testbed.NewClient(t, &http.Client{Timeout: time.Minute}).Buy(t.Context(), r.welcomeLine(t, "is ready on")+catalog.Ping().Path)
 	if err != nil || reply.Status != http.StatusOK {
 		t.Fatalf("paid ping: %d %s, %v\n%s", reply.Status, reply.Body, err, r.out.String())
 	}
@@ -99,18 +99,18 @@ func TestRunWithPlayMoney(t *testing.T) {
 	env := map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "new", "ledger.db")}
 	first := start(t, env)
 	buyPing(t, first)
-	if n := transfers(t, first.line(t, "facilitator")); n != 1 {
+	if n := transfers(t, first.welcomeLine(t, "facilitator")); n != 1 {
 		t.Errorf("%d transfers, want 1", n)
 	}
-	if got := first.line(t, "ledger"); got != env["LEDGER_FILE"] {
+	if got := first.welcomeLine(t, "ledger"); got != env["LEDGER_FILE"] {
 		t.Errorf("ledger %s", got)
 	}
 
 	// The documentation page and the welcome must say that the service takes play money. The
 	// server must have time limits, so that it drops clients that do not send a complete
 	// request.
-	page := testbed.Must(visitor().Get(t.Context(), first.line(t, "is ready on")+"/docs", ""))
-	if !strings.Contains(string(page.Body), "takes play money") || first.line(t, "Pay for an answer") != "(play money), in another terminal:" {
+	page := testbed.Must(visitor().Get(t.Context(), first.welcomeLine(t, "is ready on")+"/docs", ""))
+	if !strings.Contains(string(page.Body), "takes play money") || first.welcomeLine(t, "Pay for an answer") != "(play money), in another terminal:" {
 		t.Errorf("the page or the welcome does not say so: %s", page.Body)
 	}
 	if s := newServer(nil); s.ReadTimeout == 0 || s.IdleTimeout == 0 || s.WriteTimeout <= 30*time.Second {
@@ -119,20 +119,20 @@ func TestRunWithPlayMoney(t *testing.T) {
 
 	// Several services can share a ledger, but only one at a time can have the play-money
 	// facilitator. A second run with play money must therefore fail.
-	says(t, run(t.Context(), quiet(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL", "LEDGER_FILE=")
+	checkErrorMentions(t, run(t.Context(), quietEnv(env), io.Discard), "play-money journal", "another process", "FACILITATOR_URL", "LEDGER_FILE=")
 	first.stop()
-	if err := <-first.ended; err != nil {
+	if err := <-first.runResult; err != nil {
 		t.Errorf("stopped: %v", err)
 	}
-	first.ended <- nil
+	first.runResult <- nil
 	// If the service listens on all addresses, the welcome and every offer must name an
 	// address that clients can use.
 	env["LOCAL_ADDR"] = "0.0.0.0:0"
 	second := start(t, env)
-	if n := transfers(t, second.line(t, "facilitator")); n != 1 {
+	if n := transfers(t, second.welcomeLine(t, "facilitator")); n != 1 {
 		t.Errorf("%d transfers after a restart, want 1", n)
 	}
-	ping := second.line(t, "is ready on") + catalog.Ping().Path
+	ping := second.welcomeLine(t, "is ready on") + catalog.Ping().Path
 	offer, err := visitor().Challenge(t.Context(), ping)
 	if err != nil || offer.Resource.URL != ping || !strings.HasPrefix(ping, "http://127.0.0.1:") || strings.Contains(second.out.String(), "://0.0.0.0") {
 		t.Errorf("the offer is for %s, want %s (%v):\n%s", offer.Resource.URL, ping, err, second.out.String())
@@ -150,13 +150,13 @@ func TestRunOnATestNetwork(t *testing.T) {
 	for what, want := range map[string]string{
 		"network": "Base Sepolia", "facilitator": known.Facilitator, "payee": boot.LocalPayTo + " (a published test address; set PAY_TO to use yours)",
 		"Pay for an answer": "(test money of Base Sepolia, which https://faucet.circle.com gives away), in another terminal:",
-		"make pay":          "KEY_FILE=<a file with a private key> URL='" + catalog.DNS().ExampleURL(r.line(t, "is ready on")) + "'",
+		"make pay":          "KEY_FILE=<a file with a private key> URL='" + catalog.DNS().ExampleURL(r.welcomeLine(t, "is ready on")) + "'",
 	} {
-		if got := r.line(t, what); got != want {
+		if got := r.welcomeLine(t, what); got != want {
 			t.Errorf("%s: %s, want %s", what, got, want)
 		}
 	}
-	offer := testbed.Must(visitor().Challenge(t.Context(), r.line(t, "is ready on")+catalog.Ping().Path))
+	offer := testbed.Must(visitor().Challenge(t.Context(), r.welcomeLine(t, "is ready on")+catalog.Ping().Path))
 	terms := known.USDC
 	terms.PayTo = boot.LocalPayTo
 	if got, want := offer.Accepts[0], terms.Requirements(catalog.Ping().Amount); got != want {
@@ -171,7 +171,7 @@ func TestRunOnATestNetwork(t *testing.T) {
 		"NETWORK": x402.BaseSepolia, "FACILITATOR_URL": testbed.Serve(t, f), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"),
 	})
 	buyPing(t, paid)
-	if n := transfers(t, paid.line(t, "facilitator")); n != 1 {
+	if n := transfers(t, paid.welcomeLine(t, "facilitator")); n != 1 {
 		t.Errorf("%d transfers on the test network, want 1", n)
 	}
 }
@@ -190,14 +190,14 @@ func TestRunAsConfigured(t *testing.T) {
 	for what, want := range map[string]string{
 		"facilitator": "http://127.0.0.1:1", "ledger": "DynamoDB table made-here", "is ready on": "http://localhost:1", "Pay for an answer, in": "another terminal:",
 	} {
-		if got := r.line(t, what); got != want {
+		if got := r.welcomeLine(t, what); got != want {
 			t.Errorf("%s %s, want %s", what, got, want)
 		}
 	}
 }
 
-// says checks that an error contains all parts.
-func says(t *testing.T, err error, parts ...string) {
+// checkErrorMentions checks that an error contains all parts.
+func checkErrorMentions(t *testing.T, err error, parts ...string) {
 	t.Helper()
 	for _, part := range parts {
 		if err == nil || !strings.Contains(err.Error(), part) {
@@ -238,7 +238,7 @@ func TestRunSaysWhatIsWrong(t *testing.T) {
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			says(t, run(ctx, quiet(c.env), io.Discard), c.wants...)
+			checkErrorMentions(t, run(ctx, quietEnv(c.env), io.Discard), c.wants...)
 		})
 	}
 }
@@ -258,13 +258,13 @@ func TestAddresses(t *testing.T) {
 		{"127.0.0.1:65535", "127.0.0.1:65535", "127.0.0.1:65535", ""},
 	} {
 		t.Run(c.listening+" for "+c.configured, func(t *testing.T) {
-			called := reachable(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.listening)), c.configured)
+			called := clientAddr(net.TCPAddrFromAddrPort(netip.MustParseAddrPort(c.listening)), c.configured)
 			next, err := nextPort(called, c.configured)
 			if called != c.called || next != c.next {
 				t.Errorf("called by %s, want %s; play money at %s (%v), want %s", called, c.called, next, err, c.next)
 			}
 			if c.next == "" {
-				says(t, err, "LOCAL_ADDR has the last port")
+				checkErrorMentions(t, err, "LOCAL_ADDR has the last port")
 			}
 		})
 	}
@@ -278,9 +278,9 @@ func TestRunFacilitatorPortTaken(t *testing.T) {
 		taken := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 		defer taken.Close()
 		addr := fmt.Sprintf("127.0.0.1:%d", taken.Addr().(*net.TCPAddr).Port-1)
-		err := run(t.Context(), quiet(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
+		err := run(t.Context(), quietEnv(map[string]string{"LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")}), io.Discard)
 		if err == nil || !strings.Contains(err.Error(), "running already") { // otherwise the service's own port was taken: try another
-			says(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
+			checkErrorMentions(t, err, "the play-money facilitator on the port after the service's", "address already in use", "LOCAL_ADDR", "FACILITATOR_URL")
 			return
 		}
 	}
@@ -332,7 +332,7 @@ func TestAtHome(t *testing.T) {
 		{listening: here, base: "https://api.example.com", path: "/mcp", host: "api.example.com", origin: "https://api.example.com", status: 200}, // behind a proxy on this machine
 		{listening: everywhere, base: "http://127.0.0.1:8402", path: "/mcp", host: "my-machine.example.com", origin: "https://evil.example.com", status: 200},
 	} {
-		h := atHome(c.listening, c.base, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+		h := onlyFromHere(c.listening, c.base, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 		r := httptest.NewRequest(http.MethodPost, c.path, nil)
 		r.Host = c.host
 		if c.origin != "" {

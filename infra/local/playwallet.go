@@ -31,8 +31,8 @@ var playWalletScript string
 
 // playWallet pays for visitors whose browser has no wallet. Its key is created at start and
 // never written anywhere. The account of the key has no real money, so only the play-money
-// facilitator of this process accepts its signatures. Only playMoney creates a playWallet,
-// together with the play-money facilitator.
+// facilitator of this process accepts its signatures. Only startPlayMoney creates a
+// playWallet, together with the play-money facilitator.
 type playWallet struct {
 	wallet *x402test.Wallet
 	terms  x402.Terms
@@ -57,11 +57,11 @@ func (p *playWallet) script() string {
 	).Replace(playWalletScript)
 }
 
-// beside returns a handler that serves the service and, at playWalletPath, the wallet. The
-// wallet signs only for pages of the given origin.
-func (p *playWallet) beside(service http.Handler, origin string) (http.Handler, error) {
-	ours := http.NewCrossOriginProtection()
-	if err := ours.AddTrustedOrigin(originOf(origin)); err != nil {
+// addToService returns a handler that serves the service and, at playWalletPath, the wallet.
+// The wallet signs only for pages of the given origin.
+func (p *playWallet) addToService(service http.Handler, origin string) (http.Handler, error) {
+	originCheck := http.NewCrossOriginProtection()
+	if err := originCheck.AddTrustedOrigin(originOf(origin)); err != nil {
 		return nil, fmt.Errorf("the origin of the service: %w", err)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -76,7 +76,7 @@ func (p *playWallet) beside(service http.Handler, origin string) (http.Handler, 
 		case r.Method != http.MethodPost:
 			w.Header().Set("Allow", http.MethodPost)
 			http.Error(w, "The play wallet takes POST only.", http.StatusMethodNotAllowed)
-		case r.Header.Get("Origin") == "" || ours.Check(r) != nil:
+		case r.Header.Get("Origin") == "" || originCheck.Check(r) != nil:
 			http.Error(w, "The play wallet signs for the pages of this service only.", http.StatusForbidden)
 		case kind != "application/json":
 			http.Error(w, "The play wallet takes application/json only.", http.StatusUnsupportedMediaType)
@@ -125,14 +125,14 @@ func (p *playWallet) sign(requested x402.Authorization) (string, error) {
 	if err != nil || until <= now.Unix() || until > now.Add(x402.MaxWindow).Unix() {
 		return "", fmt.Errorf("it signs what ends within %s from now", x402.MaxWindow)
 	}
-	ours := requested
-	ours.From = p.wallet.Address().Checksum()
-	ours.To = p.terms.PayTo
-	ours.ValidAfter = "0"
-	if requested != ours {
+	allowed := requested
+	allowed.From = p.wallet.Address().Checksum()
+	allowed.To = p.terms.PayTo
+	allowed.ValidAfter = "0"
+	if requested != allowed {
 		return "", errors.New("it pays from its account to that of this service, at once")
 	}
-	digest, err := x402test.Digest(ours, p.terms)
+	digest, err := x402test.Digest(allowed, p.terms)
 	if err != nil {
 		return "", err
 	}

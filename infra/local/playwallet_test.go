@@ -26,7 +26,7 @@ func playPage(t *testing.T) (*playWallet, http.Handler) {
 	t.Helper()
 	wallet := testbed.Must(newPlayWallet(testbed.LocalTerms(t), time.Now))
 	service := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
-	return wallet, testbed.Must(wallet.beside(service, playOrigin))
+	return wallet, testbed.Must(wallet.addToService(service, playOrigin))
 }
 
 // payment returns an authorization that the wallet must sign, in the form in which a page sends
@@ -38,9 +38,9 @@ func (p *playWallet) payment(now time.Time) map[string]any {
 	}
 }
 
-// press sends a body to the wallet as a page of the service does. The given function, if it is
-// not nil, changes the request first.
-func press(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
+// postJSON sends a body to the wallet as a page of the service does. The given function, if it
+// is not nil, changes the request first.
+func postJSON(h http.Handler, body string, change func(*http.Request)) *httptest.ResponseRecorder {
 	r := httptest.NewRequest(http.MethodPost, playOrigin+playWalletPath, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Origin", playOrigin)
@@ -91,7 +91,7 @@ func TestPlayWalletSignsForOurPages(t *testing.T) {
 		"GET":         {func(r *http.Request) { r.Method = http.MethodGet }, http.StatusMethodNotAllowed},
 		"a preflight": {func(r *http.Request) { r.Method = http.MethodOptions }, http.StatusMethodNotAllowed},
 	} {
-		w := press(h, body, c.change)
+		w := postJSON(h, body, c.change)
 		if w.Code != c.status || w.Header().Get("Access-Control-Allow-Origin") != "" {
 			t.Errorf("%s: %d %v %s, want %d", name, w.Code, w.Header(), w.Body, c.status)
 		}
@@ -108,7 +108,7 @@ func TestPlayWalletSignsOurOffers(t *testing.T) {
 	for _, op := range catalog.All() {
 		payment := wallet.payment(now)
 		payment["value"] = op.Amount
-		w := press(h, string(testbed.Must(json.Marshal(payment))), nil)
+		w := postJSON(h, string(testbed.Must(json.Marshal(payment))), nil)
 		var signed struct{ Signature string }
 		if err := json.Unmarshal(w.Body.Bytes(), &signed); w.Code != http.StatusOK || err != nil {
 			t.Errorf("%s: %d %s", op.Slug, w.Code, w.Body)
@@ -145,13 +145,13 @@ func TestPlayWalletSignsOurOffers(t *testing.T) {
 	} {
 		payment := wallet.payment(now)
 		maps.Copy(payment, c.change)
-		w := press(h, string(testbed.Must(json.Marshal(payment))), nil)
+		w := postJSON(h, string(testbed.Must(json.Marshal(payment))), nil)
 		if w.Code == http.StatusOK || !strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s: %d %s, want %q", name, w.Code, w.Body, c.says)
 		}
 	}
 	for _, body := range []string{"", "null", "[]", "{}", "{} {}", `"0x"`} {
-		if w := press(h, body, nil); w.Code == http.StatusOK {
+		if w := postJSON(h, body, nil); w.Code == http.StatusOK {
 			t.Errorf("%q is signed: %s", body, w.Body)
 		}
 	}
@@ -195,7 +195,7 @@ func TestRunWithAPlayWallet(t *testing.T) {
 	accounts := map[string]bool{}
 	for range 2 {
 		r := start(t, map[string]string{"LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db")})
-		origin := r.line(t, "is ready on")
+		origin := r.welcomeLine(t, "is ready on")
 		ping := origin + catalog.Ping().Path
 		offer := testbed.Must(visitor().Challenge(t.Context(), ping))
 		draft := testbed.Must(testbed.NewClient(t, nil).Wallet.Draft(offer, time.Now()))
@@ -227,7 +227,7 @@ func TestRunWithoutAPlayWallet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			env["LEDGER_FILE"] = filepath.Join(t.TempDir(), "ledger.db")
-			origin := start(t, env).line(t, "is ready on")
+			origin := start(t, env).welcomeLine(t, "is ready on")
 			wallet := testbed.Must(newPlayWallet(testbed.LocalTerms(t), time.Now))
 			status, reply := signAt(t, origin, wallet.payment(time.Now()))
 			if status != http.StatusNotFound || !strings.Contains(reply, "unknown_path") {

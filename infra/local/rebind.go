@@ -10,33 +10,33 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// atHome protects the MCP tools and the play wallet of a service that listens on this machine
-// only. It protects them from web pages of other sites. Such a page can make its own host name
-// resolve to a loopback address. A browser then treats the service as part of the page's site
-// (Model Context Protocol, transports, security). Therefore the header Host must name this
-// machine or the host of the base URL, and so must the header Origin if there is one. If other
-// machines can reach the service, atHome checks nothing.
-func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler {
-	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !loopback(host) {
+// onlyFromHere protects the MCP tools and the play wallet of a service that listens on this
+// machine only. It protects them from web pages of other sites. Such a page can make its own
+// host name resolve to a loopback address. A browser then treats the service as part of the
+// page's site (Model Context Protocol, transports, security). Therefore the header Host must
+// name this machine or the host of the base URL, and so must the header Origin if there is
+// one. If other machines can reach the service, onlyFromHere checks nothing.
+func onlyFromHere(listening net.Addr, baseURL string, next http.Handler) http.Handler {
+	if host, _, err := net.SplitHostPort(listening.String()); err != nil || !isLoopback(host) {
 		return next
 	}
-	own := ""
+	ownHost := ""
 	if u, err := url.Parse(baseURL); err == nil {
-		own = u.Hostname()
+		ownHost = u.Hostname()
 	}
-	known := func(host string) bool { return loopback(host) || own != "" && strings.EqualFold(host, own) }
+	isOwnHost := func(host string) bool { return isLoopback(host) || ownHost != "" && strings.EqualFold(host, ownHost) }
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != catalog.PathMCP && r.URL.Path != playWalletPath {
 			next.ServeHTTP(w, r)
 			return
 		}
 		host := url.URL{Host: r.Host} // the method Hostname removes the port
-		home := known(host.Hostname())
+		isFromHere := isOwnHost(host.Hostname())
 		for _, origin := range r.Header.Values("Origin") {
 			u, err := url.Parse(origin)
-			home = home && err == nil && (u.Scheme == "http" || u.Scheme == "https") && known(u.Hostname())
+			isFromHere = isFromHere && err == nil && (u.Scheme == "http" || u.Scheme == "https") && isOwnHost(u.Hostname())
 		}
-		if !home {
+		if !isFromHere {
 			http.Error(w, "this service answers tool calls and signs with its play wallet from this machine only", http.StatusForbidden)
 			return
 		}
@@ -44,7 +44,7 @@ func atHome(listening net.Addr, baseURL string, next http.Handler) http.Handler 
 	})
 }
 
-func loopback(host string) bool {
+func isLoopback(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return strings.EqualFold(host, "localhost") || err == nil && ip.Unmap().IsLoopback()
 }

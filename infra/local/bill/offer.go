@@ -86,7 +86,7 @@ func (o Offer) Ways() ([]Way, error) {
 // parseWay parses one way to pay. It returns an error if this client does not support that
 // way, or if the way is not complete.
 func parseWay(raw json.RawMessage) (w Way, err error) {
-	var method struct {
+	var extension struct {
 		Extra struct {
 			Method string `json:"assetTransferMethod"`
 		} `json:"extra"`
@@ -94,7 +94,7 @@ func parseWay(raw json.RawMessage) (w Way, err error) {
 	if err := json.Unmarshal(raw, &w.Requirements); err != nil {
 		return w, err
 	}
-	if err := json.Unmarshal(raw, &method); err != nil {
+	if err := json.Unmarshal(raw, &extension); err != nil {
 		return w, err
 	}
 	terms := x402.Terms{
@@ -107,7 +107,7 @@ func parseWay(raw json.RawMessage) (w Way, err error) {
 	_, errToken := terms.TokenDomain()
 	_, errPayee := x402.ParseAddress(w.PayTo)
 	amount, errAmount := x402.ParseUint256(w.Amount)
-	switch m := method.Extra.Method; {
+	switch m := extension.Extra.Method; {
 	case w.Scheme != x402.Scheme:
 		return w, fmt.Errorf("its scheme is %q", w.Scheme)
 	case m != "" && m != "eip3009":

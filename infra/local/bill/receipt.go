@@ -50,7 +50,7 @@ type Delivery struct {
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.Asked
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
-		asked = namedHere(asked, kid)
+		asked = useHostOfKey(asked, kid)
 		return d.keyOf(ctx, &asked, kid)
 	})
 	switch {
@@ -58,7 +58,7 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 		return s, kid, err
 	case !receipt.Authorizes(kid, s):
 		return s, kid, fmt.Errorf("the key %q is not allowed to sign for %q", kid, s.ResourceURL)
-	case !d.isFor(asked, s.ResourceURL):
+	case !d.matchesResource(asked, s.ResourceURL):
 		return s, kid, fmt.Errorf("it is for %q, which was not asked", s.ResourceURL)
 	case s.Request != "" && !d.AnyRequest && s.Request != Question(&asked):
 		return s, kid, fmt.Errorf("it is for the question %q, but the question was %s", s.Request, Question(&asked))
@@ -72,10 +72,10 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 	return s, kid, nil
 }
 
-// isFor reports whether a receipt for the given resource can belong to a request for the URL
-// asked. If the offer named a resource, the receipt must be for exactly that resource.
+// matchesResource reports whether a receipt for the given resource can belong to a request for
+// the URL asked. If the offer named a resource, the receipt must be for exactly that resource.
 // Otherwise the receipt must be for the requested URL, with or without the query.
-func (d Delivery) isFor(asked url.URL, resource string) bool {
+func (d Delivery) matchesResource(asked url.URL, resource string) bool {
 	if d.Resource != "" {
 		return resource == d.Resource
 	}
@@ -107,11 +107,11 @@ func Question(asked *url.URL) string {
 	return name + "?" + sent.Encode()
 }
 
-// namedHere compares the host in the URL of a request with the host in a key id. If both hosts
-// are names of this machine, namedHere returns the URL with the host of the key id. Otherwise
-// it returns the URL unchanged. The reason: the key id of the service that "make run" starts has
-// the host 127.0.0.1, but clients can also reach that service as localhost.
-func namedHere(asked url.URL, kid string) url.URL {
+// useHostOfKey compares the host in the URL of a request with the host in a key id. If both
+// hosts are names of this machine, useHostOfKey returns the URL with the host of the key id.
+// Otherwise it returns the URL unchanged. The reason: the key id of the service that "make
+// run" starts has the host 127.0.0.1, but clients can also reach that service as localhost.
+func useHostOfKey(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked
 		here.Host = strings.TrimSuffix(name+":"+asked.Port(), ":")

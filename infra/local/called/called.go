@@ -74,15 +74,15 @@ func (a As) Text(w Word) string {
 // Command returns the command line for one command of a program that has several commands. Each
 // of these commands has its own make target.
 func (a As) Command(name string, words ...Word) string {
-	return a.line(a.Program("make")+" "+name, words)
+	return a.commandLine(a.Program("make")+" "+name, words)
 }
 
 // Target returns the command line for a program that has a single make target.
 func (a As) Target(target string, words ...Word) string {
-	return a.line(a.Program("make "+target), words)
+	return a.commandLine(a.Program("make "+target), words)
 }
 
-func (a As) line(begin string, words []Word) string {
+func (a As) commandLine(begin string, words []Word) string {
 	for _, w := range words {
 		begin += " " + a.Text(w)
 	}

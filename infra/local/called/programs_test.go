@@ -7,22 +7,22 @@ import (
 	"testing"
 )
 
-// inClones lists the programs of infra that only make runs, and only in a clone of the
+// notInstallable lists the programs of infra that only make runs, and only in a clone of the
 // repository. All other programs can be installed, so they must be able to print their
 // version.
-var inClones = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
+var notInstallable = []string{"infra/bench", "infra/demo", "infra/demo/thirty", "infra/local/invoke"}
 
 // TestProgramsPrintTheirVersion checks that each program that can be installed prints its version.
 func TestProgramsPrintTheirVersion(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	programs := installable(t)
-	output(t, exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", folder}, programs...)...))
+	programs := installablePrograms(t)
+	runCommand(t, exec.CommandContext(t.Context(), "go", append([]string{"build", "-o", folder}, programs...)...))
 	for _, program := range programs {
 		name := filepath.Base(program)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			printed := output(t, exec.CommandContext(t.Context(), filepath.Join(folder, name), "--version"))
+			printed := runCommand(t, exec.CommandContext(t.Context(), filepath.Join(folder, name), "--version"))
 			names := strings.HasPrefix(printed, name+" ") && strings.Contains(printed, " of github.com/hostfacts/hostfacts")
 			if !names || strings.Count(printed, "\n") != 1 {
 				t.Errorf("printed %q", printed)
@@ -31,12 +31,13 @@ func TestProgramsPrintTheirVersion(t *testing.T) {
 	}
 }
 
-// installable returns the import paths of the programs below infra that are not in inClones.
-func installable(t *testing.T) (programs []string) {
+// installablePrograms returns the import paths of the programs below infra that are not in
+// notInstallable.
+func installablePrograms(t *testing.T) (programs []string) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-f", `{{if eq .Name "main"}}{{.ImportPath}}{{end}}`,
 		"github.com/hostfacts/hostfacts/infra/...")
-	for _, program := range strings.Fields(output(t, list)) {
-		if !isOneOf(program, inClones) {
+	for _, program := range strings.Fields(runCommand(t, list)) {
+		if !isOneOf(program, notInstallable) {
 			programs = append(programs, program)
 		}
 	}
@@ -55,7 +56,7 @@ func isOneOf(program string, folders []string) bool {
 	return false
 }
 
-func output(t *testing.T, command *exec.Cmd) string {
+func runCommand(t *testing.T, command *exec.Cmd) string {
 	t.Helper()
 	printed, err := command.Output()
 	if err != nil {

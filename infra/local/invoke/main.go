@@ -54,7 +54,7 @@ const (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	if os.Getenv("AWS_LAMBDA_RUNTIME_API") != "" {
-		if err := trial(ctx, os.Getenv); err != nil {
+		if err := runWithPlayMoney(ctx, os.Getenv); err != nil {
 			fmt.Fprintln(os.Stderr, "trial:", err)
 			os.Exit(exitFunction)
 		}
@@ -102,7 +102,7 @@ func run(ctx context.Context, args []string, lookup func(string) (string, bool),
 		fmt.Fprintln(stderr, "invoke:", err)
 		return exitUsage
 	}
-	show(stdout, payload)
+	printAnswer(stdout, payload)
 	return 0
 }
 
@@ -113,7 +113,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	if err != nil {
 		return nil, fmt.Errorf("%w (the folder events has an example for each function)", err)
 	}
-	f, err := described(o.slug)
+	f, err := readFunction(o.slug)
 	if err != nil {
 		return nil, err
 	}
@@ -128,7 +128,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	}
 	said := ""
 	defer func() { fmt.Fprint(notes, said) }() // printed after the output of the function
-	call := func(event []byte) ([]byte, error) { return bySAM(ctx, f, dir, event, notes) }
+	call := func(event []byte) ([]byte, error) { return runInSAM(ctx, f, dir, event, notes) }
 	if !o.sam {
 		p, err := runtimeapi.Start(f, dir, &syscall.SysProcAttr{Setpgid: true}, notes) // a new process group, which the function's children join
 		if err != nil {
@@ -146,7 +146,7 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	if err != nil {
 		return nil, err
 	}
-	event, err = signed(event, payload, time.Now())
+	event, err = signEvent(event, payload, time.Now())
 	if err != nil || event == nil {
 		return payload, err
 	}
@@ -154,8 +154,8 @@ func invoke(ctx context.Context, o options, lookup func(string) (string, bool), 
 	return call(event)
 }
 
-// described returns a function as template.yaml and samconfig.toml describe it.
-func described(slug string) (f sam.Function, err error) {
+// readFunction returns a function as template.yaml and samconfig.toml describe it.
+func readFunction(slug string) (f sam.Function, err error) {
 	text, err := os.ReadFile("samconfig.toml")
 	if err != nil {
 		return f, err
@@ -192,9 +192,9 @@ func parameters(samconfig string) map[string]string {
 	return params
 }
 
-// bySAM runs a function with the SAM CLI in Lambda's image. It writes a template that has only
-// this function and its settings. Every call uses a new container.
-func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) ([]byte, error) {
+// runInSAM runs a function with the SAM CLI in Lambda's image. It writes a template that has
+// only this function and its settings. Every call uses a new container.
+func runInSAM(ctx context.Context, f sam.Function, dir string, event []byte, logs io.Writer) ([]byte, error) {
 	code, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -237,8 +237,8 @@ func bySAM(ctx context.Context, f sam.Function, dir string, event []byte, logs i
 // other than that of AWS.
 const varEndpoint = "AWS_ENDPOINT_URL_DYNAMODB"
 
-// show prints an answer in readable form.
-func show(w io.Writer, payload []byte) {
+// printAnswer prints an answer in readable form.
+func printAnswer(w io.Writer, payload []byte) {
 	var resp events.APIGatewayV2HTTPResponse
 	if err := json.Unmarshal(payload, &resp); err != nil || resp.StatusCode == 0 {
 		fmt.Fprintf(w, "%s\n", payload) // not an HTTP answer

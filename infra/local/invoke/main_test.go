@@ -100,7 +100,7 @@ func TestTrial(t *testing.T) {
 		{"ping", "-sam", []string{"200\n", "local invoke PingFunction --template template.json --event event.json"}},
 	} {
 		t.Run(c.slug+c.flag, func(t *testing.T) {
-			build(t, dir, c.slug)
+			buildFunction(t, dir, c.slug)
 			args := []string{"-fn", c.slug, "-build", filepath.Join(dir, "build")}
 			if c.flag != "" {
 				args = append(args, c.flag)
@@ -118,8 +118,9 @@ func TestTrial(t *testing.T) {
 	}
 }
 
-// build puts a function and the program invoke into a folder, as "make local-invoke" does.
-func build(t *testing.T, dir, slug string) {
+// buildFunction puts a function and the program invoke into a folder, as "make local-invoke"
+// does.
+func buildFunction(t *testing.T, dir, slug string) {
 	t.Helper()
 	built := filepath.Join(dir, "build", slug)
 	if err := os.MkdirAll(built, 0o750); err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signed adds a payment to the event, as the answer requires it, and returns the new event. A
-// throwaway key signs the payment. If the answer requires no payment, signed returns nil.
-func signed(event, answer []byte, now time.Time) ([]byte, error) {
+// signEvent adds a payment to the event, as the answer requires it, and returns the new event.
+// A throwaway key signs the payment. If the answer requires no payment, signEvent returns nil.
+func signEvent(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {
 		x402.PaymentRequired // the offer in the body of a 402
@@ -58,7 +58,7 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 		headers[strings.ToLower(x402.HeaderSignature)] = header
 		return json.Marshal(e)
 	}
-	body, err := toolCall(fmt.Sprint(e["body"]), header)
+	body, err := addToolPayment(fmt.Sprint(e["body"]), header)
 	if err != nil {
 		return nil, fmt.Errorf("read the event's body: %w", err)
 	}
@@ -67,9 +67,9 @@ func signed(event, answer []byte, now time.Time) ([]byte, error) {
 	return json.Marshal(e)
 }
 
-// toolCall puts the payment of a header into the _meta of an MCP tool call, and returns the
-// changed body.
-func toolCall(body, header string) (string, error) {
+// addToolPayment puts the payment of a header into the _meta of an MCP tool call, and returns
+// the changed body.
+func addToolPayment(body, header string) (string, error) {
 	payment, err := base64.StdEncoding.DecodeString(header)
 	if err != nil {
 		return "", err

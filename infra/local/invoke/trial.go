@@ -17,11 +17,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// trial runs a function so that it can sell. Unless the environment names others, trial serves
-// a play-money facilitator and a ledger in memory. No other program has to run, so trial also
-// works in a container. The function is the program "function" in the folder of this program.
-// There are no rate or concurrency limits, and no chain is queried.
-func trial(ctx context.Context, getenv func(string) string) error {
+// runWithPlayMoney runs a function so that it can sell. Unless the environment names others,
+// runWithPlayMoney serves a play-money facilitator and a ledger in memory. No other program
+// has to run, so runWithPlayMoney also works in a container. The function is the program
+// "function" in the folder of this program. There are no rate or concurrency limits, and no
+// chain is queried.
+func runWithPlayMoney(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
 		return err
@@ -34,12 +35,12 @@ func trial(ctx context.Context, getenv func(string) string) error {
 	if err != nil {
 		return err
 	}
-	both := http.NewServeMux()
-	both.Handle("/", &table{})
+	mux := http.NewServeMux()
+	mux.Handle("/", &table{})
 	for _, path := range []string{"/supported", "/verify", "/settle"} {
-		both.Handle(path, money)
+		mux.Handle(path, money)
 	}
-	server := http.Server{Handler: both, ReadHeaderTimeout: time.Second}
+	server := http.Server{Handler: mux, ReadHeaderTimeout: time.Second}
 	go func() { _ = server.Serve(l) }() // until this process ends
 	self, err := os.Executable()
 	if err != nil {
@@ -83,7 +84,7 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = json.Unmarshal(body, &q)
 	}
 	if err != nil {
-		refuse(w, "SerializationException", err.Error(), nil)
+		writeError(w, "SerializationException", err.Error(), nil)
 		return
 	}
 	_, call, _ := strings.Cut(r.Header.Get("X-Amz-Target"), ".")
@@ -91,30 +92,30 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer t.mu.Unlock()
 	switch call {
 	case "GetItem":
-		reply(w, map[string]any{"Item": t.items[string(q.Key["pk"])]})
+		writeJSON(w, map[string]any{"Item": t.items[string(q.Key["pk"])]})
 	case "PutItem":
 		key := string(q.Item["pk"])
 		old := t.items[key]
 		read, conditional := q.ExpressionAttributeValues[":read"]
 		if conditional && string(old["version"]) != string(read) || strings.HasPrefix(q.ConditionExpression, "attribute_not_exists") && old != nil {
-			refuse(w, "ConditionalCheckFailedException", "The conditional request failed", old)
+			writeError(w, "ConditionalCheckFailedException", "The conditional request failed", old)
 			return
 		}
 		if t.items == nil {
 			t.items = map[string]map[string]json.RawMessage{}
 		}
 		t.items[key] = q.Item
-		reply(w, struct{}{})
+		writeJSON(w, struct{}{})
 	case "Query":
-		reply(w, map[string]any{"Items": []any{}, "Count": 0, "ScannedCount": 0})
+		writeJSON(w, map[string]any{"Items": []any{}, "Count": 0, "ScannedCount": 0})
 	default:
-		refuse(w, "UnknownOperationException", call, nil)
+		writeError(w, "UnknownOperationException", call, nil)
 	}
 }
 
-func reply(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // an error means that the function has ended
+func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // an error means that the function has ended
 
-func refuse(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
+func writeError(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
 	w.WriteHeader(http.StatusBadRequest)
-	reply(w, map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + kind, "message": message, "Item": old})
+	writeJSON(w, map[string]any{"__type": "com.amazonaws.dynamodb.v20120810#" + kind, "message": message, "Item": old})
 }

@@ -40,9 +40,9 @@ func ReadUpTo(path string, limit int64) ([]byte, error) {
 		return nil, err
 	case !os.SameFile(named, opened):
 		return nil, fmt.Errorf("%q was replaced while it was opened", path)
-	case openToOthers(opened):
+	case othersCanAccess(opened):
 		return nil, fmt.Errorf("others than its owner can access %q (mode %04o): chmod 600 makes it private", path, opened.Mode().Perm())
-	case ofAnother(opened):
+	case belongsToOther(opened):
 		return nil, fmt.Errorf("%q belongs to another user, who can read the key: chown it if that is you", path)
 	}
 	return io.ReadAll(io.LimitReader(f, limit))

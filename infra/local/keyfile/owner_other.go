@@ -4,11 +4,11 @@ package keyfile
 
 import "io/fs"
 
-// openToOthers always returns false, because systems other than Unix have no file modes to
+// othersCanAccess always returns false, because systems other than Unix have no file modes to
 // check. On these systems, the permissions of the folder protect a file. A folder in the user's
 // profile belongs to the user.
-func openToOthers(fs.FileInfo) bool { return false }
+func othersCanAccess(fs.FileInfo) bool { return false }
 
-// ofAnother always returns false, because it cannot check the owner of a file on systems other
-// than Unix.
-func ofAnother(fs.FileInfo) bool { return false }
+// belongsToOther always returns false, because it cannot check the owner of a file on systems
+// other than Unix.
+func belongsToOther(fs.FileInfo) bool { return false }

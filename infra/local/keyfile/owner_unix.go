@@ -8,11 +8,11 @@ import (
 	"syscall"
 )
 
-// openToOthers reports whether users other than the owner can access a file.
-func openToOthers(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
+// othersCanAccess reports whether users other than the owner can access a file.
+func othersCanAccess(info fs.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
 
-// ofAnother reports whether a file belongs to a user other than the current one.
-func ofAnother(info fs.FileInfo) bool {
+// belongsToOther reports whether a file belongs to a user other than the current one.
+func belongsToOther(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return !ok || int(s.Uid) != os.Getuid()
 }

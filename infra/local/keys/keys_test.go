@@ -52,8 +52,8 @@ func TestReceiptKey(t *testing.T) {
 	}
 }
 
-// signed calls signOrigin and returns what it prints.
-func signed(origin, payTo, key string) (out, notes string, err error) {
+// runSignOrigin calls signOrigin and returns what it prints.
+func runSignOrigin(origin, payTo, key string) (out, notes string, err error) {
 	var printed, noted strings.Builder
 	err = signOrigin(origin, payTo, func() ([]byte, error) { return []byte(key), nil }, &printed, &noted)
 	return printed.String(), noted.String(), err
@@ -72,7 +72,7 @@ func TestSignOrigin(t *testing.T) {
 		"https://a.execute-api.eu-1.amazonaws.com/": "https://a.execute-api.eu-1.amazonaws.com",
 	} {
 		for _, key := range []string{vectorKey, "0x" + vectorKey + "\n", "  " + vectorKey + "\r\n"} {
-			out, notes, err := signed(typed, vectorPayee, key)
+			out, notes, err := runSignOrigin(typed, vectorPayee, key)
 			proof := strings.TrimSuffix(strings.TrimPrefix(out, "OWNERSHIP_PROOFS="), "\n")
 			if err != nil || x402.CheckOrigin(want, proof, vectorPayee) != nil || (out == vectorProof) != (want == vectorOrigin) ||
 				x402.CheckOrigin(want+"/", proof, vectorPayee) == nil {
@@ -86,7 +86,7 @@ func TestSignOrigin(t *testing.T) {
 		}
 	}
 	const other = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
-	if out, notes, err := signed(vectorOrigin, other, vectorKey); err != nil || out != vectorProof || !strings.Contains(notes, "WARNING    PAY_TO is "+other) {
+	if out, notes, err := runSignOrigin(vectorOrigin, other, vectorKey); err != nil || out != vectorProof || !strings.Contains(notes, "WARNING    PAY_TO is "+other) {
 		t.Errorf("another payee: %v, %s%s", err, notes, out)
 	}
 }
@@ -103,11 +103,11 @@ func TestRefusals(t *testing.T) {
 		"https://-a.example.com", "https://a-.example.com", "https://a..example.com", "https://b\u00fccher.example", "https://a_b.example.com", "https://ex ample.com",
 		"https://" + strings.Repeat("a", 64) + ".example.com", "https://" + strings.Repeat("a.", 126) + "com", "https:api.example.com", "https://%61pi.example.com\x00",
 	} {
-		if out, _, err := signed(origin, "", "no key"); err == nil || out != "" || !strings.HasPrefix(err.Error(), "ORIGIN: ") {
+		if out, _, err := runSignOrigin(origin, "", "no key"); err == nil || out != "" || !strings.HasPrefix(err.Error(), "ORIGIN: ") {
 			t.Errorf("%q: %v, %s", origin, err, out)
 		}
 	}
-	if _, _, err := signed(vectorOrigin, "0x12", "no key"); err == nil || !strings.HasPrefix(err.Error(), "PAY_TO: ") {
+	if _, _, err := runSignOrigin(vectorOrigin, "0x12", "no key"); err == nil || !strings.HasPrefix(err.Error(), "PAY_TO: ") {
 		t.Errorf("a payee that is not an address: %v", err)
 	}
 	for name, key := range map[string]string{
@@ -115,7 +115,7 @@ func TestRefusals(t *testing.T) {
 		"the curve's order": "fffffffffffffffffffffffffffffffebaaedce6af48a03bbfd25e8cd0364141",
 		"not hex":           "zz" + vectorKey[2:], "two lines": vectorKey + "\n" + vectorKey, "twice 0x": "0x0x" + vectorKey[4:],
 	} {
-		out, notes, err := signed(vectorOrigin, "", key)
+		out, notes, err := runSignOrigin(vectorOrigin, "", key)
 		if err == nil || out != "" || key != "" && strings.Contains(err.Error()+notes, key[:8]) {
 			t.Errorf("%s: %v, %s", name, err, out)
 		}

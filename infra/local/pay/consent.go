@@ -25,9 +25,9 @@ const defaultMax = "0.10"
 // in atomic units. A limit in whole units is only for USDC, because the decimals of other
 // tokens are unknown.
 type limit struct {
-	text   string
-	most   *big.Rat
-	atomic bool
+	text     string
+	maximum  *big.Rat
+	isAtomic bool
 }
 
 // parseLimit parses MAX.
@@ -44,13 +44,13 @@ func parseLimit(s string) (limit, error) {
 	return limit{s, most, atomic}, nil
 }
 
-// allows returns an error if the price of a way to pay is above the limit, or if the two
+// checkPrice returns an error if the price of a way to pay is above the limit, or if the two
 // cannot be compared.
-func (l limit) allows(w bill.Way) error {
-	most := l.most
-	if !l.atomic {
+func (l limit) checkPrice(w bill.Way) error {
+	most := l.maximum
+	if !l.isAtomic {
 		if !w.USDC {
-			return explain("the decimals of the token %s on %s are unknown, so MAX=%s cannot be compared with the price; "+
+			return newSafeError("the decimals of the token %s on %s are unknown, so MAX=%s cannot be compared with the price; "+
 				"MAX=%satomic allows the price in atomic units", w.Asset, w.Network, l.text, w.Value.String())
 		}
 		if most = new(big.Rat).Mul(most, big.NewRat(bill.Unit, 1)); !most.IsInt() {
@@ -58,7 +58,7 @@ func (l limit) allows(w bill.Way) error {
 		}
 	}
 	if new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
-		return explain("the price, %s, is above MAX=%s. Set a higher MAX to pay it", w.Price(), l.text)
+		return newSafeError("the price, %s, is above MAX=%s. Set a higher MAX to pay it", w.Price(), l.text)
 	}
 	return nil
 }
@@ -66,22 +66,23 @@ func (l limit) allows(w bill.Way) error {
 // maxReply is how much of a person's reply is read, in bytes.
 const maxReply = 64
 
-// agree returns an error if the price is above the limit. If a person must confirm the
-// payment, agree asks the person, and returns an error if the person does not confirm.
-func (p *payer) agree(ctx context.Context, w bill.Way) error {
-	if p.most != nil {
-		if err := p.most.allows(w); err != nil {
+// confirmPayment returns an error if the price is above the limit. If a person must confirm
+// the payment, confirmPayment asks the person. If the person does not confirm, it returns an
+// error as well.
+func (p *payer) confirmPayment(ctx context.Context, w bill.Way) error {
+	if p.limit != nil {
+		if err := p.limit.checkPrice(w); err != nil {
 			return err
 		}
 	}
-	if !p.ask {
+	if !p.mustConfirm {
 		return nil
 	}
 	if f, is := p.in.(*os.File); is && !term.IsTerminal(int(f.Fd())) {
 		return errors.New("standard input is not a terminal, so nobody can confirm the payment. " +
-			p.as.Text(called.Word{Name: "YES", Flag: "-yes"}) + " pays without asking")
+			p.invocation.Text(called.Word{Name: "YES", Flag: "-yes"}) + " pays without asking")
 	}
-	p.say("Sign this payment? [y/N] ")
+	p.printNote("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
 	go func() { // in a goroutine, because a read from a terminal cannot be interrupted
 		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply means no
@@ -89,7 +90,7 @@ func (p *payer) agree(ctx context.Context, w bill.Way) error {
 	}()
 	select {
 	case <-ctx.Done():
-		p.say("\n")
+		p.printNote("\n")
 		return errors.New("stopped before you confirmed")
 	case line := <-reply:
 		switch strings.ToLower(strings.TrimSpace(line)) {

@@ -25,7 +25,7 @@ func wayOf(t *testing.T, change func(*x402.PaymentRequired)) bill.Way {
 	t.Helper()
 	offer := usualOffer()
 	change(&offer)
-	o, err := parseOffer(encoded(t, offer))
+	o, err := parseOfferHeader(encodeOffer(t, offer))
 	must(t, err)
 	w, err := o.Choose()
 	must(t, err)
@@ -73,7 +73,7 @@ func TestLimit(t *testing.T) {
 			t.Parallel()
 			l, err := parseLimit(c.max)
 			must(t, err)
-			fails(t, l.allows(wayOf(t, c.change)), c.says)
+			checkError(t, l.checkPrice(wayOf(t, c.change)), c.says)
 		})
 	}
 	for _, bad := range []string{"", " ", "-1", "+1", ".5", "1.", "1e3", "0x10", "$1", "1,5", "1 USDC", "NaN", "1.5atomic", "atomic", strings.Repeat("9", 79) + "atomic", "0." + strings.Repeat("1", 19), strings.Repeat("1", 61)} {
@@ -93,11 +93,11 @@ func TestEcho(t *testing.T) {
 		`{"scheme":"exact","network":"solana:x"},` +
 		`{"scheme":"exact","network":"eip155:8453","asset":"0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913","amount":"7","payTo":"0x209693Bc6afc0C5328bA36FaF03C514EF312287C","maxTimeoutSeconds":999999999999,"extra":{"name":"USD Coin","version":"2","more":{"a":1}},"outputSchema":null}],` +
 		`"extensions":{"x":{"info":{"n":1.0},"schema":{"type":"object"}}}}`
-	o, err := parseOffer(base64.StdEncoding.EncodeToString([]byte(text)))
+	o, err := parseOfferHeader(base64.StdEncoding.EncodeToString([]byte(text)))
 	must(t, err)
 	w, err := o.Choose()
 	must(t, err)
-	header, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon())
+	header, err := signPayment(newBuyer(t, "", "").client.Wallet, o, w, noon())
 	must(t, err)
 	raw, err := base64.StdEncoding.DecodeString(header)
 	var got bill.Signed
@@ -108,7 +108,7 @@ func TestEcho(t *testing.T) {
 	if until := fmt.Sprint(noon().Unix() + bill.MaxValidity); got.Payload.Authorization.ValidBefore != until || got.Payload.Authorization.Value != "7" {
 		t.Errorf("%+v, want it valid until %s", got.Payload.Authorization, until)
 	}
-	if shown := decoded(header); strings.Contains(string(shown), "schema\"") || !strings.Contains(string(shown), `"n": 1.0`) {
+	if shown := decodeHeader(header); strings.Contains(string(shown), "schema\"") || !strings.Contains(string(shown), `"n": 1.0`) {
 		t.Errorf("shown:\n%s", shown)
 	}
 }
@@ -120,10 +120,10 @@ func FuzzOffer(f *testing.F) {
 	f.Add([]byte(`{"x402Version":2,"accepts":[null],"extensions":{"a":null}}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		header := base64.StdEncoding.EncodeToString(raw)
-		if where := steers(string(decoded(header))); where != "" {
+		if where := findSteering(string(decodeHeader(header))); where != "" {
 			t.Errorf("shown: %s", where)
 		}
-		o, err := parseOffer(header)
+		o, err := parseOfferHeader(header)
 		if err != nil {
 			return
 		}
@@ -131,10 +131,10 @@ func FuzzOffer(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if where := steers(w.Price()); where != "" {
+		if where := findSteering(w.Price()); where != "" {
 			t.Errorf("the price: %s", where)
 		}
-		if _, err := seal(newBuyer(t, "", "").client.Wallet, o, w, noon()); err != nil {
+		if _, err := signPayment(newBuyer(t, "", "").client.Wallet, o, w, noon()); err != nil {
 			t.Errorf("%s: %v", raw, err)
 		}
 	})
@@ -158,7 +158,7 @@ func FuzzLimit(f *testing.F) {
 		if !strings.HasSuffix(s, "atomic") {
 			most.Mul(most, big.NewRat(1_000_000, 1))
 		}
-		if l.allows(w) == nil && new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
+		if l.checkPrice(w) == nil && new(big.Rat).SetInt(w.Value).Cmp(most) > 0 {
 			t.Errorf("MAX=%s allows %d", s, amount)
 		}
 	})

@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 // disk.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
-	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", failing("settlement_uncertain")}.write(w) }), t.TempDir()
+	s, dir := sell(t, func(w http.ResponseWriter, _ int) { answer{503, "59", errorJSON("settlement_uncertain")}.write(w) }), t.TempDir()
 	self, err := os.Executable()
 	must(t, err)
 	cmd := exec.Command(self, "-dir", dir, s.URL)
@@ -54,14 +54,14 @@ func TestInterrupt(t *testing.T) {
 	if err := p.Wait(); cmd.ProcessState.ExitCode() != 1 || out.Len() > 0 {
 		t.Errorf("it ended with %v, want exit status 1; stdout %q", err, out.String())
 	}
-	path, err := folder(dir).last()
+	path, err := folder(dir).latestPayment()
 	must(t, err)
 	if !strings.HasSuffix(p.Log.String(), "stopped before there was an answer\npay -again "+path+" continues with this payment\n") {
 		t.Errorf("stderr:\n%s", &p.Log)
 	}
 	kept, err := readPayment(path)
 	must(t, err)
-	isKept(t, []payment{kept}, s, s.URL)
+	checkKept(t, []payment{kept}, s, s.URL)
 }
 
 // TestReadKey checks that a key is read only from a regular file that nobody but its owner can

@@ -35,42 +35,43 @@ type folder string
 // throwawayKey is the name of the file of the throwaway key.
 const throwawayKey = "throwaway.key"
 
-// keep writes a payment to a file, completely or not at all, and returns the path of the file.
-func (f folder) keep(p payment, now time.Time) (path string, err error) {
+// savePayment writes a payment to a file, completely or not at all, and returns the path of
+// the file.
+func (f folder) savePayment(p payment, now time.Time) (path string, err error) {
 	text, err := json.MarshalIndent(p, "", "  ")
 	if err != nil {
 		return "", err
 	}
-	if err := f.make(); err != nil {
+	if err := f.create(); err != nil {
 		return "", err
 	}
 	path = filepath.Join(string(f), now.UTC().Format("20060102T150405.000000000Z")+"-"+rand.Text()[:8]+".json")
 	return path, keyfile.Write(path, append(text, '\n'))
 }
 
-// make creates the folder, and makes an existing one private.
-func (f folder) make() error {
+// create creates the folder, and makes an existing one private.
+func (f folder) create() error {
 	if err := os.MkdirAll(string(f), 0o700); err != nil {
 		return err
 	}
 	return os.Chmod(string(f), 0o700) // #nosec G302 -- a folder needs the execute bit
 }
 
-// throwaway returns a wallet for play money. The wallet's key is kept, because an
+// throwawayWallet returns a wallet for play money. The wallet's key is kept, because an
 // Idempotency-Key belongs to a payer: with another wallet, the same KEY would name another
 // purchase.
-func (f folder) throwaway() (*x402test.Wallet, error) {
-	if err := f.make(); err != nil {
+func (f folder) throwawayWallet() (*x402test.Wallet, error) {
+	if err := f.create(); err != nil {
 		return nil, err
 	}
 	return bill.Throwaway(filepath.Join(string(f), throwawayKey))
 }
 
-// last returns the path of the latest payment.
-func (f folder) last() (string, error) {
+// latestPayment returns the path of the latest payment.
+func (f folder) latestPayment() (string, error) {
 	all, err := filepath.Glob(filepath.Join(string(f), "*.json"))
 	if err == nil && len(all) == 0 {
-		err = explain("%s has no payment to send again. Pay for something first", string(f))
+		err = newSafeError("%s has no payment to send again. Pay for something first", string(f))
 	}
 	if err != nil {
 		return "", err

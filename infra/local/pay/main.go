@@ -58,13 +58,13 @@ func main() {
 	context.AfterFunc(ctx, stop) // the next signal ends the process
 	as := called.Here(os.Getenv, os.Args[0])
 	p := &payer{
-		as:        as,
-		transport: network(new(net.Dialer).DialContext),
-		after:     time.After,
-		now:       time.Now,
-		in:        os.Stdin,
-		out:       os.Stdout,
-		notes:     os.Stderr,
+		invocation: as,
+		transport:  newTransport(new(net.Dialer).DialContext),
+		after:      time.After,
+		now:        time.Now,
+		in:         os.Stdin,
+		out:        os.Stdout,
+		notes:      os.Stderr,
 	}
 	err := p.run(ctx, parse(os.Args[1:], as))
 	if err != nil && !errors.Is(err, errAnswered) {
@@ -79,7 +79,7 @@ func main() {
 }
 
 // parse parses the command line, and ends the process when it is wrong.
-func parse(args []string, as called.As) (o options) {
+func parse(args []string, invocation called.As) (o options) {
 	flags := flag.NewFlagSet("pay", flag.ExitOnError)
 	flags.StringVar(&o.key, "key", "", "the Idempotency-Key to send; default: random")
 	flags.StringVar(&o.keyFile, "key-file", "", "pay with the private key in this file, 32 bytes of hex; default: a throwaway key, kept in -dir")
@@ -89,10 +89,10 @@ func parse(args []string, as called.As) (o options) {
 	flags.BoolVar(&o.verbose, "v", false, "also show the payment headers, decoded")
 	flags.BoolVar(&o.yes, "yes", false, "pay with the key in -key-file without asking")
 	flags.Usage = func() {
-		if as.ByMake() {
+		if invocation.ByMake() {
 			fmt.Fprintln(os.Stderr, usage)
 		} else {
-			fmt.Fprintf(os.Stderr, "usage: %[1]s [flags] URL\n       %[1]s -version\n", as.Program(""))
+			fmt.Fprintf(os.Stderr, "usage: %[1]s [flags] URL\n       %[1]s -version\n", invocation.Program(""))
 		}
 		flags.PrintDefaults()
 	}
@@ -111,7 +111,7 @@ var errUsage = errors.New("")
 
 // usageError returns an error that says what is wrong with the command line. It wraps errUsage.
 func usageError(format string, args ...any) error {
-	return fmt.Errorf("%w%s", errUsage, text(format, args...))
+	return fmt.Errorf("%w%s", errUsage, formatSafe(format, args...))
 }
 
 func (p *payer) run(ctx context.Context, o options) (err error) {
@@ -125,14 +125,14 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	p.key = o.key
 	p.verbose = o.verbose
 	if o.again != "" {
-		return p.again(ctx, o)
+		return p.resendSaved(ctx, o)
 	}
 	if o.url == "" {
 		if o.url, err = localPing(o.local); err != nil {
 			return err
 		}
 	}
-	if p.url, err = target(o.url); err != nil {
+	if p.url, err = parseTarget(o.url); err != nil {
 		return err
 	}
 	wallet, err := p.wallet(o)
@@ -144,15 +144,16 @@ func (p *payer) run(ctx context.Context, o options) (err error) {
 	return p.pay(ctx)
 }
 
-// again resends a saved payment. The Idempotency-Key and the address of the service may differ
-// from the saved ones. The request may not differ, because the signature pays for one request.
-func (p *payer) again(ctx context.Context, o options) (err error) {
+// resendSaved resends a saved payment. The Idempotency-Key and the address of the service may
+// differ from the saved ones. The request may not differ, because the signature pays for one
+// request.
+func (p *payer) resendSaved(ctx context.Context, o options) (err error) {
 	if o.keyFile != "" {
 		return usageError("AGAIN resends a payment that is signed already: leave out KEY_FILE")
 	}
 	path := o.again
 	if path == "1" {
-		if path, err = p.store.last(); err != nil {
+		if path, err = p.store.latestPayment(); err != nil {
 			return err
 		}
 	}
@@ -160,12 +161,12 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 	if err != nil {
 		return err
 	}
-	if p.url, err = target(kept.URL); err != nil {
+	if p.url, err = parseTarget(kept.URL); err != nil {
 		return usageError("AGAIN: %s is not a kept payment: its url is %q", path, kept.URL)
 	}
 	if o.url != "" {
 		signed := *p.url
-		if p.url, err = target(o.url); err != nil {
+		if p.url, err = parseTarget(o.url); err != nil {
 			return err
 		}
 		if !sameQuestion(signed, *p.url) {
@@ -173,9 +174,9 @@ func (p *payer) again(ctx context.Context, o options) (err error) {
 		}
 	}
 	p.key = cmp.Or(p.key, kept.Key)
-	p.file = path
+	p.savedFile = path
 	p.client = bill.Client(nil, p)
-	return p.repeat(ctx, kept)
+	return p.resend(ctx, kept)
 }
 
 // sameQuestion reports whether two URLs make the same request. The two URLs may name different
@@ -188,11 +189,11 @@ func sameQuestion(a, b url.URL) bool {
 // wallet returns the wallet to pay with. It also sets the conditions under which the payer
 // signs.
 func (p *payer) wallet(o options) (*x402test.Wallet, error) {
-	p.whose = "a throwaway key, which can pay with play money only"
-	p.real = o.keyFile != ""
-	p.ask = !o.yes && o.keyFile != ""
-	if p.real {
-		p.whose = "the key in " + o.keyFile
+	p.keyDescription = "a throwaway key, which can pay with play money only"
+	p.isRealKey = o.keyFile != ""
+	p.mustConfirm = !o.yes && o.keyFile != ""
+	if p.isRealKey {
+		p.keyDescription = "the key in " + o.keyFile
 		o.max = cmp.Or(o.max, defaultMax)
 		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
 			return nil, usageError("a real key pays over https only: over http, anybody on the path could name another payee")
@@ -203,12 +204,12 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 		if err != nil {
 			return nil, err
 		}
-		p.most = &most
+		p.limit = &most
 	}
-	if p.real {
+	if p.isRealKey {
 		return readKey(o.keyFile)
 	}
-	wallet, err := p.store.throwaway()
+	wallet, err := p.store.throwawayWallet()
 	if err != nil {
 		return nil, fmt.Errorf("keep the throwaway key: %w\nNothing was paid", err)
 	}

@@ -44,8 +44,8 @@ func must(t testing.TB, errs ...error) {
 	}
 }
 
-// failing returns the body of an answer that reports an error with the given code.
-func failing(code string) string {
+// errorJSON returns the body of an answer that reports an error with the given code.
+func errorJSON(code string) string {
 	return `{"error":{"code":"` + code + `","message":"It did not work.","charged":true,"retryable":true},"request_id":"r"}`
 }
 
@@ -62,7 +62,7 @@ type service struct {
 // have a signature. Its argument n is the number of such requests that came before.
 func sell(t *testing.T, answer func(w http.ResponseWriter, n int)) *service {
 	t.Helper()
-	s := &service{offer: encoded(t, usualOffer())}
+	s := &service{offer: encodeOffer(t, usualOffer())}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		signature := r.Header.Get(x402.HeaderSignature)
 		if signature == "" {
@@ -107,8 +107,8 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	must(t, err, bad)
 	b := &buyer{}
 	b.payer = &payer{
-		url: u, key: key, whose: "a throwaway key", store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
-		transport: network(new(net.Dialer).DialContext),
+		url: u, key: key, keyDescription: "a throwaway key", store: folder(filepath.Join(t.TempDir(), "payments")), out: &b.out, notes: &b.notes,
+		transport: newTransport(new(net.Dialer).DialContext),
 		after: func(pause time.Duration) <-chan time.Time {
 			over := make(chan time.Time)
 			if b.waits++; b.waits == b.stopAt {
@@ -125,8 +125,8 @@ func newBuyer(t testing.TB, address, key string) *buyer {
 	return b
 }
 
-// does calls f with a context that ends when the buyer is stopped.
-func (b *buyer) does(t *testing.T, f func(context.Context) error) error {
+// runStoppable calls f with a context that ends when the buyer is stopped.
+func (b *buyer) runStoppable(t *testing.T, f func(context.Context) error) error {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -134,10 +134,10 @@ func (b *buyer) does(t *testing.T, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// isKept fails the test unless all signed requests had the same signature and the same
+// checkKept fails the test unless all signed requests had the same signature and the same
 // Idempotency-Key. Exactly one payment must be kept. It must have this signature, this
 // Idempotency-Key and the given address as its URL.
-func isKept(t *testing.T, kept []payment, s *service, address string) {
+func checkKept(t *testing.T, kept []payment, s *service, address string) {
 	t.Helper()
 	if n := s.sent(); n == 0 || len(kept) != 1 {
 		t.Fatalf("%d signatures sent, %d kept", n, len(kept))
@@ -151,11 +151,11 @@ func isKept(t *testing.T, kept []payment, s *service, address string) {
 	}
 }
 
-// fails checks that an error contains a text, or that there is no error if the text is "".
-func fails(t *testing.T, err error, says string) {
+// checkError checks that an error contains a text, or that there is no error if the text is "".
+func checkError(t *testing.T, err error, wantErr string) {
 	t.Helper()
-	if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-		t.Errorf("%v, want %q", err, says)
+	if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+		t.Errorf("%v, want %q", err, wantErr)
 	}
 }
 
@@ -168,10 +168,10 @@ func TestThrowawayKeyIsKept(t *testing.T) {
 	payers := map[string]bool{}
 	for range 2 {
 		b := newBuyer(t, server.URL, "")
-		must(t, b.does(t, func(ctx context.Context) error {
+		must(t, b.runStoppable(t, func(ctx context.Context) error {
 			return b.run(ctx, options{url: server.URL, key: "one-purchase", dir: dir})
 		}))
-		path, err := folder(dir).last()
+		path, err := folder(dir).latestPayment()
 		must(t, err)
 		kept, err := readPayment(path)
 		must(t, err)

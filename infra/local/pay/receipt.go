@@ -11,12 +11,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipt prints in one line whether the signed receipt of an answer is valid. An invalid
-// receipt is only a warning: the answer is still shown.
-func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
+// printReceiptCheck prints in one line whether the signed receipt of an answer is valid. An
+// invalid receipt is only a warning: the answer is still shown.
+func (p *payer) printReceiptCheck(ctx context.Context, r x402test.Reply) {
 	settled, err := r.Receipt()
 	if err != nil && r.Header.Get(x402.HeaderResponse) != "" {
-		p.say("receipt: the receipt of this answer cannot be read\n")
+		p.printNote("receipt: the receipt of this answer cannot be read\n")
 		return
 	}
 	signed := settled.Extensions.OfferReceipt.Info.Receipt
@@ -24,24 +24,24 @@ func (p *payer) receipt(ctx context.Context, r x402test.Reply) {
 	case !settled.Success && r.Status != http.StatusOK:
 		return // nothing was paid, so there is nothing to confirm
 	case signed == x402.SignedReceipt{}:
-		p.say("receipt: this answer came without one\n")
+		p.printNote("receipt: this answer came without one\n")
 		return
 	case signed.Format != x402.FormatJWS:
-		p.say("receipt: not checked: its format is not %s\n", x402.FormatJWS)
+		p.printNote("receipt: not checked: its format is not %s\n", x402.FormatJWS)
 		return
 	}
 	delivery := bill.Delivery{Asked: p.url, Settled: settled, Body: r.Body}
 	s, kid, err := delivery.Verify(ctx, signed.Signature)
 	switch {
 	case errors.Is(err, bill.ErrUnchecked):
-		p.say("receipt: NOT CHECKED: %s\n", err)
+		p.printNote("receipt: NOT CHECKED: %s\n", err)
 	case err != nil:
-		p.say("receipt: INVALID: %s\n", err)
+		p.printNote("receipt: INVALID: %s\n", err)
 	case s.ResponseHash == "":
-		p.say("receipt: valid for the payment, signed by %s; it does not cover the answer\n", kid)
+		p.printNote("receipt: valid for the payment, signed by %s; it does not cover the answer\n", kid)
 	case s.Request == "":
-		p.say("receipt: valid for these %d bytes, signed by %s; it does not name the request\n", len(r.Body), kid)
+		p.printNote("receipt: valid for these %d bytes, signed by %s; it does not name the request\n", len(r.Body), kid)
 	default:
-		p.say("receipt: valid: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
+		p.printNote("receipt: valid: signed by %s at %s for these %d bytes\n", kid, time.Unix(s.IssuedAt, 0).UTC().Format(time.RFC3339), len(r.Body))
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// sold has the parts of an answer that a test can change.
-type sold struct {
+// signedAnswer has the parts of an answer that a test can change.
+type signedAnswer struct {
 	delivery receipt.Statement
 	settled  x402.SettleResponse
 	body     string
@@ -40,10 +40,10 @@ const (
 // sellSigned starts a service that sells one answer with a signed receipt, and publishes the
 // keys that sign receipts. The function change is called before the first request, and can
 // change the answer, the receipt and the keys.
-func sellSigned(t *testing.T, change func(*sold)) *service {
+func sellSigned(t *testing.T, change func(*signedAnswer)) *service {
 	t.Helper()
 	public := []ed25519.PublicKey{publicOf(sellerKey(2)), publicOf(sellerKey(1))}
-	var a sold
+	var a signedAnswer
 	header := ""
 	s := sell(t, func(w http.ResponseWriter, _ int) {
 		w.Header().Set(x402.HeaderResponse, header)
@@ -64,7 +64,7 @@ func sellSigned(t *testing.T, change func(*sold)) *service {
 		}
 		a.keys(w, doc)
 	})
-	a = sold{
+	a = signedAnswer{
 		delivery: receipt.Statement{IssuedAt: 1795219500, Network: "eip155:8453", Payer: payerOf, Request: "GET " + soldPath + "?domain=example.com&type=A", ResourceURL: s.URL + soldPath, Transaction: hashOf, ResponseHash: receipt.HashOf([]byte(`{"ok":true}` + "\n"))},
 		settled:  x402.SettleResponse{Success: true, Network: "eip155:8453", Payer: strings.ToLower(payerOf), Transaction: hashOf},
 		body:     `{"ok":true}` + "\n",
@@ -92,53 +92,55 @@ func TestReceipt(t *testing.T) {
 	t.Parallel()
 	const not, unchecked = "receipt: INVALID: ", "receipt: NOT CHECKED: the keys of the service cannot be read: "
 	_, name, _ := strings.Cut(receipt.KeyID("", publicOf(sellerKey(1))), "#")
-	keys := func(status int, body string) func(*sold) {
-		return func(a *sold) {
+	keys := func(status int, body string) func(*signedAnswer) {
+		return func(a *signedAnswer) {
 			a.keys = func(w http.ResponseWriter, _ []byte) { w.WriteHeader(status); fmt.Fprint(w, body) }
 		}
 	}
 	for name, c := range map[string]struct {
-		change func(*sold)
+		change func(*signedAnswer)
 		says   string
 	}{
-		"it holds":              {func(*sold) {}, "receipt: valid: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
-		"none":                  {func(a *sold) { a.jws = func(string) string { return "" } }, "receipt: this answer came without one\n"},
-		"another format":        {func(a *sold) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
-		"version 1 alone":       {func(a *sold) { a.delivery.ResponseHash = "" }, "receipt: valid for the payment, signed by KEY; it does not cover the answer\n"},
-		"a changed byte":        {func(a *sold) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
-		"one byte less":         {func(a *sold) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
-		"another transaction":   {func(a *sold) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", but the answer names "0x1"`},
-		"another payer":         {func(a *sold) { a.settled.Payer = "0x2" }, not + `it is for the payer "` + payerOf + `"`},
-		"another network":       {func(a *sold) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", but`},
-		"another question":      {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", but the question was GET /v1/tools/dns?domain=example.com&type=A`},
-		"another type":          {func(a *sold) { a.delivery.Request = "GET " + soldPath + "?domain=example.com&type=MX" }, not + "it is for the question"},
-		"another operation":     {func(a *sold) { a.delivery.Request = "GET /v1/tools/whois?domain=example.com" }, not + "it is for the question"},
-		"no question":           {func(a *sold) { a.delivery.Request = "" }, "receipt: valid for these 12 bytes, signed by KEY; it does not name the request\n"},
-		"another path":          {func(a *sold) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
-		"another query":         {func(a *sold) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
-		"the same query":        {func(a *sold) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: valid: "},
-		"another host":          {func(a *sold) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#` + name + `", and "127.0.0.1:`},
-		"a forged signature":    {func(a *sold) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "___w" } }, not + "receipt: invalid: the signature is not that of did:web:"},
-		"no JWS":                {func(a *sold) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
-		"a JWS that is long":    {func(a *sold) { a.jws = func(jws string) string { return strings.Repeat("A", receipt.MaxSize) + jws } }, not + "receipt: invalid: not a compact JWS"},
+		"it holds":            {func(*signedAnswer) {}, "receipt: valid: signed by KEY at 2026-11-21T00:05:00Z for these 12 bytes\n"},
+		"none":                {func(a *signedAnswer) { a.jws = func(string) string { return "" } }, "receipt: this answer came without one\n"},
+		"another format":      {func(a *signedAnswer) { a.format = "eip712" }, "receipt: not checked: its format is not jws\n"},
+		"version 1 alone":     {func(a *signedAnswer) { a.delivery.ResponseHash = "" }, "receipt: valid for the payment, signed by KEY; it does not cover the answer\n"},
+		"a changed byte":      {func(a *signedAnswer) { a.body = `{"ok":true}  ` }, not + "it is for another answer: these 13 bytes have the SHA-256 0x"},
+		"one byte less":       {func(a *signedAnswer) { a.body = `{"ok":true}` }, not + "it is for another answer: these 11 bytes"},
+		"another transaction": {func(a *signedAnswer) { a.settled.Transaction = "0x1" }, not + `it is for the transaction "` + hashOf + `", but the answer names "0x1"`},
+		"another payer":       {func(a *signedAnswer) { a.settled.Payer = "0x2" }, not + `it is for the payer "` + payerOf + `"`},
+		"another network":     {func(a *signedAnswer) { a.settled.Network = "eip155:1" }, not + `it is for the payer "` + payerOf + `" on "eip155:8453", but`},
+		"another question":    {func(a *signedAnswer) { a.delivery.Request = "GET " + soldPath + "?domain=mail.example.com&type=A" }, not + `it is for the question "GET /v1/tools/dns?domain=mail.example.com&type=A", but the question was GET /v1/tools/dns?domain=example.com&type=A`},
+		"another type":        {func(a *signedAnswer) { a.delivery.Request = "GET " + soldPath + "?domain=example.com&type=MX" }, not + "it is for the question"},
+		"another operation":   {func(a *signedAnswer) { a.delivery.Request = "GET /v1/tools/whois?domain=example.com" }, not + "it is for the question"},
+		"no question":         {func(a *signedAnswer) { a.delivery.Request = "" }, "receipt: valid for these 12 bytes, signed by KEY; it does not name the request\n"},
+		"another path":        {func(a *signedAnswer) { a.delivery.ResourceURL += "/more" }, not + `it is for "http://HOST/v1/tools/dns/more", which was not asked`},
+		"another query":       {func(a *signedAnswer) { a.delivery.ResourceURL += "?domain=other.example" }, not + `it is for "http://HOST/v1/tools/dns?domain=other.example", which`},
+		"the same query":      {func(a *signedAnswer) { a.delivery.ResourceURL += "?domain=example.com" }, "receipt: valid: "},
+		"another host":        {func(a *signedAnswer) { a.delivery.ResourceURL = "https://other.example/" }, not + `it is signed by "did:web:other.example#` + name + `", and "127.0.0.1:`},
+		"a forged signature":  {func(a *signedAnswer) { a.jws = func(jws string) string { return jws[:len(jws)-4] + "___w" } }, not + "receipt: invalid: the signature is not that of did:web:"},
+		"no JWS":              {func(a *signedAnswer) { a.jws = func(string) string { return "x" } }, not + "receipt: invalid: not a compact JWS"},
+		"a JWS that is long": {func(a *signedAnswer) {
+			a.jws = func(jws string) string { return strings.Repeat("A", receipt.MaxSize) + jws }
+		}, not + "receipt: invalid: not a compact JWS"},
 		"no keys":               {keys(404, "{}"), unchecked + "/.well-known/did.json answers 404"},
 		"keys that are not any": {keys(200, "<html>"), not + "receipt: invalid: the DID document cannot be read"},
 		"another key":           {keys(200, `{"assertionMethod":[]}`), not + "receipt: invalid: the DID document does not list"},
 		"a flood of keys":       {keys(200, strings.Repeat(" ", bill.MaxKeys+1)), unchecked + "/.well-known/did.json has more than 65536 bytes"},
-		"keys from elsewhere": {func(a *sold) {
+		"keys from elsewhere": {func(a *signedAnswer) {
 			a.keys = func(w http.ResponseWriter, _ []byte) { w.Header().Set("Location", "/x"); w.WriteHeader(302) }
 		}, unchecked + "/.well-known/did.json answers 302"},
-		"another name of this machine": {func(a *sold) {
+		"another name of this machine": {func(a *signedAnswer) {
 			a.delivery.ResourceURL = strings.Replace(a.delivery.ResourceURL, "127.0.0.1", "localhost", 1)
 		}, "receipt: valid: signed by did:web:localhost%3A"},
-		"nobody there": {func(a *sold) { a.keys = func(http.ResponseWriter, []byte) { panic(http.ErrAbortHandler) } }, unchecked},
+		"nobody there": {func(a *signedAnswer) { a.keys = func(http.ResponseWriter, []byte) { panic(http.ErrAbortHandler) } }, unchecked},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := sellSigned(t, c.change)
 			u := s.URL + soldPath + "?domain=example.com"
 			b := newBuyer(t, u, "a key")
-			err := b.does(t, b.pay)
+			err := b.runStoppable(t, b.pay)
 			host, _ := strings.CutPrefix(s.URL, "http://")
 			want := strings.ReplaceAll(c.says, "KEY", receipt.KeyID(host, publicOf(sellerKey(1))))
 			want = strings.ReplaceAll(want, "HOST", host)
@@ -186,5 +188,5 @@ func TestReceiptOverHTTP(t *testing.T) {
 	jws, err := signer.Sign(receipt.Statement{ResourceURL: u.String()})
 	must(t, err)
 	_, _, err = bill.Delivery{Asked: u}.Verify(t.Context(), jws)
-	fails(t, err, "over http, anybody on the path could substitute others")
+	checkError(t, err, "over http, anybody on the path could substitute others")
 }

@@ -98,7 +98,7 @@ func answerOf(text string) (a answer) {
 		a.body = fields[1] + " " + fields[2]
 	}
 	if regexp.MustCompile(`^[a-z_]+$`).MatchString(a.body) {
-		a.body = failing(a.body)
+		a.body = errorJSON(a.body)
 	}
 	return a
 }
@@ -118,10 +118,10 @@ func (s *scripted) Prepare(text string) {
 		s.header.Set(name, strings.ReplaceAll(value, "$S", s.server.URL))
 	case "offer":
 		must(s.t, json.Unmarshal([]byte(rest), &s.offer))
-		s.server.offer = encoded(s.t, s.offer)
+		s.server.offer = encodeOffer(s.t, s.offer)
 	case "accepts":
 		must(s.t, json.Unmarshal([]byte(rest), &s.offer.Accepts[0]))
-		s.server.offer = encoded(s.t, s.offer)
+		s.server.offer = encodeOffer(s.t, s.offer)
 	case "first":
 		a := answerOf(rest)
 		s.first = &a
@@ -170,10 +170,10 @@ func (s *scripted) Command(line string) string {
 	if s.stopAt == 0 {
 		silent, end := io.Pipe()
 		s.t.Cleanup(func() { end.Close() })
-		b.in, b.payer.notes = silent, stopper{b}
+		b.in, b.payer.notes = silent, questionStopper{b}
 	}
 	sent := s.server.sent()
-	err := b.does(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
+	err := b.runStoppable(s.t, func(ctx context.Context) error { return b.run(ctx, o) })
 	said := b.notes.String()
 	if b.out.Len() > 0 {
 		said += "stdout:\n" + b.out.String()
@@ -185,7 +185,7 @@ func (s *scripted) Command(line string) string {
 		said += "error: " + err.Error() + "\n"
 	}
 	said += fmt.Sprintf("signatures sent: %d, kept: %d\n", s.server.sent()-sent, s.kept(o))
-	if where := steers(said); where != "" || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
+	if where := findSteering(said); where != "" || strings.Contains(said, key1[40:]) || len(said) > 4096 && !o.verbose {
 		s.t.Errorf("%d bytes steer the terminal, or show a key: %s", len(said), where)
 	}
 	said = regexp.MustCompile(`(Get "\S+": ).*`).ReplaceAllString(said, "${1}...") // net/http's error text varies
@@ -208,17 +208,17 @@ func (s *scripted) kept(o options) int {
 		p, err := readPayment(name)
 		must(s.t, err)
 		if len(files) == 1 && s.server.sent() > 0 && o.again == "" {
-			isKept(s.t, []payment{p}, s.server, strings.ReplaceAll(o.url, "$S", "http://"+s.host))
+			checkKept(s.t, []payment{p}, s.server, strings.ReplaceAll(o.url, "$S", "http://"+s.host))
 		}
 	}
 	return len(files)
 }
 
-// stopper collects the notes of a buyer. When the notes end with the question whether to pay,
-// it stops the buyer.
-type stopper struct{ *buyer }
+// questionStopper collects the notes of a buyer. When the notes end with the question whether
+// to pay, it stops the buyer.
+type questionStopper struct{ *buyer }
 
-func (s stopper) Write(b []byte) (int, error) {
+func (s questionStopper) Write(b []byte) (int, error) {
 	if strings.HasSuffix(string(b), "[y/N] ") {
 		s.stop()
 	}

@@ -42,9 +42,9 @@ func localPing(configured string) (string, error) {
 	return "http://" + net.JoinHostPort(host, port) + pingPath, nil
 }
 
-// target parses and checks the URL before any request is made. It replaces each space by %20,
-// because a space would end the URL in the request.
-func target(s string) (*url.URL, error) {
+// parseTarget parses and checks the URL before any request is made. It replaces each space by
+// %20, because a space would end the URL in the request.
+func parseTarget(s string) (*url.URL, error) {
 	s = strings.ReplaceAll(s, " ", "%20")
 	u, err := url.Parse(s)
 	switch web := err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""; {
@@ -56,22 +56,22 @@ func target(s string) (*url.URL, error) {
 		}
 		return u, nil
 	case strings.HasPrefix(s, "/"):
-		return nil, usageError("URL=%q has no host. For the service of make run:\n  make pay URL=%s", s, quoted("http://"+localAddr+s))
+		return nil, usageError("URL=%q has no host. For the service of make run:\n  make pay URL=%s", s, quoteForShell("http://"+localAddr+s))
 	case !strings.Contains(s, "://") && s != "":
-		return nil, usageError("URL=%q does not begin with http:// or https://. Perhaps:\n  make pay URL=%s", s, quoted("http://"+s))
+		return nil, usageError("URL=%q does not begin with http:// or https://. Perhaps:\n  make pay URL=%s", s, quoteForShell("http://"+s))
 	}
 	return nil, usageError("URL=%q is not the address of a service. One looks like http://%s%s", s, localAddr, pingPath)
 }
 
-// quoted returns text as a quoted word for a shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// quoteForShell returns text as a quoted word for a shell.
+func quoteForShell(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // dialer is a function that connects to an address.
 type dialer func(ctx context.Context, network, address string) (net.Conn, error)
 
-// network returns the transport for requests. The transport gives up if it cannot connect to a
-// host within firstAnswer.
-func network(dial dialer) *http.Transport {
+// newTransport returns the transport for requests. The transport gives up if it cannot connect
+// to a host within firstAnswer.
+func newTransport(dial dialer) *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
 		ForceAttemptHTTP2:   true,
@@ -84,15 +84,15 @@ func network(dial dialer) *http.Transport {
 	}
 }
 
-// unconnected reports whether a request failed because no connection was made, so nothing was
+// isUnconnected reports whether a request failed because no connection was made, so nothing was
 // sent.
-func unconnected(err error) bool {
+func isUnconnected(err error) bool {
 	op, is := errors.AsType[*net.OpError](err)
 	return is && op.Op == "dial"
 }
 
-// unreachable returns an error that says why a request got no answer, and what to do.
-func unreachable(u *url.URL, err error) error {
+// unreachableError returns an error that says why a request got no answer, and what to do.
+func unreachableError(u *url.URL, err error) error {
 	name, unnamed := errors.AsType[*net.DNSError](err)
 	network, isNetwork := errors.AsType[net.Error](err)
 	switch {
@@ -103,52 +103,52 @@ func unreachable(u *url.URL, err error) error {
 		if u.Host != localAddr {
 			where = "LOCAL_ADDR=" + u.Host + " "
 		}
-		return explain("nothing is listening on %s. Start the service there with:\n  %smake run", u.Host, where)
+		return newSafeError("nothing is listening on %s. Start the service there with:\n  %smake run", u.Host, where)
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return explain("nothing is listening on %s: is the port right?", u.Host)
+		return newSafeError("nothing is listening on %s: is the port right?", u.Host)
 	case unnamed && name.IsNotFound:
-		return explain("there is no host %s: is the name in URL right?", u.Hostname())
+		return newSafeError("there is no host %s: is the name in URL right?", u.Hostname())
 	case errors.Is(err, http.ErrSchemeMismatch):
-		return explain("%s speaks http, not https: try URL=http://...", u.Host)
+		return newSafeError("%s speaks http, not https: try URL=http://...", u.Host)
 	case isNetwork && network.Timeout(), errors.Is(err, context.DeadlineExceeded):
-		return explain("%s does not answer within %s: is the address right, and is there a network?", u.Host, firstAnswer)
-	case unnamed, unconnected(err):
-		return explain("%s\n%s cannot be reached: is there a network?", err, u.Host)
+		return newSafeError("%s does not answer within %s: is the address right, and is there a network?", u.Host, firstAnswer)
+	case unnamed, isUnconnected(err):
+		return newSafeError("%s\n%s cannot be reached: is there a network?", err, u.Host)
 	}
-	return explain("%s\nIs %s a service that speaks HTTP? make run starts one on http://%s", err, u.Host, localAddr)
+	return newSafeError("%s\nIs %s a service that speaks HTTP? make run starts one on http://%s", err, u.Host, localAddr)
 }
 
-// notForSale returns an error for a first answer that offers no way to pay. The error says
+// notForSaleError returns an error for a first answer that offers no way to pay. The error says
 // what to do.
-func notForSale(u *url.URL, r x402test.Reply) error {
-	said := text("%s has no price: expected 402 Payment Required, got %d", u, r.Status)
-	f := failure(r.Body)
+func notForSaleError(u *url.URL, r x402test.Reply) error {
+	said := formatSafe("%s has no price: expected 402 Payment Required, got %d", u, r.Status)
+	f := parseBodyError(r.Body)
 	switch {
 	case r.Status >= 200 && r.Status < 300:
-		return explain("%s.\nIt is free. To read it: curl %s", block(said), quoted(u.String()))
+		return newSafeError("%s.\nIt is free. To read it: curl %s", safeText(said), quoteForShell(u.String()))
 	case r.Status >= 300 && r.Status < 400:
-		return explain("%s.\nIt redirects to %q", block(said), r.Header.Get("Location"))
+		return newSafeError("%s.\nIt redirects to %q", safeText(said), r.Header.Get("Location"))
 	case f.Code != "":
-		said += text(":\n%s: %s", f.Code, f.Message)
+		said += formatSafe(":\n%s: %s", f.Code, f.Message)
 	case len(r.Body) > 0:
-		said += ":\n" + untrusted.Lines(string(readable(r.Body)))
+		said += ":\n" + untrusted.Lines(string(formatBody(r.Body)))
 	default:
 		said += "."
 	}
 	switch missing := r.Status == http.StatusNotFound; {
 	case f.Code == "unknown_path":
-		said += text("\nWhat is sold there, and for how much: %s://%s/v1/catalog", u.Scheme, u.Host)
+		said += formatSafe("\nWhat is sold there, and for how much: %s://%s/v1/catalog", u.Scheme, u.Host)
 	case missing && bill.Loopback(u) && u.Scheme == "http":
 		said += "\nIs the port in URL right? make run prints it; the port after it is the play-money facilitator's."
 		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil && port > 1 {
 			before := *u
 			before.Host = net.JoinHostPort(u.Hostname(), strconv.FormatUint(port-1, 10))
-			said += text(" Perhaps:\n  make pay URL=%s", quoted(before.String()))
+			said += formatSafe(" Perhaps:\n  make pay URL=%s", quoteForShell(before.String()))
 		}
 	case missing:
 		said += "\nIs the path in URL right?"
 	case r.RetryAfter() > 0:
-		said += text("\nNothing was signed. Trying again in %s.", r.RetryAfter())
+		said += formatSafe("\nNothing was signed. Trying again in %s.", r.RetryAfter())
 	}
 	return errors.New(said)
 }

@@ -24,9 +24,9 @@ func TestNobodyThere(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuyer(t, "http://silent.example/", "")
-		b.client.HTTP = &http.Client{Transport: silence{}}
+		b.client.HTTP = &http.Client{Transport: silentNetwork{}}
 		begun := time.Now()
-		_, _, err := b.offered(t.Context())
+		_, _, err := b.requestOffer(t.Context())
 		if took := time.Since(begun); err == nil || !strings.Contains(err.Error(), "silent.example does not answer within 15s") || took != firstAnswer {
 			t.Errorf("%v after %s", err, took)
 		}
@@ -40,15 +40,15 @@ func TestAgainWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := newBuyer(t, "http://silent.example/", "")
-		path, err := b.store.keep(payment{URL: "http://silent.example/", Signature: "s"}, noon())
+		path, err := b.store.savePayment(payment{URL: "http://silent.example/", Signature: "s"}, noon())
 		must(t, err)
-		b.transport = network(func(ctx context.Context, network, _ string) (net.Conn, error) {
+		b.transport = newTransport(func(ctx context.Context, network, _ string) (net.Conn, error) {
 			<-ctx.Done()
 			return nil, &net.OpError{Op: "dial", Net: network, Err: os.ErrDeadlineExceeded}
 		})
 		begun := time.Now()
 		err = b.run(t.Context(), options{again: "1", dir: string(b.store)})
-		fails(t, err, "silent.example does not answer within 15s: is the address right, and is there a network?\n"+
+		checkError(t, err, "silent.example does not answer within 15s: is the address right, and is there a network?\n"+
 			"Nothing was sent this time, and the payment is kept. When the service can be reached again: make pay AGAIN="+path)
 		if took := time.Since(begun); took != firstAnswer {
 			t.Errorf("given up after %s, want %s", took, firstAnswer)
@@ -79,7 +79,7 @@ func TestServiceWithoutANetwork(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBuyer(t, "http://service.example/", "")
-				s := &late{takes: c.takes, code: c.code, retries: c.retries}
+				s := &slowService{delay: c.takes, code: c.code, retryAfter: c.retries}
 				b.transport, b.now, b.after = s, time.Now, time.After
 				begun := time.Now()
 				err := b.send(t.Context(), "signature")
@@ -94,26 +94,27 @@ func TestServiceWithoutANetwork(t *testing.T) {
 	}
 }
 
-// late is a service that takes a while to answer, and answers every request with an error.
-type late struct {
-	takes   time.Duration
-	code    string
-	retries []string // the Retry-After of each answer; further answers repeat the last one
-	tries   int
+// slowService is a service that takes a while to answer, and answers every request with an
+// error.
+type slowService struct {
+	delay      time.Duration
+	code       string
+	retryAfter []string // the Retry-After of each answer; further answers repeat the last one
+	tries      int
 }
 
-func (l *late) RoundTrip(*http.Request) (*http.Response, error) {
-	time.Sleep(l.takes)
+func (l *slowService) RoundTrip(*http.Request) (*http.Response, error) {
+	time.Sleep(l.delay)
 	w := httptest.NewRecorder()
-	answer{http.StatusGatewayTimeout, l.retries[min(l.tries, len(l.retries)-1)], failing(l.code)}.write(w)
+	answer{http.StatusGatewayTimeout, l.retryAfter[min(l.tries, len(l.retryAfter)-1)], errorJSON(l.code)}.write(w)
 	l.tries++
 	return w.Result(), nil
 }
 
-// silence is a network that loses every packet.
-type silence struct{}
+// silentNetwork is a network that loses every packet.
+type silentNetwork struct{}
 
-func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
+func (silentNetwork) RoundTrip(r *http.Request) (*http.Response, error) {
 	<-r.Context().Done()
 	return nil, r.Context().Err()
 }
@@ -123,15 +124,15 @@ func (silence) RoundTrip(r *http.Request) (*http.Response, error) {
 func TestKeep(t *testing.T) {
 	t.Parallel()
 	f := folder(filepath.Join(t.TempDir(), ".local", "payments"))
-	if _, err := f.last(); err == nil || !strings.Contains(err.Error(), "Pay for something first") {
+	if _, err := f.latestPayment(); err == nil || !strings.Contains(err.Error(), "Pay for something first") {
 		t.Error(err)
 	}
 	must(t, os.MkdirAll(string(f), 0o755))
 	for i, at := range []time.Duration{0, time.Nanosecond, time.Second, 24 * time.Hour} {
 		want := payment{URL: "http://127.0.0.1/" + strings.Repeat("a", i), Key: "k", Signature: "s", Payer: "p"}
-		path, err := f.keep(want, noon().Add(at))
+		path, err := f.savePayment(want, noon().Add(at))
 		must(t, err)
-		last, err := f.last()
+		last, err := f.latestPayment()
 		if err != nil || last != path {
 			t.Errorf("the last is %s (%v), want %s", last, err, path)
 		}
@@ -166,7 +167,7 @@ func TestUnreachable(t *testing.T) {
 		{"example.com", &net.OpError{Op: "dial", Err: syscall.ENETUNREACH}, "cannot be reached: is there a network?"},
 		{"example.com", context.Canceled, "stopped before anything was signed"},
 	} {
-		if got := unreachable(&url.URL{Host: c.host}, c.err); !strings.HasSuffix(got.Error(), c.ends) {
+		if got := unreachableError(&url.URL{Host: c.host}, c.err); !strings.HasSuffix(got.Error(), c.ends) {
 			t.Errorf("%v: %q, want %q", c.err, got, c.ends)
 		}
 	}
@@ -181,8 +182,8 @@ func TestLost(t *testing.T) {
 	t.Parallel()
 	s := sell(t, func(http.ResponseWriter, int) { panic(http.ErrAbortHandler) })
 	b := newBuyer(t, s.URL+"/it's", "")
-	err := b.does(t, b.pay)
-	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN="+b.file+" continues with it") || s.sent() == 0 || b.out.Len() > 0 {
+	err := b.runStoppable(t, b.pay)
+	if err == nil || !strings.HasSuffix(err.Error(), "the payment may have been made. make pay AGAIN="+b.savedFile+" continues with it") || s.sent() == 0 || b.out.Len() > 0 {
 		t.Errorf("%v, %d signatures, %s", err, s.sent(), &b.out)
 	}
 }

@@ -15,10 +15,10 @@ import (
 // the screen and change the color, characters that reorder or hide text, and a line separator.
 const steering = "\u009b2J\u009b31mPAID \u202egnp.exe\u2066\u200b\u2028\x7f"
 
-// steers looks for the first character in a text that moves the cursor, hides text or reorders
-// text. It returns a quoted piece of the text that begins with this character, or "" if there
-// is no such character.
-func steers(text string) string {
+// findSteering looks for the first character in a text that moves the cursor, hides text or
+// reorders text. It returns a quoted piece of the text that begins with this character, or ""
+// if there is no such character.
+func findSteering(text string) string {
 	i := strings.IndexFunc(text, func(r rune) bool {
 		return r != '\n' && (unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp))
 	})
@@ -36,8 +36,8 @@ func usualOffer() x402.PaymentRequired {
 	}.Requirements("5000")}}
 }
 
-// encoded returns an offer as the value of the header PAYMENT-REQUIRED.
-func encoded(t *testing.T, offer x402.PaymentRequired) string {
+// encodeOffer returns an offer as the value of the header PAYMENT-REQUIRED.
+func encodeOffer(t *testing.T, offer x402.PaymentRequired) string {
 	t.Helper()
 	raw, err := json.Marshal(offer)
 	must(t, err)

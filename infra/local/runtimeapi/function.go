@@ -32,13 +32,13 @@ type Function struct {
 	Started time.Time     // when the process was started
 	Init    time.Duration // the time from Started until the process first requests an event
 
-	timeout time.Duration
-	cmd     *exec.Cmd
-	idle    bool          // whether the process has requested an event and waits for it
-	asks    chan struct{} // gets a value when the process requests an event
-	events  chan []byte
-	answers chan answer
-	exited  chan struct{} // closed when the process has ended
+	timeout       time.Duration
+	cmd           *exec.Cmd
+	waitsForEvent bool          // whether the process has requested an event and waits for it
+	eventRequests chan struct{} // gets a value when the process requests an event
+	events        chan []byte
+	answers       chan answer
+	exited        chan struct{} // closed when the process has ended
 }
 
 type answer struct {
@@ -65,11 +65,11 @@ func Start(f sam.Function, dir string, attr *syscall.SysProcAttr, logs io.Writer
 		return nil, err
 	}
 	p := &Function{
-		timeout: f.Timeout,
-		asks:    make(chan struct{}, 1),
-		events:  make(chan []byte, 1),
-		answers: make(chan answer),
-		exited:  make(chan struct{}),
+		timeout:       f.Timeout,
+		eventRequests: make(chan struct{}, 1),
+		events:        make(chan []byte, 1),
+		answers:       make(chan answer),
+		exited:        make(chan struct{}),
 	}
 	api := &http.Server{Handler: p.api(), ReadHeaderTimeout: time.Minute}
 	p.cmd = exec.Command(filepath.Join(dir, "bootstrap")) //nolint:noctx,gosec // a program of the caller; Kill ends it, not a context
@@ -124,7 +124,7 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 	if err := p.Idle(); err != nil {
 		return nil, err
 	}
-	p.idle = false
+	p.waitsForEvent = false
 	p.events <- event
 	return p.wait(nil, p.timeout)
 }
@@ -133,9 +133,9 @@ func (p *Function) Call(event []byte) ([]byte, error) {
 // or if the function does not request an event in time. A function that does not request an
 // event in time is killed.
 func (p *Function) Idle() (err error) {
-	if !p.idle {
-		_, err = p.wait(p.asks, initTimeout)
-		p.idle = err == nil
+	if !p.waitsForEvent {
+		_, err = p.wait(p.eventRequests, initTimeout)
+		p.waitsForEvent = err == nil
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (p *Function) api() http.Handler {
 		if p.Init == 0 {
 			p.Init = time.Since(p.Started)
 		}
-		p.asks <- struct{}{}
+		p.eventRequests <- struct{}{}
 		select {
 		case event := <-p.events:
 			w.Header().Set("Lambda-Runtime-Aws-Request-Id", rand.Text())

@@ -21,11 +21,11 @@ type value = json.RawMessage
 // member is a part of the secret that is always changed as a whole. A part may consist of
 // several JSON members.
 type member struct {
-	asks  string   // the question to a person
-	names []string // the JSON members of this part
-	// replaces lists the JSON members that are removed when this part is set.
-	replaces []string
-	read     func(text string) (map[string]value, error)
+	question string   // the question to a person
+	names    []string // the JSON members of this part
+	// replacedNames lists the JSON members that are removed when this part is set.
+	replacedNames []string
+	parse         func(text string) (map[string]value, error)
 }
 
 // members returns the parts of the secret by their names. The variables SET and UNSET of "make
@@ -46,7 +46,7 @@ func memberNames() string { return strings.Join(slices.Sorted(maps.Keys(members(
 
 var errNoValue = errors.New("the value is empty. To remove a part, use UNSET")
 
-func text(s string) value {
+func jsonText(s string) value {
 	doc, _ := json.Marshal(s) // this never fails for a string
 	return doc
 }
@@ -58,7 +58,7 @@ func textParser(name string) func(string) (map[string]value, error) {
 		if s == "" {
 			return nil, errNoValue
 		}
-		return map[string]value{name: text(s)}, nil
+		return map[string]value{name: jsonText(s)}, nil
 	}
 }
 
@@ -107,13 +107,13 @@ func parseKey(s string) (map[string]value, error) {
 	if id == "" || secret == "" {
 		return nil, errors.New("give the key's id, a space or line break, and its secret; or the JSON file from CDP, with id and privateKey")
 	}
-	return map[string]value{boot.SecretKeyID: text(id), boot.SecretKey: text(secret)}, nil
+	return map[string]value{boot.SecretKeyID: jsonText(id), boot.SecretKey: jsonText(secret)}, nil
 }
 
 // members returns the JSON members of the secret. If the secret does not exist, there are
 // none.
-func (c current) members() (map[string]value, error) {
-	if !c.there {
+func (c storedSecret) members() (map[string]value, error) {
+	if !c.exists {
 		return map[string]value{}, nil
 	}
 	const depth = 8
@@ -124,17 +124,17 @@ func (c current) members() (map[string]value, error) {
 	return had, nil
 }
 
-// merged returns a copy of a document in which one part is changed. The part gets the new
+// mergePart returns a copy of a document in which one part is changed. The part gets the new
 // values, and the members that this part replaces are removed. If values is nil, the part
 // itself is removed instead.
-func merged(had map[string]value, part string, values map[string]value) map[string]value {
+func mergePart(had map[string]value, part string, values map[string]value) map[string]value {
 	then := maps.Clone(had)
 	m := members()[part]
 	for _, name := range m.names {
 		delete(then, name)
 	}
 	if values != nil {
-		for _, name := range m.replaces {
+		for _, name := range m.replacedNames {
 			delete(then, name)
 		}
 	}
@@ -160,28 +160,28 @@ func differences(had, then map[string]value) (all []change) {
 		after, is := then[name]
 		switch {
 		case !was:
-			all = append(all, change{name, fmt.Sprintf("+ %s %s", shown(name), fingerprint(after))})
+			all = append(all, change{name, fmt.Sprintf("+ %s %s", safeName(name), fingerprint(after))})
 		case !is:
-			all = append(all, change{name, fmt.Sprintf("- %s %s is removed", shown(name), fingerprint(before))})
+			all = append(all, change{name, fmt.Sprintf("- %s %s is removed", safeName(name), fingerprint(before))})
 		case fingerprint(before) != fingerprint(after):
-			all = append(all, change{name, fmt.Sprintf("~ %s %s replaces %s", shown(name), fingerprint(after), fingerprint(before))})
+			all = append(all, change{name, fmt.Sprintf("~ %s %s replaces %s", safeName(name), fingerprint(after), fingerprint(before))})
 		}
 	}
 	return all
 }
 
-// kept returns the names of the unchanged members.
-func kept(then map[string]value, changes []change) (names []string) {
+// unchangedNames returns the names of the unchanged members.
+func unchangedNames(then map[string]value, changes []change) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(then)) {
 		if !slices.ContainsFunc(changes, func(c change) bool { return c.name == name }) {
-			names = append(names, shown(name))
+			names = append(names, safeName(name))
 		}
 	}
 	return names
 }
 
-// shown returns the name of a member in a form that is safe for a terminal.
-func shown(name string) string { return untrusted.Text(name) }
+// safeName returns the name of a member in a form that is safe for a terminal.
+func safeName(name string) string { return untrusted.Text(name) }
 
 // fingerprint returns a short hash, with which a person can compare two values without seeing
 // them: the first eight hex digits of a SHA-256. If the value is a JSON string, the hash is of
@@ -196,9 +196,9 @@ func fingerprint(v value) string {
 	return fmt.Sprintf("(sha256 %x…)", sum[:4])
 }
 
-// list prints the name and the fingerprint of each member. It adds the public key of the
-// receipt key, the number of nodes, and which members no function reads.
-func list(w io.Writer, all map[string]value, doc []byte) {
+// printMembers prints the name and the fingerprint of each member. It adds the public key of
+// the receipt key, the number of nodes, and which members no function reads.
+func printMembers(w io.Writer, all map[string]value, doc []byte) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		more := ""
 		switch {
@@ -214,7 +214,7 @@ func list(w io.Writer, all map[string]value, doc []byte) {
 				more = fmt.Sprintf("%d of 5 at most", len(urls))
 			}
 		}
-		line := fmt.Sprintf("%-12s %s  %s", shown(name), fingerprint(all[name]), more)
+		line := fmt.Sprintf("%-12s %s  %s", safeName(name), fingerprint(all[name]), more)
 		fmt.Fprintln(w, strings.TrimSpace(line))
 	}
 }

@@ -37,11 +37,11 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	o := order{
-		as:     called.Here(os.Getenv, os.Args[0]),
-		getenv: os.Getenv,
-		person: terminal{os.Stdin, os.Stderr},
-		out:    os.Stdout,
-		notes:  os.Stderr,
+		invocation: called.Here(os.Getenv, os.Args[0]),
+		getenv:     os.Getenv,
+		person:     terminal{os.Stdin, os.Stderr},
+		out:        os.Stdout,
+		notes:      os.Stderr,
 	}
 	code := run(ctx, os.Args[1:], o)
 	stop()
@@ -53,9 +53,9 @@ type order struct {
 	name       string // the name of the secret, or its ARN
 	set, unset string // the part to set, and the part to remove; at most one is given
 	file       string // the file with the value; if empty, the value is read from the terminal or standard input
-	yes        bool   // write the secret without asking a person
+	assumeYes  bool   // write the secret without asking a person
 
-	as         called.As
+	invocation called.As
 	getenv     func(string) string
 	person     person
 	out, notes io.Writer
@@ -69,10 +69,10 @@ func run(ctx context.Context, args []string, o order) int {
 	flags.StringVar(&o.set, "set", "", "the part to change: "+memberNames())
 	flags.StringVar(&o.unset, "unset", "", "the part to remove")
 	flags.StringVar(&o.file, "file", "", "file with the value, which nobody else can read")
-	flags.BoolVar(&o.yes, "yes", false, "write without asking")
+	flags.BoolVar(&o.assumeYes, "yes", false, "write without asking")
 	flags.Usage = func() {
-		usage := o.as.Program("") + " -name NAME [-set PART] [-unset PART] [-file FILE] [-yes]"
-		if o.as.ByMake() {
+		usage := o.invocation.Program("") + " -name NAME [-set PART] [-unset PART] [-file FILE] [-yes]"
+		if o.invocation.ByMake() {
 			usage = "make secret NAME=hostfacts-production-facilitator [SET=...] [UNSET=...] [FILE=...] [YES=1]"
 		}
 		fmt.Fprintf(o.notes, "usage: %s\nA part is one of %s\n", usage, memberNames())
@@ -87,36 +87,36 @@ func run(ctx context.Context, args []string, o order) int {
 		// The arguments are not shown, because they may contain a secret value.
 		fmt.Fprintln(o.notes, "too many arguments. Never type a value on the command line, where the shell and other processes can see it")
 		return exitUsage
-	case !o.complete():
+	case !o.isComplete():
 		flags.Usage()
 		return exitUsage
 	}
-	if err := o.do(ctx); err != nil {
+	if err := o.execute(ctx); err != nil {
 		fmt.Fprintln(o.notes, err)
 		return exitFailed
 	}
 	return 0
 }
 
-// complete reports whether the order names a secret and at most one part to change. That part
+// isComplete reports whether the order names a secret and at most one part to change. That part
 // must be one that members returns.
-func (o order) complete() bool {
+func (o order) isComplete() bool {
 	if o.name == "" {
 		return false
 	}
 	if o.set != "" && o.unset != "" {
 		return false
 	}
-	return known(o.set) && known(o.unset)
+	return isPartOrEmpty(o.set) && isPartOrEmpty(o.unset)
 }
 
-func known(name string) bool {
+func isPartOrEmpty(name string) bool {
 	_, is := members()[name]
 	return is || name == ""
 }
 
-// do shows the secret, or changes a part of it.
-func (o order) do(ctx context.Context) error {
+// execute shows the secret, or changes a part of it.
+func (o order) execute(ctx context.Context) error {
 	config, err := boot.ParseAWS(o.getenv, "AWS_ENDPOINT_URL_SECRETS_MANAGER")
 	if err != nil {
 		return err
@@ -127,17 +127,17 @@ func (o order) do(ctx context.Context) error {
 		return err
 	}
 	if o.set == "" && o.unset == "" {
-		return o.show(now)
+		return o.printSecret(now)
 	}
 	had, err := now.members()
 	if err != nil {
 		return err
 	}
-	values, err := o.values(ctx)
+	values, err := o.readNewValues(ctx)
 	if err != nil {
 		return err
 	}
-	then := merged(had, o.set+o.unset, values)
+	then := mergePart(had, o.set+o.unset, values)
 	changes := differences(had, then)
 	switch {
 	case len(changes) == 0:
@@ -150,40 +150,41 @@ func (o order) do(ctx context.Context) error {
 	if err := boot.CheckSecret(doc); err != nil {
 		return fmt.Errorf("nothing was written, because the functions would refuse it: %w", err)
 	}
-	if err := o.agree(ctx, now, then, changes); err != nil {
+	if err := o.confirmChanges(ctx, now, then, changes); err != nil {
 		return err
 	}
 	arn, err := v.write(ctx, now, doc)
 	if err != nil {
 		return err
 	}
-	return o.written(now, then, doc, arn)
+	return o.printWritten(now, then, doc, arn)
 }
 
-// values reads the new values of the part to set. If the order removes a part, values reads
-// nothing and returns nil.
-func (o order) values(ctx context.Context) (map[string]value, error) {
+// readNewValues reads the new values of the part to set. If the order removes a part,
+// readNewValues reads nothing and returns nil.
+func (o order) readNewValues(ctx context.Context) (map[string]value, error) {
 	if o.set == "" {
 		return nil, nil
 	}
-	text, err := o.typed(ctx, members()[o.set].asks)
+	text, err := o.readValue(ctx, members()[o.set].question)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
-	values, err := members()[o.set].read(strings.TrimSpace(string(text)))
+	values, err := members()[o.set].parse(strings.TrimSpace(string(text)))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", o.set, err)
 	}
 	return values, nil
 }
 
-// show prints the ARN of the secret, and which members the secret has, without their values. If
-// the Lambda functions would refuse the secret, show returns an error that says why.
-func (o order) show(now current) error {
-	if !now.there {
+// printSecret prints the ARN of the secret, and which members the secret has, without their
+// values. If the Lambda functions would refuse the secret, printSecret returns an error that
+// says why.
+func (o order) printSecret(now storedSecret) error {
+	if !now.exists {
 		return fmt.Errorf("there is no secret %q in %s. %s creates it with its first part", o.name, now.region,
-			o.as.Target("secret", called.Word{
+			o.invocation.Target("secret", called.Word{
 				Name:  "NAME",
 				Flag:  "-name",
 				Value: o.name,
@@ -193,7 +194,7 @@ func (o order) show(now current) error {
 	if err != nil {
 		return err
 	}
-	list(o.out, had, now.doc)
+	printMembers(o.out, had, now.doc)
 	fmt.Fprintf(o.out, "FacilitatorSecretArn=%s\n", now.arn)
 	if err := boot.CheckSecret(now.doc); err != nil {
 		return fmt.Errorf("the functions refuse this: %w", err)
@@ -201,38 +202,38 @@ func (o order) show(now current) error {
 	return nil
 }
 
-// agree shows the changes, without values, and asks a person to confirm. If the person does
-// not confirm, agree returns an error. With YES=1, agree does not ask.
-func (o order) agree(ctx context.Context, now current, then map[string]value, changes []change) error {
+// confirmChanges shows the changes, without values, and asks a person to confirm. If the
+// person does not confirm, confirmChanges returns an error. With YES=1, it does not ask.
+func (o order) confirmChanges(ctx context.Context, now storedSecret, then map[string]value, changes []change) error {
 	what := fmt.Sprintf("change secret %s", now.arn)
-	if !now.there {
+	if !now.exists {
 		what = fmt.Sprintf("make secret %s in %s", o.name, now.region)
 	}
 	fmt.Fprintln(o.notes, what+":")
 	for _, change := range changes {
 		fmt.Fprintln(o.notes, " ", change.line)
 	}
-	for _, name := range kept(then, changes) {
+	for _, name := range unchangedNames(then, changes) {
 		fmt.Fprintln(o.notes, "  =", name, "stays")
 	}
-	if o.yes {
+	if o.assumeYes {
 		return nil
 	}
-	agreed, err := o.person.yes(ctx, "Write this? [y/N] ")
+	agreed, err := o.person.confirm(ctx, "Write this? [y/N] ")
 	switch {
 	case err != nil:
-		return fmt.Errorf("nothing was written: %w. %s writes it without asking", err, o.as.Text(called.Word{Name: "YES", Flag: "-yes"}))
+		return fmt.Errorf("nothing was written: %w. %s writes it without asking", err, o.invocation.Text(called.Word{Name: "YES", Flag: "-yes"}))
 	case !agreed:
 		return errors.New("nothing was written")
 	}
 	return nil
 }
 
-// written prints the ARN of the secret, and which members the secret now has, without their
-// values. It also prints what the operator must do next.
-func (o order) written(before current, then map[string]value, doc []byte, arn string) error {
-	list(o.notes, then, doc)
-	if before.there {
+// printWritten prints the ARN of the secret, and which members the secret now has, without
+// their values. It also prints what the operator must do next.
+func (o order) printWritten(before storedSecret, then map[string]value, doc []byte, arn string) error {
+	printMembers(o.notes, then, doc)
+	if before.exists {
 		fmt.Fprintln(o.notes, "Running functions read the secret again within a minute of the old value failing: revoke the old value now.")
 	} else {
 		fmt.Fprintln(o.notes, "Set the stack's parameter to the complete ARN:")

@@ -16,21 +16,21 @@ import (
 // maxValue limits the length of a value, in bytes. A PEM key or five URLs are shorter.
 const maxValue = 12 << 10
 
-// person is the person at the keyboard. The method hidden asks for input without showing what
-// is typed.
+// person is the person at the keyboard. The method readHidden asks for input without showing
+// what is typed.
 type person interface {
-	hidden(ctx context.Context, question string) ([]byte, error)
-	yes(ctx context.Context, question string) (bool, error)
+	readHidden(ctx context.Context, question string) ([]byte, error)
+	confirm(ctx context.Context, question string) (bool, error)
 }
 
-// typed reads the value of a part from a file, from a person or from standard input. The value
-// is never read from an argument or an environment variable, because other processes can see
-// those.
-func (o order) typed(ctx context.Context, asks string) (text []byte, err error) {
+// readValue reads the value of a part from a file, from a person or from standard input. The
+// value is never read from an argument or an environment variable, because other processes can
+// see those.
+func (o order) readValue(ctx context.Context, question string) (text []byte, err error) {
 	if o.file != "" {
 		text, err = keyfile.ReadUpTo(o.file, maxValue+1)
 	} else {
-		text, err = o.person.hidden(ctx, asks+" (not shown): ")
+		text, err = o.person.readHidden(ctx, question+" (not shown): ")
 	}
 	if err == nil && len(text) > maxValue {
 		err = fmt.Errorf("the value has more than %d bytes", maxValue)
@@ -38,15 +38,15 @@ func (o order) typed(ctx context.Context, asks string) (text []byte, err error) 
 	return text, err
 }
 
-// terminal is a person at a terminal. If the input is not a terminal, the method hidden reads
-// the value until the end of the input, and the method yes fails.
+// terminal is a person at a terminal. If the input is not a terminal, the method readHidden
+// reads the value until the end of the input, and the method confirm fails.
 type terminal struct {
 	in  *os.File
 	out io.Writer
 }
 
-func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
-	if !t.is() {
+func (t terminal) readHidden(ctx context.Context, question string) ([]byte, error) {
+	if !t.isTerminal() {
 		return io.ReadAll(io.LimitReader(t.in, maxValue+1))
 	}
 	before, err := term.GetState(int(t.in.Fd()))
@@ -55,7 +55,7 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 	}
 	fmt.Fprint(t.out, question)
 	defer fmt.Fprintln(t.out)
-	text, err := within(ctx, func() ([]byte, error) {
+	text, err := readUntilDone(ctx, func() ([]byte, error) {
 		return term.ReadPassword(int(t.in.Fd()))
 	})
 	if err != nil {
@@ -65,12 +65,12 @@ func (t terminal) hidden(ctx context.Context, question string) ([]byte, error) {
 	return text, nil
 }
 
-func (t terminal) yes(ctx context.Context, question string) (bool, error) {
-	if !t.is() {
+func (t terminal) confirm(ctx context.Context, question string) (bool, error) {
+	if !t.isTerminal() {
 		return false, errors.New("standard input is not a terminal, so nobody can be asked")
 	}
 	fmt.Fprint(t.out, question)
-	line, err := within(ctx, func() ([]byte, error) {
+	line, err := readUntilDone(ctx, func() ([]byte, error) {
 		const most = 64
 		line := make([]byte, most) // a terminal returns one line at a time
 		n, err := t.in.Read(line)
@@ -83,12 +83,12 @@ func (t terminal) yes(ctx context.Context, question string) (bool, error) {
 	return reply == "y" || reply == "yes", nil
 }
 
-func (t terminal) is() bool { return term.IsTerminal(int(t.in.Fd())) }
+func (t terminal) isTerminal() bool { return term.IsTerminal(int(t.in.Fd())) }
 
-// within calls a function that reads from a terminal, and returns its result. Such a read
-// cannot be interrupted. If ctx is done first, within returns at once, and the read goes on in
-// its goroutine.
-func within(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
+// readUntilDone calls a function that reads from a terminal, and returns its result. Such a
+// read cannot be interrupted. If ctx is done first, readUntilDone returns at once, and the
+// read goes on in its goroutine.
+func readUntilDone(ctx context.Context, read func() ([]byte, error)) ([]byte, error) {
 	type result struct {
 		text []byte
 		err  error

@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// attempt is the time-out of one request to Secrets Manager.
-	attempt = 10 * time.Second
+	// requestTimeout is the time-out of one request to Secrets Manager.
+	requestTimeout = 10 * time.Second
 	// maxReply is the size limit of a reply, in bytes. The largest secret has 64 KiB and needs
 	// less than this in JSON.
 	maxReply = 512 << 10
@@ -36,9 +36,9 @@ type vault struct {
 	region string
 }
 
-// current is the secret as it was read.
-type current struct {
-	there   bool
+// storedSecret is the secret as it was read.
+type storedSecret struct {
+	exists  bool
 	region  string
 	arn     string // the complete ARN
 	version string
@@ -51,29 +51,29 @@ func newVault(c aws.Config, name string) vault {
 	if parts := strings.Split(name, ":"); len(parts) == 7 && parts[0] == "arn" {
 		c.Region = parts[3]
 	}
-	c.HTTPClient = dynamo.HTTPClient(attempt, maxReply, attempt)
+	c.HTTPClient = dynamo.HTTPClient(requestTimeout, maxReply, requestTimeout)
 	return vault{secretsmanager.NewFromConfig(c), name, c.Region}
 }
 
-// load reads the secret. If the secret does not exist, load returns no error, and current.there
-// is false.
-func (v vault) load(ctx context.Context) (current, error) {
+// load reads the secret. If the secret does not exist, load returns no error and a
+// storedSecret whose field exists is false.
+func (v vault) load(ctx context.Context) (storedSecret, error) {
 	out, err := v.api.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{
 		SecretId:     &v.name,
 		VersionStage: aws.String(stageCurrent),
 	})
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); missing {
-		return current{region: v.region}, nil
+		return storedSecret{region: v.region}, nil
 	}
 	if err != nil {
-		return current{}, v.failed("read", err)
+		return storedSecret{}, v.requestError("read", err)
 	}
 	doc := out.SecretBinary
 	if out.SecretString != nil {
 		doc = []byte(*out.SecretString)
 	}
-	return current{
-		there:   true,
+	return storedSecret{
+		exists:  true,
 		region:  v.region,
 		arn:     aws.ToString(out.ARN),
 		version: aws.ToString(out.VersionId),
@@ -84,8 +84,8 @@ func (v vault) load(ctx context.Context) (current, error) {
 // write writes the document as the new value of the secret, and returns the ARN of the secret.
 // If the secret was missing when it was read, write creates it. If somebody has changed the
 // secret since then, write changes nothing and returns an error.
-func (v vault) write(ctx context.Context, was current, doc []byte) (arn string, err error) {
-	if !was.there {
+func (v vault) write(ctx context.Context, was storedSecret, doc []byte) (arn string, err error) {
+	if !was.exists {
 		return v.create(ctx, doc)
 	}
 	return was.arn, v.replace(ctx, was, doc)
@@ -109,7 +109,7 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 		return "", errors.New("a secret with that name exists. If somebody has just created it, run the same command again to add to it; if it has no value, choose another NAME")
 	}
 	if err != nil {
-		return "", v.failed("make", err)
+		return "", v.requestError("make", err)
 	}
 	return aws.ToString(out.ARN), nil
 }
@@ -117,7 +117,7 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 // replace writes a new version that nobody reads yet, and then makes it current in place of
 // the version that was read. AWS refuses the second step if another version has become current
 // in the meantime, so no change is lost when two people change the secret at the same time.
-func (v vault) replace(ctx context.Context, was current, doc []byte) error {
+func (v vault) replace(ctx context.Context, was storedSecret, doc []byte) error {
 	token := strings.ToLower(rand.Text())
 	stage := "pending-" + rand.Text()
 	const least = 32 // the minimum length of a token
@@ -129,7 +129,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 		VersionStages:      []string{stage},
 	})
 	if err != nil {
-		return v.failed("write a version of", err)
+		return v.requestError("write a version of", err)
 	}
 	_, err = v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
 		SecretId:            &was.arn,
@@ -138,7 +138,7 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 		MoveToVersionId:     &token,
 	})
 	if err != nil {
-		err = v.refused(ctx, was.version, token, err)
+		err = v.checkAfterFailure(ctx, was.version, token, err)
 	}
 	// Remove the temporary stage. AWS then deletes the version, unless it is current.
 	_, unmarked := v.api.UpdateSecretVersionStage(ctx, &secretsmanager.UpdateSecretVersionStageInput{
@@ -147,33 +147,34 @@ func (v vault) replace(ctx context.Context, was current, doc []byte) error {
 		RemoveFromVersionId: &token,
 	})
 	if err == nil && unmarked != nil {
-		return fmt.Errorf("the secret was changed. Its version still has the label %s, which does no harm: %w", stage, v.failed("remove that label", unmarked))
+		return fmt.Errorf("the secret was changed. Its version still has the label %s, which does no harm: %w", stage, v.requestError("remove that label", unmarked))
 	}
 	return err
 }
 
-// refused is called after the request to make a new version current has failed. The parameter
-// mine is the id of that version. If the version is current after all, only the reply was lost,
-// and refused returns nil. Otherwise it returns an error that says why the version is not
-// current.
-func (v vault) refused(ctx context.Context, was, mine string, cause error) error {
+// checkAfterFailure is called after the request to make a new version current has failed. The
+// parameter newVersion is the id of that version, and oldVersion is the id of the version that
+// it should replace. If the new version is current after all, only the reply was lost, and
+// checkAfterFailure returns nil. Otherwise it returns an error that says why the new version
+// is not current.
+func (v vault) checkAfterFailure(ctx context.Context, oldVersion, newVersion string, cause error) error {
 	now, err := v.load(ctx)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the secret may or may not have been changed: check it. %w", v.failed("change", cause))
-	case now.version == mine:
+		return fmt.Errorf("the secret may or may not have been changed: check it. %w", v.requestError("change", cause))
+	case now.version == newVersion:
 		return nil
-	case now.version != was:
+	case now.version != oldVersion:
 		return errors.New("nothing was changed: somebody else has changed the secret meanwhile. Run the same command again")
 	}
-	return v.failed("change", cause)
+	return v.requestError("change", cause)
 }
 
-// failed returns an error that says what could not be done with the secret. A refusal by AWS
-// is shown in full, because it says who may not do what, or that the secret is being deleted.
-// For any other error of AWS, only its code is shown. If the SDK cannot decode a reply, its
-// error quotes the reply, so that error is not shown.
-func (v vault) failed(what string, err error) error {
+// requestError returns an error that says what could not be done with the secret. A refusal by
+// AWS is shown in full, because it says who may not do what, or that the secret is being
+// deleted. For any other error of AWS, only its code is shown. If the SDK cannot decode a
+// reply, its error quotes the reply, so that error is not shown.
+func (v vault) requestError(what string, err error) error {
 	said, named := errors.AsType[smithy.APIError](err)
 	status := 0 // the HTTP status of the reply, or 0 if there was no reply
 	if reply, ok := errors.AsType[*smithyhttp.ResponseError](err); ok {
