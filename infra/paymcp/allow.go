@@ -23,8 +23,8 @@ import (
 
 // These limits are proposed to a person when the token is USDC.
 const (
-	usualPerCall = "0.10"
-	usualPerDay  = "1.00"
+	proposedPerCall = "0.10"
+	proposedPerDay  = "1.00"
 )
 
 // payee is a recipient of payments on one network, in one token.
@@ -35,15 +35,15 @@ func (t *till) allow(ctx context.Context) error {
 	if !t.terminal {
 		return errors.New("allow decides to whom this program pays real money, so it needs a person at a terminal, and standard input is not a terminal")
 	}
-	_, tools, err := t.paid.tools(ctx)
+	_, tools, err := t.upstream.tools(ctx)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(t.out, "%s sells:\n", t.at)
+	fmt.Fprintf(t.out, "%s sells:\n", t.serverURL)
 	offers := map[payee]bill.Way{}
 	var order []payee
 	for _, tool := range tools {
-		w, err := t.quoted(ctx, tool)
+		w, err := t.priceOf(ctx, tool)
 		if err != nil {
 			fmt.Fprintf(t.out, "  %-28s no price without arguments (%s)\n", untrusted.Text(tool.Name), untrusted.Text(err.Error()))
 			continue
@@ -70,17 +70,17 @@ func (t *till) allow(ctx context.Context) error {
 		}
 		chosen = order[n-1]
 	}
-	return t.agree(dialog, offers[chosen])
+	return t.askForLimits(dialog, offers[chosen])
 }
 
-// agree asks a person for the limits of payments to the payee of w, and for the key that pays.
-// It saves the answers as the allowance.
-func (t *till) agree(d dialog, w bill.Way) error {
-	perCall, err := amount(d.ask("Maximum for one call, "+unitOf(w)+"?", usualFor(w, usualPerCall)), w)
+// askForLimits asks a person for the limits of payments to the payee of w, and for the key
+// that pays. It saves the answers as the allowance.
+func (t *till) askForLimits(d dialog, w bill.Way) error {
+	perCall, err := parseAmount(d.ask("Maximum for one call, "+unitOf(w)+"?", defaultLimit(w, proposedPerCall)), w)
 	if err != nil {
 		return err
 	}
-	perDay, err := amount(d.ask("Maximum in any 24 hours, "+unitOf(w)+"?", usualFor(w, usualPerDay)), w)
+	perDay, err := parseAmount(d.ask("Maximum in any 24 hours, "+unitOf(w)+"?", defaultLimit(w, proposedPerDay)), w)
 	if err != nil {
 		return err
 	}
@@ -99,7 +99,7 @@ func (t *till) agree(d dialog, w bill.Way) error {
 		return errors.New("cancelled; nothing is allowed")
 	}
 	err = t.purse.Allow(purse.Allowance{
-		Server:  t.at.String(),
+		Server:  t.serverURL.String(),
 		PayTo:   w.PayTo,
 		Network: w.Network,
 		Asset:   w.Asset,
@@ -111,20 +111,20 @@ func (t *till) agree(d dialog, w bill.Way) error {
 	if err != nil {
 		return fmt.Errorf("write it down: %w; nothing is allowed", err)
 	}
-	fmt.Fprintf(t.out, "Allowed, as recorded in %s; delete that file to revoke it. To see what to paste into a host: %s\n", t.purse.AllowanceFile(), t.line("config"))
+	fmt.Fprintf(t.out, "Allowed, as recorded in %s; delete that file to revoke it. To see what to paste into a host: %s\n", t.purse.AllowanceFile(), t.commandLine("config"))
 	return nil
 }
 
-// quoted returns the price of a tool. If the tool lists no price, quoted asks for the price of
-// a call without arguments.
-func (t *till) quoted(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
+// priceOf returns the price of a tool. If the tool lists no price, priceOf asks the server for
+// the price of a call without arguments.
+func (t *till) priceOf(ctx context.Context, tool *mcp.Tool) (bill.Way, error) {
 	w, err := listedPrice(tool)
 	if err == nil {
 		if _, err = x402.ParseAddress(w.PayTo); err == nil {
 			return w, nil
 		}
 	}
-	o, err := buyer.Quote(ctx, t.paid, buyer.Request{
+	o, err := buyer.Quote(ctx, t.upstream, buyer.Request{
 		Tool:      tool.Name,
 		Arguments: json.RawMessage("{}"),
 		Meta:      map[string]any{},
@@ -142,15 +142,15 @@ type dialog struct {
 }
 
 // ask asks a question and returns what the person types. If the person types an empty line,
-// ask returns usual, the default.
-func (d dialog) ask(question, usual string) string {
-	if usual != "" {
-		question += " [" + usual + "]"
+// ask returns defaultAnswer.
+func (d dialog) ask(question, defaultAnswer string) string {
+	if defaultAnswer != "" {
+		question += " [" + defaultAnswer + "]"
 	}
 	fmt.Fprint(d.out, untrusted.Text(question), " ")
 	line, _ := d.in.ReadString('\n') // at the end of input, the answer is empty
 	if line = strings.TrimSpace(line); line == "" {
-		return usual
+		return defaultAnswer
 	}
 	return line
 }
@@ -162,16 +162,16 @@ func unitOf(w bill.Way) string {
 	return "in atomic units of the token"
 }
 
-func usualFor(w bill.Way, usual string) string {
+func defaultLimit(w bill.Way, defaultInUSDC string) string {
 	if w.USDC {
-		return usual
+		return defaultInUSDC
 	}
 	return w.Amount
 }
 
-// amount parses an amount that a person typed in the unit that unitOf names. It returns the
-// amount in atomic units.
-func amount(typed string, w bill.Way) (*big.Int, error) {
+// parseAmount parses an amount that a person typed in the unit that unitOf names. It returns
+// the amount in atomic units.
+func parseAmount(typed string, w bill.Way) (*big.Int, error) {
 	const longest = 40
 	r, ok := new(big.Rat).SetString(typed)
 	if !ok || len(typed) > longest || strings.ContainsAny(typed, "eE/_xX") || r.Sign() < 0 {
@@ -186,8 +186,8 @@ func amount(typed string, w bill.Way) (*big.Int, error) {
 	return r.Num(), nil
 }
 
-// amountOf formats an amount of a token for a person.
-func amountOf(atomic *big.Int, network, asset string) string {
+// formatAmount formats an amount of a token for a person.
+func formatAmount(atomic *big.Int, network, asset string) string {
 	w := bill.Way{Requirements: x402.Requirements{Network: network, Asset: asset}, Value: atomic}
 	w.USDC = x402.Terms{Network: network, Asset: asset}.IsUSDC()
 	return w.Price()

@@ -29,9 +29,9 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// typed runs pay-mcp at a terminal at which a person types the given lines. It returns what
-// pay-mcp prints.
-func typed(t *testing.T, args []string, lines ...string) (string, error) {
+// runAtTerminal runs pay-mcp at a terminal at which a person types the given lines. It returns
+// what pay-mcp prints.
+func runAtTerminal(t *testing.T, args []string, lines ...string) (string, error) {
 	t.Helper()
 	person, program := terminal(t)
 	_, err := io.WriteString(person, strings.Join(lines, "\n")+"\n")
@@ -49,7 +49,7 @@ func TestAllow(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
 	dir := t.TempDir()
-	key := keyIn(t, dir)
+	key := writeKey(t, dir)
 	args := []string{"-dir", dir, "allow", s.url}
 	at := testbed.Must(target(s.url))
 	p := testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
@@ -65,12 +65,12 @@ func TestAllow(t *testing.T) {
 		"a key that is shown": {[]string{"0.02", "0.05", key + ".open", "yes"}, "chmod 600"},
 	} {
 		testbed.Check(os.WriteFile(key+".open", []byte("x"), 0o644)) //nolint:gosec // the test needs a file that others can read
-		out, err := typed(t, args, c.lines...)
+		out, err := runAtTerminal(t, args, c.lines...)
 		if a, failed := p.Allowed(at.String()); err == nil || !strings.Contains(out, c.says) || a != nil || failed != nil {
 			t.Errorf("%s: %v %v %v\n%s", name, err, a, failed, out)
 		}
 	}
-	out, err := typed(t, args, "0.02", "", key, "yes")
+	out, err := runAtTerminal(t, args, "0.02", "", key, "yes")
 	for _, want := range []string{
 		"tool_0                       0.02 USDC on Base", "1. to " + strangerPayee + ", the token 0x833589fCD6eDb6E08f4c7C32D4f71b54bdA02913 on Base",
 		"pays " + strangerPayee + " on Base: at most 0.02 USDC per call and 1 USDC in any 24 hours, without asking again.", "Allowed, as recorded in " + p.AllowanceFile(),
@@ -85,10 +85,10 @@ func TestAllow(t *testing.T) {
 		t.Errorf("%+v %v %v", a, info.Mode(), err)
 	}
 	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
-	if r := h.call(t, "tool_0", map[string]any{}); !plain(r) {
-		t.Error(texts(r))
+	if r := h.call(t, "tool_0", map[string]any{}); !isPlainAnswer(r) {
+		t.Error(textOf(r))
 	}
-	s.charged(t, 1)
+	s.checkCharged(t, 1)
 }
 
 // TestMake checks that "make pay-mcp" prints what to paste into a host, and that a host can
@@ -109,8 +109,8 @@ func TestMake(t *testing.T) {
 		return name + "=" + strings.TrimSpace(string(programs.Run(t, testbed.Command(t, "go", "env", name))))
 	}
 	h := startHost(t, "env", goEnv("GOCACHE"), goEnv("GOMODCACHE"), "make", "-s", "-C", testbed.Root(), "pay-mcp", "URL="+s.url)
-	if r := h.call(t, "tool_0", map[string]any{}); !plain(r) {
-		t.Errorf("%s\n%s", texts(r), h.log)
+	if r := h.call(t, "tool_0", map[string]any{}); !isPlainAnswer(r) {
+		t.Errorf("%s\n%s", textOf(r), h.log)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestMake(t *testing.T) {
 func TestAtATerminal(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
-	out, err := typed(t, []string{"-dir", t.TempDir(), s.url})
+	out, err := runAtTerminal(t, []string{"-dir", t.TempDir(), s.url})
 	if err != nil || !strings.Contains(out, "claude mcp add --scope user stranger -- ") || !strings.Contains(out, "6 tools at "+s.url+", paid by play money") {
 		t.Errorf("%v\n%s", err, out)
 	}

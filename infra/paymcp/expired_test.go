@@ -13,14 +13,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// signedBefore stores a purchase whose signature was made some time ago, as if the process that
-// made the signature had been killed while it sent the signature.
-func (w *world) signedBefore(ago time.Duration, tool, arguments string) {
+// storeSignedPurchase stores a purchase whose signature was made some time ago, as if the
+// process that made the signature had been killed while it sent the signature.
+func (w *world) storeSignedPurchase(ago time.Duration, tool, arguments string) {
 	at := testbed.Must(target(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))
-	till := &till{program: &program{transport: transport()}, at: at, purse: kept, paid: newUpstream(w.url, transport())}
+	till := &till{program: &program{transport: transport()}, serverURL: at, purse: kept, upstream: newUpstream(w.url, transport())}
 	q := buyer.Request{Tool: tool, Arguments: json.RawMessage(arguments), Meta: map[string]any{}}
-	o := testbed.Must(buyer.Quote(w.t.Context(), till.paid, q))
+	o := testbed.Must(buyer.Quote(w.t.Context(), till.upstream, q))
 	way := testbed.Must(o.Choose())
 	signed := testbed.Must(bill.Seal(testbed.Must(till.wallet()), o, way, time.Now().Add(-ago)))
 	c, release, err := kept.Hold(w.t.Context(), at.String(), tool, []byte(arguments))
@@ -47,11 +47,11 @@ func TestFoundAfterAKill(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t)
-			w.signedBefore(c.ago, "dns_lookup", `{"domain":"example.com"}`)
-			if r := w.start().call(t, "dns_lookup", example); !plain(r) {
-				t.Error(texts(r))
+			w.storeSignedPurchase(c.ago, "dns_lookup", `{"domain":"example.com"}`)
+			if r := w.start().call(t, "dns_lookup", example); !isPlainAnswer(r) {
+				t.Error(textOf(r))
 			}
-			w.charged(1)
+			w.checkCharged(1)
 			if different, all := w.payments(); different != c.payments || all != c.payments {
 				t.Errorf("%d different payments in %d messages", different, all)
 			}

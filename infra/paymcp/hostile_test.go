@@ -14,13 +14,13 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// answers is a server that always gives the same answer to a method. The map has a result or
-// an error for each method.
-type answers map[string]string
+// fixedAnswers is a server that always gives the same answer to a method. The map has a result
+// or an error for each method.
+type fixedAnswers map[string]string
 
 // ServeHTTP implements http.Handler. It speaks MCP with the initialize handshake, but without
 // sessions.
-func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a fixedAnswers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	var m struct {
 		ID     json.RawMessage
@@ -43,28 +43,28 @@ func (a answers) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// tool returns a tool as an entry of a tools/list result.
-func tool(name, schema string) string {
-	return fmt.Sprintf(`{"name":%s,"description":"d","inputSchema":%s}`, quoted(name), schema)
+// jsonTool returns a tool as an entry of a tools/list result.
+func jsonTool(name, schema string) string {
+	return fmt.Sprintf(`{"name":%s,"description":"d","inputSchema":%s}`, jsonString(name), schema)
 }
 
-// quoted returns s as a JSON string.
-func quoted(s string) string { return string(testbed.Must(json.Marshal(s))) }
+// jsonString returns s as a JSON string.
+func jsonString(s string) string { return string(testbed.Must(json.Marshal(s))) }
 
-const anything = `{"type":"object"}`
+const anySchema = `{"type":"object"}`
 
 // TestHostileTools checks that a host gets the valid tools of a hostile list, and only those.
 func TestHostileTools(t *testing.T) {
 	t.Parallel()
 	list := strings.Join([]string{
-		tool("good", anything), tool("good", anything), tool("a b", anything), tool("", anything), tool(strings.Repeat("x", 129), anything),
-		tool("\x1b[2J", anything), tool("no_object", `{"type":"string"}`), tool("no_schema", `null`), tool("list_schema", `[1]`),
-		tool("long_schema", `{"type":"object","description":"`+strings.Repeat("x", maxSchema)+`"}`),
-		tool("bad_header", `{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A b"}}}`),
+		jsonTool("good", anySchema), jsonTool("good", anySchema), jsonTool("a b", anySchema), jsonTool("", anySchema), jsonTool(strings.Repeat("x", 129), anySchema),
+		jsonTool("\x1b[2J", anySchema), jsonTool("no_object", `{"type":"string"}`), jsonTool("no_schema", `null`), jsonTool("list_schema", `[1]`),
+		jsonTool("long_schema", `{"type":"object","description":"`+strings.Repeat("x", maxSchema)+`"}`),
+		jsonTool("bad_header", `{"type":"object","properties":{"a":{"type":"object","x-mcp-header":"A b"}}}`),
 		`{"name":"output","inputSchema":{"type":"object"},"outputSchema":{"type":"array"}}`,
 		`{"name":"long","title":"` + strings.Repeat("t", 9999) + `","description":"` + strings.Repeat("d\\u001b\\u202e\\n", 9999) + `","inputSchema":{"type":"object"},"annotations":{"title":"\u001b[2J","readOnlyHint":true}}`,
 	}, ",")
-	s := testbed.Serve(t, answers{"tools/list": `{"tools":[` + list + `]}`, "tools/call": `{"content":[{"type":"text","text":"hi"}]}`})
+	s := testbed.Serve(t, fixedAnswers{"tools/list": `{"tools":[` + list + `]}`, "tools/call": `{"content":[{"type":"text","text":"hi"}]}`})
 	h := startHost(t, testbed.PayMCP(t), "-dir", t.TempDir(), s)
 	got := testbed.Must(h.ListTools(t.Context(), nil))
 	var names []string
@@ -78,8 +78,8 @@ func TestHostileTools(t *testing.T) {
 	if strings.Join(names, " ") != "good long" {
 		t.Errorf("tools %q\n%s", names, h.log)
 	}
-	if r := h.call(t, "good", map[string]any{}); !plain(r) || texts(r) != "hi" {
-		t.Errorf("%s", texts(r))
+	if r := h.call(t, "good", map[string]any{}); !isPlainAnswer(r) || textOf(r) != "hi" {
+		t.Errorf("%s", textOf(r))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	quote := func(accepts string) string {
 		text := fmt.Sprintf(`{"x402Version":2,"error":"pay","accepts":%s}`, accepts)
-		return fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%s}]}`, quoted(text))
+		return fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%s}]}`, jsonString(text))
 	}
 	for name, c := range map[string]struct{ answer, says string }{
 		"a flood":              {strings.Repeat(" ", maxBody+1), "has more than 4194304 bytes"},
@@ -105,12 +105,12 @@ func TestHostileAnswers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := testbed.Serve(t, answers{"tools/list": `{"tools":[` + tool("good", anything) + `]}`, "tools/call": c.answer})
+			s := testbed.Serve(t, fixedAnswers{"tools/list": `{"tools":[` + jsonTool("good", anySchema) + `]}`, "tools/call": c.answer})
 			h := startHost(t, testbed.PayMCP(t), "-dir", t.TempDir(), s)
 			for range 2 { // the process must answer the second call as well
 				r := h.call(t, "good", map[string]any{})
-				if !r.IsError || !strings.Contains(texts(r), c.says) || strings.ContainsAny(texts(r), "\x1b\u202e") || len(texts(r)) > 20_000 && name != "an endless list" {
-					t.Errorf("it says %.3000q\nwant %s", texts(r), c.says)
+				if !r.IsError || !strings.Contains(textOf(r), c.says) || strings.ContainsAny(textOf(r), "\x1b\u202e") || len(textOf(r)) > 20_000 && name != "an endless list" {
+					t.Errorf("it says %.3000q\nwant %s", textOf(r), c.says)
 				}
 			}
 		})

@@ -11,8 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// start is what a host needs to start pay-mcp: a name in its settings, and a command line.
-type start struct {
+// launchSettings is what a host needs to start pay-mcp: a name in the host's settings, and a
+// command line.
+type launchSettings struct {
 	name    string // the name of pay-mcp in the host's settings
 	command string
 	args    []string
@@ -20,9 +21,9 @@ type start struct {
 
 // host is a kind of program that uses a language model and starts MCP servers.
 type host struct {
-	names string // the names of the programs of this kind
-	where string // the place for the configuration: settings files, or a terminal
-	text  func(start) string
+	programNames string // the names of the programs of this kind
+	configPlace  string // the place for the configuration: settings files, or a terminal
+	formatConfig func(launchSettings) string
 }
 
 // hosts returns the common hosts, with the configuration that each needs. Hosts in the same
@@ -31,7 +32,7 @@ func hosts() []host {
 	return []host{
 		{
 			"Claude Code", "in a terminal",
-			func(s start) string {
+			func(s launchSettings) string {
 				words := []string{"claude", "mcp", "add", "--scope", "user", s.name, "--", s.command}
 				return shellLine(append(words, s.args...))
 			},
@@ -39,14 +40,14 @@ func hosts() []host {
 		{
 			"Claude Desktop, Cursor, Windsurf, Gemini CLI, Cline, LM Studio",
 			"claude_desktop_config.json (Settings, Developer), ~/.cursor/mcp.json, ~/.codeium/windsurf/mcp_config.json, ~/.gemini/settings.json, cline_mcp_settings.json, mcp.json",
-			func(s start) string {
-				return indented(map[string]any{"mcpServers": map[string]any{s.name: server{Command: s.command, Args: s.args}}})
+			func(s launchSettings) string {
+				return indentJSON(map[string]any{"mcpServers": map[string]any{s.name: jsonEntry{Command: s.command, Args: s.args}}})
 			},
 		},
 		{
 			"VS Code", ".vscode/mcp.json",
-			func(s start) string {
-				return indented(map[string]any{"servers": map[string]any{s.name: server{
+			func(s launchSettings) string {
+				return indentJSON(map[string]any{"servers": map[string]any{s.name: jsonEntry{
 					Type:    "stdio",
 					Command: s.command,
 					Args:    s.args,
@@ -55,7 +56,7 @@ func hosts() []host {
 		},
 		{
 			"Codex", "~/.codex/config.toml",
-			func(s start) string {
+			func(s launchSettings) string {
 				var args []string
 				for _, a := range s.args {
 					args = append(args, tomlString(a))
@@ -66,14 +67,14 @@ func hosts() []host {
 	}
 }
 
-// server is the entry for one server in a host's JSON settings.
-type server struct {
+// jsonEntry is the entry for one server in a host's JSON settings.
+type jsonEntry struct {
 	Type    string   `json:"type,omitempty"`
 	Command string   `json:"command"`
 	Args    []string `json:"args"`
 }
 
-func indented(v any) string {
+func indentJSON(v any) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
@@ -104,24 +105,24 @@ func shellLine(words []string) string {
 }
 
 // printHosts writes what a person must paste into each host.
-func printHosts(out io.Writer, s start) {
+func printHosts(out io.Writer, s launchSettings) {
 	for _, h := range hosts() {
-		fmt.Fprintf(out, "\n%s: %s\n\n", h.names, h.where)
-		for line := range strings.Lines(h.text(s)) {
+		fmt.Fprintf(out, "\n%s: %s\n\n", h.programNames, h.configPlace)
+		for line := range strings.Lines(h.formatConfig(s)) {
 			fmt.Fprint(out, "    ", line)
 		}
 		fmt.Fprintln(out)
 	}
 }
 
-// fit matches the server names that all hosts accept.
-var fit = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
+// acceptedName matches a server name that all hosts accept.
+var acceptedName = regexp.MustCompile(`^[a-z][a-z0-9-]{0,29}$`)
 
 // nameFor returns a name for pay-mcp in a host's settings. It is the name that the paid server
 // gives itself, if all hosts accept that name. Otherwise it is made from the host name in the
 // URL.
 func nameFor(said string, at *url.URL) string {
-	if said = strings.ToLower(said); fit.MatchString(said) {
+	if said = strings.ToLower(said); acceptedName.MatchString(said) {
 		return said
 	}
 	short := regexp.MustCompile(`[^a-z0-9]+`).ReplaceAllString(strings.ToLower(at.Hostname()), "-")

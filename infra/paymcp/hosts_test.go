@@ -14,12 +14,12 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// entries parses a printed configuration, and returns the servers in it by name.
-func entries(t *testing.T, names, text string) map[string]server {
+// parseEntries parses a printed configuration, and returns the servers in it by name.
+func parseEntries(t *testing.T, names, text string) map[string]jsonEntry {
 	t.Helper()
 	var file struct {
-		MCPServers map[string]server `json:"mcpServers" toml:"mcp_servers"`
-		Servers    map[string]server `json:"servers"`
+		MCPServers map[string]jsonEntry `json:"mcpServers" toml:"mcp_servers"`
+		Servers    map[string]jsonEntry `json:"servers"`
 	}
 	switch names {
 	case "Claude Code":
@@ -28,7 +28,7 @@ func entries(t *testing.T, names, text string) map[string]server {
 		if dash < 2 || strings.Join(words[:5], " ") != "claude mcp add --scope user" {
 			t.Fatalf("%q", words)
 		}
-		return map[string]server{words[dash-1]: {Command: words[dash+1], Args: words[dash+2:]}}
+		return map[string]jsonEntry{words[dash-1]: {Command: words[dash+1], Args: words[dash+2:]}}
 	case "Codex":
 		testbed.Check(toml.Unmarshal([]byte(text), &file))
 	default:
@@ -47,20 +47,20 @@ func TestPrinted(t *testing.T) {
 	w := newWorld(t)
 	printed := string(programs.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "config", w.url)))
 	for _, h := range hosts() {
-		_, after, found := strings.Cut(printed, "\n"+h.names+": "+h.where+"\n\n")
+		_, after, found := strings.Cut(printed, "\n"+h.programNames+": "+h.configPlace+"\n\n")
 		text, _, _ := strings.Cut(after, "\n\n")
 		if !found {
-			t.Fatalf("%s is not there:\n%s", h.names, printed)
+			t.Fatalf("%s is not there:\n%s", h.programNames, printed)
 		}
-		all := entries(t, h.names, strings.TrimSpace(strings.ReplaceAll("\n"+text, "\n    ", "\n")))
+		all := parseEntries(t, h.programNames, strings.TrimSpace(strings.ReplaceAll("\n"+text, "\n    ", "\n")))
 		entry, there := all["hostfacts"]
-		if !there || len(all) != 1 || h.names == "VS Code" && entry.Type != "stdio" {
-			t.Errorf("%s reads %+v", h.names, all)
+		if !there || len(all) != 1 || h.programNames == "VS Code" && entry.Type != "stdio" {
+			t.Errorf("%s reads %+v", h.programNames, all)
 			continue
 		}
 		list, err := startHost(t, entry.Command, entry.Args...).ListTools(t.Context(), nil)
 		if err != nil || len(list.Tools) != 8 {
-			t.Errorf("%s: %+v, %v", h.names, list, err)
+			t.Errorf("%s: %+v, %v", h.programNames, list, err)
 		}
 	}
 }
@@ -69,19 +69,19 @@ func TestPrinted(t *testing.T) {
 // every form.
 func TestQuoting(t *testing.T) {
 	t.Parallel()
-	s := start{name: "x", command: `/Users/Ann O'Neil/my "tools"\bin/pay-mcp`, args: []string{"https://api.example.com/mcp?a=1&b=<é>"}}
+	s := launchSettings{name: "x", command: `/Users/Ann O'Neil/my "tools"\bin/pay-mcp`, args: []string{"https://api.example.com/mcp?a=1&b=<é>"}}
 	for _, h := range hosts() {
-		if h.names == "Claude Code" {
-			line := strings.TrimPrefix(h.text(s), "claude mcp add --scope user x -- ")
+		if h.programNames == "Claude Code" {
+			line := strings.TrimPrefix(h.formatConfig(s), "claude mcp add --scope user x -- ")
 			got := string(programs.Run(t, exec.Command("sh", "-c", `set -- `+line+`; printf '%s\n' "$@"`)))
 			if got != s.command+"\n"+s.args[0]+"\n" {
 				t.Errorf("a shell reads %q", got)
 			}
 			continue
 		}
-		entry := entries(t, h.names, h.text(s))["x"]
+		entry := parseEntries(t, h.programNames, h.formatConfig(s))["x"]
 		if entry.Command != s.command || !slices.Equal(entry.Args, s.args) {
-			t.Errorf("%s reads %+v", h.names, entry)
+			t.Errorf("%s reads %+v", h.programNames, entry)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestNames(t *testing.T) {
 		{"My Server!", "https://api.example.com/mcp", "paid-api-example-com"}, {"", "http://[::1]:8402/mcp", "paid-1"},
 		{strings.Repeat("x", 99), "https://" + strings.Repeat("y", 60) + ".example/", "paid-" + strings.Repeat("y", 24)},
 	} {
-		if got := nameFor(c[0], testbed.Must(url.Parse(c[1]))); got != c[2] || !fit.MatchString(got) {
+		if got := nameFor(c[0], testbed.Must(url.Parse(c[1]))); got != c[2] || !acceptedName.MatchString(got) {
 			t.Errorf("%s at %s is called %s", c[0], c[1], got)
 		}
 	}

@@ -53,17 +53,17 @@ With make: make pay-mcp URL=http://127.0.0.1:8402/mcp [DO=allow]`
 
 // program is one run of the command.
 type program struct {
-	in        io.ReadCloser
-	terminal  bool // whether the input is a terminal
-	out       io.WriteCloser
-	notes     io.Writer
-	now       func() time.Time
-	after     func(time.Duration) <-chan time.Time
-	transport http.RoundTripper
-	self      string        // the path of this executable
-	folder    string        // the folder of all files of this program
-	usual     bool          // whether folder is the default folder
-	wait      time.Duration // the time limit for one call
+	in              io.ReadCloser
+	terminal        bool // whether the input is a terminal
+	out             io.WriteCloser
+	notes           io.Writer
+	now             func() time.Time
+	after           func(time.Duration) <-chan time.Time
+	transport       http.RoundTripper
+	self            string        // the path of this executable
+	folder          string        // the folder of all files of this program
+	isDefaultFolder bool          // folder is the default folder
+	wait            time.Duration // the time limit for one call
 }
 
 func main() {
@@ -135,14 +135,14 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.settle(); err != nil {
+	if err := p.findPaths(); err != nil {
 		return err
 	}
 	return p.run(ctx, command, at, words[len(words)-1])
 }
 
-// settle determines the paths of this executable and of its folder.
-func (p *program) settle() (err error) {
+// findPaths determines the paths of this executable and of its folder.
+func (p *program) findPaths() (err error) {
 	if p.self == "" {
 		if p.self, err = os.Executable(); err != nil {
 			return fmt.Errorf("where is this program: %w", err)
@@ -158,7 +158,7 @@ func (p *program) settle() (err error) {
 		return fmt.Errorf("find the folder for settings: %w; name one with -dir", err)
 	}
 	p.folder = filepath.Join(config, "hostfacts", "pay-mcp")
-	p.usual = true
+	p.isDefaultFolder = true
 	return nil
 }
 
@@ -167,14 +167,14 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 	if err != nil {
 		return err
 	}
-	till := &till{program: p, at: at, purse: kept, paid: newUpstream(at.String(), p.transport)}
+	till := &till{program: p, serverURL: at, purse: kept, upstream: newUpstream(at.String(), p.transport)}
 	switch command {
 	case "config":
-		return till.config(ctx)
+		return till.printConfig(ctx)
 	case "allow":
 		return till.allow(ctx)
 	case "status":
-		return till.status()
+		return till.printStatus()
 	case "forget":
 		return till.forget(ctx, last)
 	}
@@ -184,9 +184,9 @@ func (p *program) run(ctx context.Context, command string, at *url.URL, last str
 // till has the program together with the paid server that it buys from.
 type till struct {
 	*program
-	at    *url.URL
-	purse *purse.Purse
-	paid  *upstream
+	serverURL *url.URL
+	purse     *purse.Purse
+	upstream  *upstream
 }
 
 // serve answers the requests of a host.
@@ -196,39 +196,39 @@ func (t *till) serve(ctx context.Context) error {
 		log.Warn("old purchases cannot be removed", "error", err)
 	}
 	b := &buyer.Buyer{
-		Server:      t.at.String(),
-		Upstream:    t.paid,
+		Server:      t.serverURL.String(),
+		Upstream:    t.upstream,
 		Purse:       t.purse,
 		Terms:       t.terms,
 		Wallet:      t.wallet,
-		Chain:       t.chain,
-		Receipt:     t.receipt,
+		Chain:       t.nodeOf,
+		Receipt:     t.checkReceipt,
 		Now:         t.now,
 		After:       t.after,
 		Wait:        t.wait,
-		HowToAllow:  t.line("allow"),
-		HowToForget: func(id string) string { return t.line("forget", id) },
+		HowToAllow:  t.commandLine("allow"),
+		HowToForget: func(id string) string { return t.commandLine("forget", id) },
 	}
 	proxy := newProxy(&proxy{
-		paid:  t.paid,
-		buyer: b,
-		terms: t.terms,
-		log:   log,
-		now:   t.now,
+		upstream: t.upstream,
+		buyer:    b,
+		terms:    t.terms,
+		log:      log,
+		now:      t.now,
 	})
-	log.Info("ready", "server", t.at.String(), "kept in", t.folder)
+	log.Info("ready", "server", t.serverURL.String(), "kept in", t.folder)
 	return proxy.serve(ctx, t.in, t.out)
 }
 
-// line returns a command line of this program, for a shell.
-func (t *till) line(command string, more ...string) string {
-	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.at.String()}, more))
+// commandLine returns a command line of this program, for a shell.
+func (t *till) commandLine(command string, more ...string) string {
+	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.serverURL.String()}, more))
 }
 
 // flags returns the flags that a printed command needs to use the same folder and time limit.
 func (t *till) flags() []string {
 	var set []string
-	if !t.usual {
+	if !t.isDefaultFolder {
 		set = append(set, "-dir", t.folder)
 	}
 	if t.wait != buyer.CallTime {
@@ -237,17 +237,17 @@ func (t *till) flags() []string {
 	return set
 }
 
-// config prints what a person must paste into hosts.
-func (t *till) config(ctx context.Context) error {
+// printConfig prints what a person must paste into hosts.
+func (t *till) printConfig(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
-	said, tools, err := t.paid.tools(limited)
-	name := nameFor("", t.at)
+	said, tools, err := t.upstream.tools(limited)
+	name := nameFor("", t.serverURL)
 	switch {
 	case err != nil:
 		fmt.Fprintf(t.notes, "The server does not answer now: %s\n", err)
 	case said != nil:
-		name = nameFor(said.Name, t.at)
+		name = nameFor(said.Name, t.serverURL)
 	}
 	terms, err := t.terms()
 	if err != nil {
@@ -257,13 +257,13 @@ func (t *till) config(ctx context.Context) error {
 		if terms.Play {
 			kind = "play money"
 		}
-		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s per call and %s in any 24 hours.\n", len(tools), t.at, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
+		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s per call and %s in any 24 hours.\n", len(tools), t.serverURL, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
 	}
 	fmt.Fprintln(t.out, "Paste the one for your host, which then starts the program by itself.")
-	printHosts(t.out, start{
+	printHosts(t.out, launchSettings{
 		name:    name,
 		command: t.self,
-		args:    slices.Concat(t.flags(), []string{t.at.String()}),
+		args:    slices.Concat(t.flags(), []string{t.serverURL.String()}),
 	})
 	return nil
 }

@@ -42,7 +42,7 @@ var errNotAllowed = errors.New("nobody has allowed this program to pay real mone
 // terms returns the limits that apply now. If this server may not be paid, the error says how a
 // person can allow it.
 func (t *till) terms() (buyer.Terms, error) {
-	a, err := t.purse.Allowed(t.at.String())
+	a, err := t.purse.Allowed(t.serverURL.String())
 	switch {
 	case err != nil:
 		return buyer.Terms{}, err
@@ -55,20 +55,20 @@ func (t *till) terms() (buyer.Terms, error) {
 			PerCall: perCall,
 			PerDay:  perDay,
 		}, nil
-	case bill.Loopback(t.at):
+	case bill.Loopback(t.serverURL):
 		return buyer.Terms{
 			Play:    true,
 			PerCall: big.NewInt(playPerCall),
 			PerDay:  big.NewInt(playPerDay),
 		}, nil
 	}
-	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.line("allow"))
+	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.commandLine("allow"))
 }
 
 // wallet returns the wallet that pays. If real money is allowed, the wallet has the key in the
 // key file of the allowance. Otherwise it has the throwaway key.
 func (t *till) wallet() (*x402test.Wallet, error) {
-	a, err := t.purse.Allowed(t.at.String())
+	a, err := t.purse.Allowed(t.serverURL.String())
 	if err != nil {
 		return nil, err
 	}
@@ -78,10 +78,11 @@ func (t *till) wallet() (*x402test.Wallet, error) {
 	return bill.Throwaway(t.purse.KeyFile())
 }
 
-// chain returns a node of the network, which can tell whether a payment was made. It returns
-// nil for play money, which is on no chain. It also returns nil if there is no node to ask.
-func (t *till) chain(network, asset string) x402.Evidence {
-	a, err := t.purse.Allowed(t.at.String())
+// nodeOf returns a node of the network, which can tell whether a payment was made. For play
+// money, which is on no chain, nodeOf returns nil. It also returns nil if there is no node to
+// ask.
+func (t *till) nodeOf(network, asset string) x402.Evidence {
+	a, err := t.purse.Allowed(t.serverURL.String())
 	if err != nil || a == nil {
 		return nil
 	}
@@ -102,9 +103,10 @@ func (t *till) chain(network, asset string) x402.Evidence {
 	return nodes
 }
 
-// receipt returns what is wrong with the receipt of an answer. It returns "" if the receipt is
-// valid, and also if there is none, because the protocol does not require a receipt.
-func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
+// checkReceipt returns what is wrong with the receipt of an answer. It returns "" if the
+// receipt is valid, and also if there is none, because the protocol does not require a
+// receipt.
+func (t *till) checkReceipt(ctx context.Context, b buyer.Bought) string {
 	var settled x402.SettleResponse
 	raw, paid := b.Reply.Meta[mcp.KeyResponse]
 	if !paid {
@@ -118,31 +120,31 @@ func (t *till) receipt(ctx context.Context, b buyer.Bought) string {
 		return ""
 	}
 	d := bill.Delivery{
-		Asked:     t.question(b),
+		Asked:     t.urlOfQuestion(b),
 		Resource:  b.Resource,
 		Settled:   settled,
 		Body:      []byte(b.Reply.Text()),
-		Transport: bounded{t.transport},
+		Transport: limitedTransport{t.transport},
 	}
 	if d.Asked == nil {
-		d.Asked = t.at
+		d.Asked = t.serverURL
 		d.AnyRequest = true
 	}
 	_, _, err := d.Verify(ctx, signed.Signature)
 	switch {
 	case errors.Is(err, bill.ErrUnchecked):
-		return fmt.Sprintf("the signed receipt of this answer could not be checked: %s.", plainly(err))
+		return fmt.Sprintf("the signed receipt of this answer could not be checked: %s.", withSafeText(err))
 	case err != nil:
-		return fmt.Sprintf("the signed receipt of this answer does not hold: %s. The answer is shown anyway; tell a person.", plainly(err))
+		return fmt.Sprintf("the signed receipt of this answer does not hold: %s. The answer is shown anyway; tell a person.", withSafeText(err))
 	}
 	return ""
 }
 
-// question returns the URL at which the HTTP API answers the same question as a tool call. For
-// a tool of another product it returns nil.
-func (t *till) question(b buyer.Bought) *url.URL {
+// urlOfQuestion returns the URL at which the HTTP API answers the same question as a tool
+// call. For a tool of another product it returns nil.
+func (t *till) urlOfQuestion(b buyer.Bought) *url.URL {
 	var arguments map[string]any
-	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.at.Path, catalog.PathMCP) {
+	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.serverURL.Path, catalog.PathMCP) {
 		return nil
 	}
 	for _, op := range catalog.All() {
@@ -154,8 +156,8 @@ func (t *till) question(b buyer.Bought) *url.URL {
 			query.Set(name, fmt.Sprint(v))
 		}
 		return &url.URL{
-			Scheme:   t.at.Scheme,
-			Host:     t.at.Host,
+			Scheme:   t.serverURL.Scheme,
+			Host:     t.serverURL.Host,
 			Path:     op.Path,
 			RawQuery: query.Encode(),
 		}

@@ -16,21 +16,21 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/buyer"
 )
 
-// listedFor is how long a list of tools is used before it is refreshed.
-const listedFor = time.Minute
+// listLifetime is how long a list of tools is used before it is refreshed.
+const listLifetime = time.Minute
 
 // proxy is the MCP server that a host sees.
 type proxy struct {
-	paid   *upstream
-	buyer  *buyer.Buyer
-	terms  func() (buyer.Terms, error)
-	log    *slog.Logger
-	now    func() time.Time
-	server *mcp.Server
+	upstream *upstream
+	buyer    *buyer.Buyer
+	terms    func() (buyer.Terms, error)
+	log      *slog.Logger
+	now      func() time.Time
+	server   *mcp.Server
 
-	mu     sync.Mutex
-	listed time.Time
-	tools  map[string]string // the JSON of each tool, by the tool's name
+	mu       sync.Mutex
+	listedAt time.Time
+	tools    map[string]string // the JSON of each tool, by the tool's name
 }
 
 // instructions tell a model how to use the tools.
@@ -49,19 +49,19 @@ func newProxy(p *proxy) *proxy {
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{ListChanged: true}},
 		PageSize:     maxTools,
 	})
-	p.server.AddReceivingMiddleware(p.refreshed)
+	p.server.AddReceivingMiddleware(p.refreshBefore)
 	return p
 }
 
-// firstList limits how long the start of pay-mcp waits for a slow paid server.
-const firstList = 5 * time.Second
+// firstListTimeout limits how long the start of pay-mcp waits for a slow paid server.
+const firstListTimeout = 5 * time.Second
 
 // serve answers a host until the input ends. Before it serves requests, it gets the list of
 // tools from the paid server. Otherwise the list would come later, and the host would be
 // notified of a change. A client that is just closing its connection would fail at that
 // notification.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	limited, cancel := context.WithTimeout(ctx, firstList)
+	limited, cancel := context.WithTimeout(ctx, firstListTimeout)
 	defer cancel()
 	if err := p.refresh(limited, false); err != nil {
 		p.log.Warn("the tools are listed later", "error", err)
@@ -69,9 +69,9 @@ func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser)
 	return p.server.Run(ctx, &mcp.IOTransport{Reader: in, Writer: out})
 }
 
-// refreshed returns a handler that refreshes the list of tools before the tools are listed or
-// one of them is called.
-func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
+// refreshBefore returns a handler that refreshes the list of tools before the tools are listed
+// or one of them is called.
+func (p *proxy) refreshBefore(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
 		if method == "tools/list" || method == "tools/call" {
 			if err := p.refresh(ctx, method == "tools/call"); err != nil {
@@ -83,37 +83,37 @@ func (p *proxy) refreshed(next mcp.MethodHandler) mcp.MethodHandler {
 }
 
 // refresh updates the list of tools from the paid server, unless the list is newer than
-// listedFor. If anyList is true, refresh keeps a list of any age, because the call of a tool
-// must not wait for a newer list. If there is a list already, an unreachable server is not an
-// error.
+// listLifetime. If anyList is true, refresh keeps a list of any age, because the call of a
+// tool must not wait for a newer list. If there is a list already, an unreachable server is
+// not an error.
 func (p *proxy) refresh(ctx context.Context, anyList bool) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.tools) > 0 && (anyList || p.now().Before(p.listed.Add(listedFor))) {
+	if len(p.tools) > 0 && (anyList || p.now().Before(p.listedAt.Add(listLifetime))) {
 		return nil
 	}
-	_, tools, err := p.paid.tools(ctx)
+	_, tools, err := p.upstream.tools(ctx)
 	if err != nil {
-		p.log.Warn("the tools of the server cannot be listed", "server", p.paid.url, "error", err)
+		p.log.Warn("the tools of the server cannot be listed", "server", p.upstream.url, "error", err)
 		if len(p.tools) > 0 {
 			return nil
 		}
-		return fmt.Errorf("the paid server %s cannot be asked for its tools: %w", p.paid.url, err)
+		return fmt.Errorf("the paid server %s cannot be asked for its tools: %w", p.upstream.url, err)
 	}
 	terms, refused := p.terms()
 	if refused != nil {
 		p.log.Warn("nothing will be paid", "reason", refused)
 	}
-	p.take(tools, limits{terms, refused})
-	p.listed = p.now()
+	p.replaceTools(tools, limits{terms, refused})
+	p.listedAt = p.now()
 	return nil
 }
 
-// take replaces the tools with those of the paid server.
-func (p *proxy) take(tools []*mcp.Tool, l limits) {
+// replaceTools replaces the tools with those of the paid server.
+func (p *proxy) replaceTools(tools []*mcp.Tool, l limits) {
 	current := map[string]string{}
 	for _, t := range tools {
-		shown, err := shown(t, l)
+		shown, err := hostTool(t, l)
 		if err != nil {
 			p.log.Warn("a tool is left out", "error", err)
 			continue

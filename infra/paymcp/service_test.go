@@ -22,31 +22,31 @@ func TestBuys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	h := w.start()
-	h.showsAll(t)
+	h.checkTools(t)
 	first := h.call(t, "dns_lookup", example)
 	structured := testbed.Must(json.Marshal(first.StructuredContent))
-	if !plain(first) || !strings.Contains(texts(first), `"192.0.2.77"`) || !strings.Contains(string(structured), `"192.0.2.77"`) || first.Meta["x402/payment-response"] == nil {
-		t.Errorf("the first answer: %s %v\n%s", texts(first), first.Meta, h.log)
+	if !isPlainAnswer(first) || !strings.Contains(textOf(first), `"192.0.2.77"`) || !strings.Contains(string(structured), `"192.0.2.77"`) || first.Meta["x402/payment-response"] == nil {
+		t.Errorf("the first answer: %s %v\n%s", textOf(first), first.Meta, h.log)
 	}
 	again := h.call(t, "dns_lookup", map[string]any{"domain": "example.com"})
-	if again.IsError || !strings.HasPrefix(texts(again), texts(first)) || !strings.Contains(texts(again), "This answer is ") {
-		t.Errorf("the second answer: %s", texts(again))
+	if again.IsError || !strings.HasPrefix(textOf(again), textOf(first)) || !strings.Contains(textOf(again), "This answer is ") {
+		t.Errorf("the second answer: %s", textOf(again))
 	}
-	w.charged(1)
-	if other := h.call(t, "dns_lookup", map[string]any{"domain": "example.com", "type": "MX"}); !plain(other) {
-		t.Errorf("another question: %s", texts(other))
+	w.checkCharged(1)
+	if other := h.call(t, "dns_lookup", map[string]any{"domain": "example.com", "type": "MX"}); !isPlainAnswer(other) {
+		t.Errorf("another question: %s", textOf(other))
 	}
-	w.charged(2)
+	w.checkCharged(2)
 	wrong := h.call(t, "dns_lookup", map[string]any{"domain": "10.0.0.1"})
-	if !wrong.IsError || !strings.Contains(texts(wrong), "invalid_domain") {
-		t.Errorf("a bad question: %s", texts(wrong))
+	if !wrong.IsError || !strings.Contains(textOf(wrong), "invalid_domain") {
+		t.Errorf("a bad question: %s", textOf(wrong))
 	}
-	w.charged(2)
+	w.checkCharged(2)
 }
 
-// showsAll checks that the host sees the tools of the service, with their prices and with the
+// checkTools checks that the host sees the tools of the service, with their prices and with the
 // annotations of tools that spend money.
-func (h guest) showsAll(t *testing.T) {
+func (h hostSession) checkTools(t *testing.T) {
 	t.Helper()
 	tools := map[string]*mcp.Tool{}
 	for _, tool := range testbed.Must(h.ListTools(t.Context(), nil)).Tools {
@@ -87,14 +87,14 @@ func TestFaults(t *testing.T) {
 		relay       []func(*testbed.Relayed)
 		facilitator []x402test.Behaviour
 	}{
-		"the reply is lost":            {relay: []func(*testbed.Relayed){lose, lose}},
+		"the reply is lost":            {relay: []func(*testbed.Relayed){dropAnswer, dropAnswer}},
 		"the request is lost":          {relay: []func(*testbed.Relayed){drop}},
 		"the reply is cut":             {relay: []func(*testbed.Relayed){half}},
 		"the gateway fails":            {relay: []func(*testbed.Relayed){busy(502), busy(503), busy(429)}},
 		"the facilitator drops":        {facilitator: []x402test.Behaviour{x402test.DropAfter}},
 		"the facilitator fails before": {facilitator: []x402test.Behaviour{x402test.FailBefore}},
 		"the facilitator fails after":  {facilitator: []x402test.Behaviour{x402test.FailAfter}},
-		"both":                         {relay: []func(*testbed.Relayed){lose}, facilitator: []x402test.Behaviour{x402test.TooMany}},
+		"both":                         {relay: []func(*testbed.Relayed){dropAnswer}, facilitator: []x402test.Behaviour{x402test.TooMany}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -106,11 +106,11 @@ func TestFaults(t *testing.T) {
 				if !r.IsError {
 					break
 				}
-				if !strings.Contains(texts(r), "with exactly the same arguments") || call == 5 {
-					t.Fatalf("call %d: %s\n%s", call, texts(r), h.log)
+				if !strings.Contains(textOf(r), "with exactly the same arguments") || call == 5 {
+					t.Fatalf("call %d: %s\n%s", call, textOf(r), h.log)
 				}
 			}
-			w.charged(1)
+			w.checkCharged(1)
 			if different, _ := w.payments(); different != 1 {
 				t.Errorf("%d different payments were sent", different)
 			}
@@ -147,10 +147,10 @@ func TestKilled(t *testing.T) {
 				t.Error("a killed process answered")
 			}
 			close(dead)
-			if r := w.start().call(t, "dns_lookup", example); !plain(r) {
-				t.Errorf("after the kill: %s", texts(r))
+			if r := w.start().call(t, "dns_lookup", example); !isPlainAnswer(r) {
+				t.Errorf("after the kill: %s", textOf(r))
 			}
-			w.charged(1)
+			w.checkCharged(1)
 			if different, all := w.payments(); different != 1 || all != 2 {
 				t.Errorf("%d payments in %d messages", different, all)
 			}
@@ -163,23 +163,23 @@ func TestKilled(t *testing.T) {
 // question must be charged once.
 func TestTwoHosts(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, lose)
+	w := newWorld(t, dropAnswer)
 	var all sync.WaitGroup
 	for n := range 2 {
 		h := w.start()
 		all.Go(func() {
 			if r := h.call(t, "dns_lookup", example); r.IsError {
-				t.Errorf("host %d: %s", n, texts(r))
+				t.Errorf("host %d: %s", n, textOf(r))
 			}
 		})
 		all.Go(func() {
-			if r := h.call(t, "payment_smoke_test", map[string]any{"probe": fmt.Sprint(n)}); !plain(r) {
-				t.Errorf("host %d: %s", n, texts(r))
+			if r := h.call(t, "payment_smoke_test", map[string]any{"probe": fmt.Sprint(n)}); !isPlainAnswer(r) {
+				t.Errorf("host %d: %s", n, textOf(r))
 			}
 		})
 	}
 	all.Wait()
-	w.charged(3)
+	w.checkCharged(3)
 }
 
 // TestUnconfirmed checks a settlement that stays unconfirmed. The result must say so, pay-mcp
@@ -191,11 +191,11 @@ func TestUnconfirmed(t *testing.T) {
 	h := w.start("-dir", w.dir, "-wait", "15s", w.url)
 	r := h.call(t, "payment_smoke_test", map[string]any{})
 	for _, want := range []string{"There is no answer yet. A payment of 0.001 USDC on Base was signed.", "settlement_uncertain", "Call payment_smoke_test again", "nothing more is charged"} {
-		if !r.IsError || !strings.Contains(texts(r), want) {
-			t.Errorf("it says %s\nwant %s", texts(r), want)
+		if !r.IsError || !strings.Contains(textOf(r), want) {
+			t.Errorf("it says %s\nwant %s", textOf(r), want)
 		}
 	}
-	w.charged(1)
+	w.checkCharged(1)
 	out := string(programs.Run(t, testbed.Command(t, testbed.PayMCP(t), "-dir", w.dir, "status", w.url)))
 	for _, want := range []string{"Signed in the last 24 hours: 0.001 USDC on Base", "No answer: payment_smoke_test {}", "forget " + w.url} {
 		if !strings.Contains(out, want) {

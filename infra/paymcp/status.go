@@ -8,9 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// status prints the limits, what was signed in the last 24 hours, and every purchase without
-// an answer.
-func (t *till) status() error {
+// printStatus prints the limits, what was signed in the last 24 hours, and every purchase
+// without an answer.
+func (t *till) printStatus() error {
 	terms, err := t.terms()
 	if err != nil {
 		fmt.Fprintf(t.out, "It does not pay: %s\n", err)
@@ -26,7 +26,7 @@ func (t *till) status() error {
 	for _, e := range signed {
 		if k := (token{e.Network, e.Asset}); !seen[k] {
 			seen[k] = true
-			fmt.Fprintf(t.out, "Signed in the last 24 hours: %s\n", amountOf(purse.Sum(signed, e.Network, e.Asset), e.Network, e.Asset))
+			fmt.Fprintf(t.out, "Signed in the last 24 hours: %s\n", formatAmount(purse.Sum(signed, e.Network, e.Asset), e.Network, e.Asset))
 		}
 	}
 	if len(signed) == 0 {
@@ -41,7 +41,7 @@ func (t *till) status() error {
 		open++
 		fmt.Fprintf(t.out, "\nNo answer: %s %s\n  %s, signed %s, may be executed until %s\n  %s\n  The same call continues it. If you know that it was not charged: %s\n",
 			untrusted.Text(c.Tool), untrusted.Text(string(c.Arguments)), c.Payment.Price, c.Payment.Signed.UTC().Format("2006-01-02 15:04:05"),
-			c.Payment.ValidBefore.UTC().Format("2006-01-02 15:04:05 UTC"), untrusted.Text(c.Payment.Said), t.line("forget", c.ID()))
+			c.Payment.ValidBefore.UTC().Format("2006-01-02 15:04:05 UTC"), untrusted.Text(c.Payment.Said), t.commandLine("forget", c.ID()))
 	}
 	if open == 0 {
 		fmt.Fprintln(t.out, "Every purchase has its answer.")
@@ -71,5 +71,5 @@ func (t *till) forget(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("there is no purchase %s without an answer: %s lists them", untrusted.Quote(id, 80), t.line("status"))
+	return fmt.Errorf("there is no purchase %s without an answer: %s lists them", untrusted.Quote(id, 80), t.commandLine("status"))
 }

@@ -18,7 +18,7 @@ import (
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	const questions, kills = 4, 10
-	w := newWorld(t, lose, (*testbed.Relayed).Drop, (*testbed.Relayed).Pass, lose)
+	w := newWorld(t, dropAnswer, (*testbed.Relayed).Drop, (*testbed.Relayed).Pass, dropAnswer)
 	w.books.Plan("", x402test.FailAfter, x402test.Honest, x402test.DropAfter, x402test.FailBefore)
 	t.Run("hosts", func(t *testing.T) {
 		for host := range 2 {
@@ -31,7 +31,7 @@ func TestStorm(t *testing.T) {
 			})
 		}
 	})
-	w.charged(questions)
+	w.checkCharged(questions)
 	different, messages := w.payments()
 	if different != questions {
 		t.Errorf("%d different payments for %d questions", different, questions)

@@ -29,14 +29,14 @@ import (
 type stranger struct {
 	url string
 
-	mu      sync.Mutex
-	terms   x402.Requirements
-	moved   []string // the nonces of the payments that moved money
-	pages   int      // the number of pages of the list of tools
-	refuses string   // if not empty, the server refuses every payment for this reason
-	// settles, if not empty, is the URL of a facilitator that moves the money before the server
-	// refuses the payment.
-	settles string
+	mu            sync.Mutex
+	terms         x402.Requirements
+	paidNonces    []string // the nonces of the payments that moved money
+	toolPages     int      // the number of pages of the list of tools
+	refusalReason string   // if not empty, the server refuses every payment for this reason
+	// facilitatorURL, if not empty, is the URL of a facilitator that moves the money before
+	// the server refuses the payment.
+	facilitatorURL string
 }
 
 const strangerPayee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
@@ -44,9 +44,9 @@ const strangerPayee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
 func newStranger(t *testing.T) *stranger {
 	usdc := x402.USDC()
 	usdc.PayTo = strangerPayee
-	s := &stranger{terms: usdc.Requirements("20000"), pages: 3}
+	s := &stranger{terms: usdc.Requirements("20000"), toolPages: 3}
 	server := mcp.NewServer(&mcp.Implementation{Name: "stranger", Version: "1"}, &mcp.ServerOptions{PageSize: 2})
-	for n := range 2 * s.pages {
+	for n := range 2 * s.toolPages {
 		server.AddTool(&mcp.Tool{Name: fmt.Sprintf("tool_%d", n), Description: "Says hello.", InputSchema: json.RawMessage(`{"type":"object"}`), Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true, OpenWorldHint: new(false)}}, s.call)
 	}
 	s.url = testbed.Serve(t, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
@@ -57,23 +57,23 @@ func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent, paid := r.Params.Meta[wire.KeyPayment]
-	if !paid || s.refuses != "" {
-		return s.asks(s.refuses), nil
+	if !paid || s.refusalReason != "" {
+		return s.paymentRequired(s.refusalReason), nil
 	}
 	var p bill.Signed
 	if err := json.Unmarshal(testbed.Must(json.Marshal(sent)), &p); err != nil {
 		return nil, err
 	}
 	a := p.Payload.Authorization
-	if s.settles != "" {
-		return s.asks("settlement failed"), s.settle(sent)
+	if s.facilitatorURL != "" {
+		return s.paymentRequired("settlement failed"), s.settle(sent)
 	}
-	for _, nonce := range s.moved {
+	for _, nonce := range s.paidNonces {
 		if nonce == a.Nonce {
-			return s.asks("nonce already used"), nil
+			return s.paymentRequired("nonce already used"), nil
 		}
 	}
-	s.moved = append(s.moved, a.Nonce)
+	s.paidNonces = append(s.paidNonces, a.Nonce)
 	return &mcp.CallToolResult{
 		Content: []mcp.Content{&mcp.TextContent{Text: "hello " + string(r.Params.Arguments)}},
 		Meta:    mcp.Meta{wire.KeyResponse: x402.SettleResponse{Success: true, Transaction: "0x01", Network: s.terms.Network, Payer: a.From}},
@@ -83,7 +83,7 @@ func (s *stranger) call(_ context.Context, r *mcp.CallToolRequest) (*mcp.CallToo
 // settle calls the facilitator to move the money of a payment.
 func (s *stranger) settle(payment any) error {
 	body := testbed.Must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": s.terms}))
-	res, err := http.Post(s.settles+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // a request of a test needs no context
+	res, err := http.Post(s.facilitatorURL+"/settle", "application/json", bytes.NewReader(body)) //nolint:noctx // a request of a test needs no context
 	if err != nil {
 		return err
 	}
@@ -92,46 +92,47 @@ func (s *stranger) settle(payment any) error {
 	return err
 }
 
-func (s *stranger) asks(why string) *mcp.CallToolResult {
+func (s *stranger) paymentRequired(why string) *mcp.CallToolResult {
 	offer := x402.PaymentRequired{X402Version: x402.Version, Error: why, Resource: x402.Resource{URL: "mcp://tool/x"}, Accepts: []x402.Requirements{s.terms}}
 	text := testbed.Must(json.Marshal(offer))
 	return &mcp.CallToolResult{IsError: true, StructuredContent: json.RawMessage(text), Content: []mcp.Content{&mcp.TextContent{Text: string(text)}}}
 }
 
-// change calls edit, which can change the running server, for example its terms.
-func (s *stranger) change(edit func(s *stranger)) {
+// update calls edit with the running server. The function edit can change the server, for
+// example its terms.
+func (s *stranger) update(edit func(s *stranger)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	edit(s)
 }
 
-func (s *stranger) charged(t *testing.T, times int) {
+func (s *stranger) checkCharged(t *testing.T, times int) {
 	t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.moved) != times {
-		t.Errorf("charged %d times, want %d", len(s.moved), times)
+	if len(s.paidNonces) != times {
+		t.Errorf("charged %d times, want %d", len(s.paidNonces), times)
 	}
 }
 
-// keyIn writes a private key to a file in a folder, and returns the path. Only the file's
+// writeKey writes a private key to a file in a folder, and returns the path. Only the file's
 // owner can read it.
-func keyIn(t *testing.T, dir string) string {
+func writeKey(t *testing.T, dir string) string {
 	path := filepath.Join(dir, "wallet.key")
 	testbed.Check(os.WriteFile(path, []byte("0x"+hex.EncodeToString(append(make([]byte, 31), 7))+"\n"), 0o600))
 	return path
 }
 
-// allowed makes a folder with a purse, and allows payments to the server at url. It returns
-// the folder and the purse.
-func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
+// allowPayments makes a folder with a purse, and allows payments to the server at url. It
+// returns the folder and the purse.
+func allowPayments(t *testing.T, url string) (dir string, p *purse.Purse) {
 	t.Helper()
 	dir = t.TempDir()
 	at := testbed.Must(target(url))
 	p = testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
 	usdc := x402.USDC()
 	testbed.Check(p.Allow(purse.Allowance{
-		Server: at.String(), PayTo: strangerPayee, Network: usdc.Network, Asset: usdc.Asset, PerCall: "20000", PerDay: "50000", Node: purse.NoNode, KeyFile: keyIn(t, dir), Allowed: time.Now(),
+		Server: at.String(), PayTo: strangerPayee, Network: usdc.Network, Asset: usdc.Asset, PerCall: "20000", PerDay: "50000", Node: purse.NoNode, KeyFile: writeKey(t, dir), Allowed: time.Now(),
 	}))
 	return dir, p
 }
@@ -143,11 +144,11 @@ func allowed(t *testing.T, url string) (dir string, p *purse.Purse) {
 func TestStranger(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
-	dir, _ := allowed(t, s.url)
-	start := func() guest { return startHost(t, testbed.PayMCP(t), "-dir", dir, s.url) }
+	dir, _ := allowPayments(t, s.url)
+	start := func() hostSession { return startHost(t, testbed.PayMCP(t), "-dir", dir, s.url) }
 	h := start()
 	list := testbed.Must(h.ListTools(t.Context(), nil))
-	if len(list.Tools) != 2*s.pages {
+	if len(list.Tools) != 2*s.toolPages {
 		t.Errorf("%d tools", len(list.Tools))
 	}
 	for _, tool := range list.Tools {
@@ -158,24 +159,24 @@ func TestStranger(t *testing.T) {
 		}
 	}
 	first := h.call(t, "tool_1", map[string]any{"n": 1})
-	if !plain(first) {
-		t.Fatal(texts(first))
+	if !isPlainAnswer(first) {
+		t.Fatal(textOf(first))
 	}
 	again := start().call(t, "tool_1", map[string]any{"n": 1.0})
-	if again.IsError || !strings.HasPrefix(texts(again), texts(first)) {
-		t.Errorf("another process says: %s", texts(again))
+	if again.IsError || !strings.HasPrefix(textOf(again), textOf(first)) {
+		t.Errorf("another process says: %s", textOf(again))
 	}
-	s.charged(t, 1)
-	if r := start().call(t, "tool_2", map[string]any{}); !plain(r) {
-		t.Error(texts(r))
+	s.checkCharged(t, 1)
+	if r := start().call(t, "tool_2", map[string]any{}); !isPlainAnswer(r) {
+		t.Error(textOf(r))
 	}
 	over := start().call(t, "tool_3", map[string]any{})
 	for _, want := range []string{"this costs 0.02 USDC on Base, and 0.04 USDC on Base of the budget of 0.05 USDC on Base for any 24 hours", "Only a person can raise the budget, in a terminal: ", " allow " + s.url} {
-		if !over.IsError || !strings.Contains(texts(over), want) {
-			t.Errorf("it says %s\nwant %s", texts(over), want)
+		if !over.IsError || !strings.Contains(textOf(over), want) {
+			t.Errorf("it says %s\nwant %s", textOf(over), want)
 		}
 	}
-	s.charged(t, 2)
+	s.checkCharged(t, 2)
 }
 
 // TestChangedTerms checks that only what was allowed is paid. For another price, payee, token
@@ -183,7 +184,7 @@ func TestStranger(t *testing.T) {
 func TestChangedTerms(t *testing.T) {
 	t.Parallel()
 	s := newStranger(t)
-	dir, p := allowed(t, s.url)
+	dir, p := allowPayments(t, s.url)
 	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
 	const other = "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
@@ -196,20 +197,20 @@ func TestChangedTerms(t *testing.T) {
 		"the network": {func(s *stranger) { s.terms.Network = "eip155:84532" }, "asks to be paid on Base Sepolia, but the allowed network is eip155:8453"},
 	} {
 		former := s.terms
-		s.change(c.change)
+		s.update(c.change)
 		r := h.call(t, "tool_0", map[string]any{"what": name})
-		if !r.IsError || !strings.Contains(texts(r), c.says) || !strings.Contains(texts(r), "Nothing was signed or charged") {
-			t.Errorf("%s: %s", name, texts(r))
+		if !r.IsError || !strings.Contains(textOf(r), c.says) || !strings.Contains(textOf(r), "Nothing was signed or charged") {
+			t.Errorf("%s: %s", name, textOf(r))
 		}
-		s.change(func(s *stranger) { s.terms = former })
+		s.update(func(s *stranger) { s.terms = former })
 	}
-	s.charged(t, 0)
+	s.checkCharged(t, 0)
 	// If one of these files becomes accessible to others, even a running process must stop
 	// paying.
 	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
 		testbed.Check(os.Chmod(path, 0o644))
-		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(texts(r), says) {
-			t.Errorf("%s is open to others: %s", path, texts(r))
+		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(textOf(r), says) {
+			t.Errorf("%s is open to others: %s", path, textOf(r))
 		}
 		if path == p.AllowanceFile() {
 			list := testbed.Must(startHost(t, testbed.PayMCP(t), "-dir", dir, s.url).ListTools(t.Context(), nil))
@@ -219,11 +220,11 @@ func TestChangedTerms(t *testing.T) {
 		}
 		testbed.Check(os.Chmod(path, 0o600))
 	}
-	s.charged(t, 0)
-	s.change(func(s *stranger) { s.refuses = "no \x1b[2J funds" })
+	s.checkCharged(t, 0)
+	s.update(func(s *stranger) { s.refusalReason = "no \x1b[2J funds" })
 	r := h.call(t, "tool_0", map[string]any{})
-	if !r.IsError || strings.Contains(texts(r), "\x1b") || !strings.Contains(texts(r), "Its reason: \"no ") || !strings.Contains(texts(r), "could still be charged") {
-		t.Errorf("refused: %q", texts(r))
+	if !r.IsError || strings.Contains(textOf(r), "\x1b") || !strings.Contains(textOf(r), "Its reason: \"no ") || !strings.Contains(textOf(r), "could still be charged") {
+		t.Errorf("refused: %q", textOf(r))
 	}
 }
 
@@ -237,24 +238,24 @@ func TestChainDecides(t *testing.T) {
 	node := testbed.Serve(t, testbed.PlayNode{Moved: books.Transfers, ChainID: 8453, Now: time.Now})
 	s := newStranger(t)
 	s.terms.PayTo = testbed.Account(1)
-	dir, p := allowed(t, s.url)
+	dir, p := allowPayments(t, s.url)
 	a := testbed.Must(p.Allowed(testbed.Must(target(s.url)).String()))
 	a.PayTo, a.Node = s.terms.PayTo, node
 	testbed.Check(p.Allow(*a))
 	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
-	s.change(func(s *stranger) { s.refuses = "not yet" })
-	if r := h.call(t, "tool_1", map[string]any{}); !strings.Contains(texts(r), "could still be charged") {
-		t.Errorf("unused on the chain: %s\n%s", texts(r), h.log)
+	s.update(func(s *stranger) { s.refusalReason = "not yet" })
+	if r := h.call(t, "tool_1", map[string]any{}); !strings.Contains(textOf(r), "could still be charged") {
+		t.Errorf("unused on the chain: %s\n%s", textOf(r), h.log)
 	}
-	s.change(func(s *stranger) { s.refuses, s.settles = "", books.URL })
+	s.update(func(s *stranger) { s.refusalReason, s.facilitatorURL = "", books.URL })
 	for range 2 { // the second call must not change anything
 		r := h.call(t, "tool_1", map[string]any{})
 		moved := books.Transfers()
 		if len(moved) != 1 {
-			t.Fatalf("transfers %+v: %s", moved, texts(r))
+			t.Fatalf("transfers %+v: %s", moved, textOf(r))
 		}
-		if want := "Charged, and not answered: the payment of 0.02 USDC on Base was made in the transaction " + moved[0].Transaction; !strings.Contains(texts(r), want) {
-			t.Errorf("paid on the chain: %s\nwant %s", texts(r), want)
+		if want := "Charged, and not answered: the payment of 0.02 USDC on Base was made in the transaction " + moved[0].Transaction; !strings.Contains(textOf(r), want) {
+			t.Errorf("paid on the chain: %s\nwant %s", textOf(r), want)
 		}
 	}
 }
@@ -276,7 +277,7 @@ func TestNotAllowed(t *testing.T) {
 	}
 	at := testbed.Must(target("https://API.example.com/mcp#x"))
 	p := &program{now: time.Now, after: time.After, self: "/bin/pay-mcp", folder: t.TempDir()}
-	till := &till{program: p, at: at, purse: testbed.Must(purse.Open(p.folder, time.Now, time.After))}
+	till := &till{program: p, serverURL: at, purse: testbed.Must(purse.Open(p.folder, time.Now, time.After))}
 	if _, err := till.terms(); err == nil || !strings.Contains(err.Error(), "/bin/pay-mcp -dir "+p.folder+" -wait 0s allow https://api.example.com/mcp") {
 		t.Error(err)
 	}

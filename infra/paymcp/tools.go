@@ -21,10 +21,10 @@ const (
 	maxSchema      = 64 << 10 // the maximum size of a schema in JSON, in bytes
 )
 
-// names matches the names that MCP allows for a tool.
-var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
+// toolName matches a name that MCP allows for a tool.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 
-// shown returns a tool as a host sees it. It keeps the name, the title and the schemas. The
+// hostTool returns a tool as a host sees it. It keeps the name, the title and the schemas. The
 // description also states the price and the limits, and the annotations describe a tool that
 // spends money:
 //
@@ -33,8 +33,8 @@ var names = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,128}$`)
 // only "destructive updates" and "only additive updates" of the environment, and nobody can
 // take a payment back. It is not idempotent, because after a while the same call is charged
 // again.
-func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
-	if t == nil || !names.MatchString(t.Name) {
+func hostTool(t *mcp.Tool, l limits) (*mcp.Tool, error) {
+	if t == nil || !toolName.MatchString(t.Name) {
 		return nil, errors.New("its name is not one that MCP allows")
 	}
 	input, err := schema(t.InputSchema)
@@ -49,7 +49,7 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 		Name:        t.Name,
 		Title:       untrusted.Clip(t.Title, maxTitle),
 		InputSchema: input,
-		Description: readable(t.Description) + "\n\n" + priced(t, l),
+		Description: safeDescription(t.Description) + "\n\n" + priceText(t, l),
 		Annotations: &mcp.ToolAnnotations{DestructiveHint: new(true)},
 	}
 	if output != nil {
@@ -62,9 +62,10 @@ func shown(t *mcp.Tool, l limits) (*mcp.Tool, error) {
 	return s, nil
 }
 
-// readable returns a third party's description without the control characters that a terminal
-// would obey. The text keeps its division into lines, but is cut after maxDescription bytes.
-func readable(text string) string {
+// safeDescription returns a third party's description without the control characters that a
+// terminal would obey. The text keeps its division into lines, but is cut after maxDescription
+// bytes.
+func safeDescription(text string) string {
 	text = text[:min(len(text), maxDescription)]
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -96,18 +97,18 @@ func schema(v any) (json.RawMessage, error) {
 // tools are listed, so that a model can read the reason.
 type limits struct {
 	buyer.Terms
-	refused error
+	refusal error
 }
 
-// priced returns a text with the price of a call and the limits. The text is in each tool's
+// priceText returns a text with the price of a call and the limits. The text is in each tool's
 // description, because not every host shows a server's instructions to the model.
-func priced(t *mcp.Tool, l limits) string {
+func priceText(t *mcp.Tool, l limits) string {
 	price := "Each call costs money, and the server is asked for the price"
 	if w, err := listedPrice(t); err == nil {
 		price = "Each call pays " + w.Price()
 	}
-	if l.refused != nil {
-		return fmt.Sprintf("%s. Calls are not paid for yet: %s", price, l.refused)
+	if l.refusal != nil {
+		return fmt.Sprintf("%s. Calls are not paid for yet: %s", price, l.refusal)
 	}
 	kind := ""
 	if l.Play {

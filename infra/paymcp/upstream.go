@@ -36,7 +36,7 @@ type upstream struct {
 	client *mcp.Client
 	http   *http.Client
 	mu     sync.Mutex
-	last   *session
+	shared *session
 }
 
 // session is an MCP session with the server. After a failure, the session is closed as soon as
@@ -56,7 +56,7 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 			Version: version,
 		}, &mcp.ClientOptions{Capabilities: &mcp.ClientCapabilities{}}),
 		http: &http.Client{
-			Transport: bounded{transport},
+			Transport: limitedTransport{transport},
 			// Redirects are not followed, because a payment is only for the server that was
 			// allowed.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -64,11 +64,11 @@ func newUpstream(url string, transport http.RoundTripper) *upstream {
 	}
 }
 
-// bounded is a transport that limits how much of a response is read.
-type bounded struct{ transport http.RoundTripper }
+// limitedTransport is a transport that limits how much of a response is read.
+type limitedTransport struct{ transport http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	res, err := b.transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
@@ -92,12 +92,12 @@ func (l *limitedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// join returns the shared session. If there is none, join connects to the server. The caller
-// must release the session with leave.
-func (u *upstream) join(ctx context.Context) (*session, error) {
+// acquireSession returns the shared session. If there is none, acquireSession connects to the
+// server. The caller must release the session with releaseSession.
+func (u *upstream) acquireSession(ctx context.Context) (*session, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.last == nil {
+	if u.shared == nil {
 		ctx, cancel := context.WithTimeout(ctx, connectTime)
 		defer cancel()
 		s, err := u.client.Connect(ctx, &mcp.StreamableClientTransport{
@@ -110,20 +110,20 @@ func (u *upstream) join(ctx context.Context) (*session, error) {
 		if err != nil {
 			return nil, err
 		}
-		u.last = &session{ClientSession: s}
+		u.shared = &session{ClientSession: s}
 	}
-	u.last.users++
-	return u.last, nil
+	u.shared.users++
+	return u.shared, nil
 }
 
-// leave releases a session. After a failure, the session is not used again.
-func (u *upstream) leave(s *session, failed bool) {
+// releaseSession releases a session. After a failure, the session is not used again.
+func (u *upstream) releaseSession(s *session, failed bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	s.users--
 	s.failed = s.failed || failed
-	if s.failed && u.last == s {
-		u.last = nil
+	if s.failed && u.shared == s {
+		u.shared = nil
 	}
 	if s.failed && s.users == 0 {
 		go func() { _ = s.Close() }() // Close may send a request; nobody waits for its answer
@@ -132,9 +132,9 @@ func (u *upstream) leave(s *session, failed bool) {
 
 // Call implements buyer.Upstream.
 func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
-	s, err := u.join(ctx)
+	s, err := u.acquireSession(ctx)
 	if err != nil {
-		return buyer.Reply{}, &buyer.NotSent{Cause: fmt.Errorf("the server cannot be reached: %w", plainly(err))}
+		return buyer.Reply{}, &buyer.NotSent{Cause: fmt.Errorf("the server cannot be reached: %w", withSafeText(err))}
 	}
 	var sent atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
@@ -144,8 +144,8 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 		Arguments: q.Arguments,
 	})
 	said, isSaid := errors.AsType[*jsonrpc.Error](err)
-	isSaid = isSaid && !local(said.Code)
-	u.leave(s, err != nil && !isSaid)
+	isSaid = isSaid && !isFromSDK(said.Code)
+	u.releaseSession(s, err != nil && !isSaid)
 	switch {
 	case err == nil:
 		return replyOf(res)
@@ -156,14 +156,14 @@ func (u *upstream) Call(ctx context.Context, q buyer.Request) (buyer.Reply, erro
 			Data:    said.Data,
 		}
 	case !sent.Load():
-		return buyer.Reply{}, &buyer.NotSent{Cause: plainly(err)}
+		return buyer.Reply{}, &buyer.NotSent{Cause: withSafeText(err)}
 	}
-	return buyer.Reply{}, plainly(err)
+	return buyer.Reply{}, withSafeText(err)
 }
 
-// local reports whether the SDK made up this error code, for a closed connection or for an
+// isFromSDK reports whether the SDK made up this error code, for a closed connection or for an
 // HTTP status. All other codes come from the server.
-func local(code int64) bool {
+func isFromSDK(code int64) bool {
 	const (
 		closing  = -32003
 		unknown  = -32004
@@ -172,26 +172,26 @@ func local(code int64) bool {
 	return code == closing || code == unknown || code == rejected
 }
 
-// plainly returns an error whose text is safe for a model and for a log, although the original
-// text may quote the server.
-func plainly(err error) error {
+// withSafeText returns an error whose text is safe for a model and for a log, although the
+// original text may quote the server.
+func withSafeText(err error) error {
 	if err == nil {
 		return nil
 	}
-	return explained{untrusted.Text(err.Error()), err}
+	return safeTextError{untrusted.Text(err.Error()), err}
 }
 
-// explained is an error whose text was replaced.
-type explained struct {
+// safeTextError is an error whose text was replaced.
+type safeTextError struct {
 	text  string
 	cause error
 }
 
 // Error implements error.
-func (e explained) Error() string { return e.text }
+func (e safeTextError) Error() string { return e.text }
 
 // Unwrap returns the original error.
-func (e explained) Unwrap() error { return e.cause }
+func (e safeTextError) Unwrap() error { return e.cause }
 
 // replyOf converts a result of the SDK to a reply. The reply is what the server wrote, as far
 // as the SDK preserves that.
@@ -224,9 +224,9 @@ func replyOf(res *mcp.CallToolResult) (buyer.Reply, error) {
 
 // tools returns the server's name and version, and its tools.
 func (u *upstream) tools(ctx context.Context) (*mcp.Implementation, []*mcp.Tool, error) {
-	s, err := u.join(ctx)
+	s, err := u.acquireSession(ctx)
 	if err != nil {
-		return nil, nil, plainly(err)
+		return nil, nil, withSafeText(err)
 	}
 	limited, cancel := context.WithTimeout(ctx, connectTime)
 	defer cancel()
@@ -246,9 +246,9 @@ func (u *upstream) tools(ctx context.Context) (*mcp.Implementation, []*mcp.Tool,
 	if greeting := s.InitializeResult(); greeting != nil {
 		name = greeting.ServerInfo
 	}
-	u.leave(s, err != nil)
+	u.releaseSession(s, err != nil)
 	if err != nil {
-		return nil, nil, plainly(err)
+		return nil, nil, withSafeText(err)
 	}
 	return name, all[:min(len(all), maxTools)], nil
 }

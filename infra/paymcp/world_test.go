@@ -33,15 +33,15 @@ type world struct {
 	books *testbed.Facilitator
 	dir   string
 
-	mu   sync.Mutex
-	plan []func(*testbed.Relayed) // how the next requests with a payment are handled
-	sent []string                 // all payments that arrived, unchanged
+	mu       sync.Mutex
+	handlers []func(*testbed.Relayed) // how the next requests with a payment are handled
+	sent     []string                 // all payments that arrived, unchanged
 }
 
 // newWorld starts a service and a relay. The plan has the handlers for the first requests with
 // a payment.
 func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
-	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), plan: plan}
+	w := &world{t: t, books: testbed.StartFacilitator(t), dir: t.TempDir(), handlers: plan}
 	addr := testbed.FreeAddr(t)
 	origin := testbed.Serve(t, testbed.Relay{Do: w.relay, To: testbed.ProxyTo(t, "http://"+addr)})
 	zone := testbed.ReadZone(t, "example.com. 30 A 192.0.2.77\nexample.com. 30 MX 10 mail.example.com.\n")
@@ -65,8 +65,8 @@ func (w *world) relay(r *testbed.Relayed) {
 	w.mu.Lock()
 	w.sent = append(w.sent, paymentIn(r.Sent))
 	pass := (*testbed.Relayed).Pass
-	if len(w.plan) > 0 {
-		pass, w.plan = w.plan[0], w.plan[1:]
+	if len(w.handlers) > 0 {
+		pass, w.handlers = w.handlers[0], w.handlers[1:]
 	}
 	w.mu.Unlock()
 	pass(r)
@@ -97,8 +97,8 @@ func (w *world) payments() (different, all int) {
 	return len(seen), len(w.sent)
 }
 
-// charged checks that the throwaway wallet has made this many transfers.
-func (w *world) charged(transfers int) {
+// checkCharged checks that the throwaway wallet has made this many transfers.
+func (w *world) checkCharged(transfers int) {
 	w.t.Helper()
 	keys := testbed.Must(filepath.Glob(filepath.Join(w.dir, "*", "play.key")))
 	if len(keys) != 1 {
@@ -110,30 +110,30 @@ func (w *world) charged(transfers int) {
 	}
 }
 
-// lose lets the server answer, but drops the answer.
-func lose(r *testbed.Relayed) {
+// dropAnswer lets the server answer, but drops the answer.
+func dropAnswer(r *testbed.Relayed) {
 	r.Answer()
 	r.Drop()
 }
 
-// guest is a host's connection to a pay-mcp process that it started.
-type guest struct {
+// hostSession is a host's connection to a pay-mcp process that it started.
+type hostSession struct {
 	*mcp.ClientSession
 	cmd *exec.Cmd
 	log *programs.Output
 }
 
 // start starts pay-mcp as a host does.
-func (w *world) start(args ...string) guest {
+func (w *world) start(args ...string) hostSession {
 	if len(args) == 0 {
 		args = []string{"-dir", w.dir, w.url}
 	}
 	return startHost(w.t, testbed.PayMCP(w.t), args...)
 }
 
-func startHost(t *testing.T, command string, args ...string) guest {
+func startHost(t *testing.T, command string, args ...string) hostSession {
 	t.Helper()
-	h := guest{cmd: exec.Command(command, args...), log: new(programs.Output)}
+	h := hostSession{cmd: exec.Command(command, args...), log: new(programs.Output)}
 	// The program must not write into the folders of the person who runs the test.
 	h.cmd.Env = append(os.Environ(), "NO_PROXY=127.0.0.1", "no_proxy=127.0.0.1", "XDG_CONFIG_HOME="+t.TempDir(), "HOME="+t.TempDir())
 	h.cmd.Stderr = h.log
@@ -148,10 +148,10 @@ func startHost(t *testing.T, command string, args ...string) guest {
 }
 
 // kill kills the process with SIGKILL.
-func (h guest) kill() { _ = h.cmd.Process.Kill() } // an error means that the process has ended
+func (h hostSession) kill() { _ = h.cmd.Process.Kill() } // an error means that the process has ended
 
 // call calls a tool.
-func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
+func (h hostSession) call(t *testing.T, tool string, arguments map[string]any) *mcp.CallToolResult {
 	t.Helper()
 	result, err := h.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
 	if err != nil {
@@ -160,8 +160,8 @@ func (h guest) call(t *testing.T, tool string, arguments map[string]any) *mcp.Ca
 	return result
 }
 
-// texts returns all texts of a result, joined.
-func texts(r *mcp.CallToolResult) string {
+// textOf returns all texts of a result, joined.
+func textOf(r *mcp.CallToolResult) string {
 	var all []string
 	for _, c := range r.Content {
 		if text, is := c.(*mcp.TextContent); is {
@@ -171,7 +171,7 @@ func texts(r *mcp.CallToolResult) string {
 	return strings.Join(all, "\n")
 }
 
-// plain reports whether a result is an answer to which pay-mcp has added no notes.
-func plain(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
+// isPlainAnswer reports whether a result is an answer to which pay-mcp has added no notes.
+func isPlainAnswer(r *mcp.CallToolResult) bool { return !r.IsError && len(r.Content) == 1 }
 
 var example = map[string]any{"domain": "example.com"}

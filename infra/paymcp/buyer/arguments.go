@@ -23,29 +23,29 @@ func Canonical(arguments []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the arguments have to be one JSON object: %w", err)
 	}
-	return untrusted.Compact(plain(o)), nil
+	return untrusted.Compact(canonicalValue(o)), nil
 }
 
-func plain(v any) any {
+func canonicalValue(v any) any {
 	switch v := v.(type) {
 	case untrusted.Object:
 		for name, member := range v {
-			v[name] = plain(member)
+			v[name] = canonicalValue(member)
 		}
 	case []any:
 		for i, element := range v {
-			v[i] = plain(element)
+			v[i] = canonicalValue(element)
 		}
 	case json.Number:
-		return whole(v)
+		return canonicalNumber(v)
 	}
 	return v
 }
 
-// whole writes a whole number with digits only, such as 100 for 1e2. It leaves a number
-// unchanged if the number has too many digits or too long an exponent. The same number in
-// another spelling is then another purchase.
-func whole(n json.Number) json.Number {
+// canonicalNumber writes a whole number with digits only, such as 100 for 1e2. It leaves a
+// number unchanged if the number has too many digits or too long an exponent. The same number
+// in another spelling is then another purchase.
+func canonicalNumber(n json.Number) json.Number {
 	const mostDigits, mostExponent = 40, 3
 	mantissa, exponent, _ := strings.Cut(strings.ToLower(n.String()), "e")
 	if len(mantissa) > mostDigits || len(strings.TrimLeft(exponent, "+-")) > mostExponent {

@@ -24,9 +24,9 @@ const (
 	CallTime = 50 * time.Second
 	// sendTime is the time limit for one request to the server.
 	sendTime = 30 * time.Second
-	// margin is the time after the expiry of a signature in which the signature may still be
-	// executed, because clocks differ and a block may be late.
-	margin = 2 * time.Minute
+	// expiryMargin is the time after the expiry of a signature in which the signature may
+	// still be executed, because clocks differ and a block may be late.
+	expiryMargin = 2 * time.Minute
 )
 
 // Upstream calls a tool of the server. It returns a *ServerError if the server answered with
@@ -74,8 +74,8 @@ type Result struct {
 	Notes []string
 }
 
-// words returns a result without a reply, whose only note is a message of this program.
-func words(format string, args ...any) Result {
+// messageResult returns a result without a reply, whose only note is a message of this program.
+func messageResult(format string, args ...any) Result {
 	return Result{Notes: []string{fmt.Sprintf(format, args...)}}
 }
 
@@ -83,20 +83,20 @@ func words(format string, args ...any) Result {
 func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result {
 	canonical, err := Canonical(arguments)
 	if err != nil {
-		return words("Nothing was asked: %s.", err)
+		return messageResult("Nothing was asked: %s.", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.Wait)
 	defer cancel()
 	c, release, err := b.Purse.Hold(ctx, b.Server, tool, canonical)
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return words("Another call is asking the same question and has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
+		return messageResult("Another call is asking the same question and has not ended. Call %s again with the same arguments: it is one purchase, and charged once.", tool)
 	case err != nil:
-		return words("Nothing was bought: %s.", err)
+		return messageResult("Nothing was bought: %s.", err)
 	}
 	defer release()
 	if c.Answer != nil && b.Now().Before(c.Answer.At.Add(Window)) {
-		return b.kept(c)
+		return b.storedAnswer(c)
 	}
 	if c.Answer != nil {
 		c.Answer = nil
@@ -106,21 +106,21 @@ func (b *Buyer) Call(ctx context.Context, tool string, arguments []byte) Result 
 	if c.Payment != nil {
 		return b.resume(ctx, c)
 	}
-	return b.ask(ctx, c)
+	return b.askForPrice(ctx, c)
 }
 
-// kept returns the stored answer of a purchase.
-func (b *Buyer) kept(c *purse.Purchase) Result {
+// storedAnswer returns the stored answer of a purchase.
+func (b *Buyer) storedAnswer(c *purse.Purchase) Result {
 	reply := &Reply{}
 	if err := json.Unmarshal(c.Answer.Reply, reply); err != nil {
-		return words("The stored answer cannot be read. It was paid for; call again after %s for a new one.", clock(c.Answer.At.Add(Window)))
+		return messageResult("The stored answer cannot be read. It was paid for; call again after %s for a new one.", formatTime(c.Answer.At.Add(Window)))
 	}
 	return Result{reply, []string{fmt.Sprintf("This answer is %d seconds old: the same question within %d seconds is one purchase, and was charged once.",
 		int(b.Now().Sub(c.Answer.At).Seconds()), int(Window.Seconds()))}}
 }
 
-// ask calls the tool without a payment to get the price.
-func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
+// askForPrice calls the tool without a payment to get the price.
+func (b *Buyer) askForPrice(ctx context.Context, c *purse.Purchase) Result {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	reply, err := b.Upstream.Call(limited, Request{
@@ -128,12 +128,12 @@ func (b *Buyer) ask(ctx context.Context, c *purse.Purchase) Result {
 		Arguments: c.Arguments,
 		Meta:      map[string]any{},
 	})
-	o, asks := asked(reply, err)
+	o, asks := offerFrom(reply, err)
 	switch {
 	case asks:
 		return b.buy(ctx, c, o)
 	case err != nil:
-		return words("The server did not answer when it was asked for the price: %s. Nothing was signed or charged.", err)
+		return messageResult("The server did not answer when it was asked for the price: %s. Nothing was signed or charged.", err)
 	}
 	return Result{Reply: &reply}
 }
@@ -143,17 +143,17 @@ func Quote(ctx context.Context, u Upstream, q Request) (bill.Offer, error) {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	reply, err := u.Call(limited, q)
-	if o, asks := asked(reply, err); asks {
+	if o, asks := offerFrom(reply, err); asks {
 		return o, nil
 	}
 	if err != nil {
 		return bill.Offer{}, err
 	}
-	return bill.Offer{}, fmt.Errorf("it asks for no payment: %s", quote(reply.Text()))
+	return bill.Offer{}, fmt.Errorf("it asks for no payment: %s", quoteText(reply.Text()))
 }
 
-// asked returns the offer in a server's reply or error, and reports whether there is one.
-func asked(reply Reply, err error) (bill.Offer, bool) {
+// offerFrom returns the offer in a server's reply or error, and reports whether there is one.
+func offerFrom(reply Reply, err error) (bill.Offer, bool) {
 	if e, is := errors.AsType[*ServerError](err); is {
 		return e.offer()
 	}
@@ -168,25 +168,25 @@ func asked(reply Reply, err error) (bill.Offer, bool) {
 func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
 	terms, err := b.Terms()
 	if err != nil {
-		return words("Not bought: %s. Nothing was signed or charged.", err)
+		return messageResult("Not bought: %s. Nothing was signed or charged.", err)
 	}
-	w, err := terms.choose(o)
+	w, err := terms.firstAllowedWay(o)
 	if err != nil {
-		return words("Not bought: %s. Nothing was signed or charged. Only a person can change this, in a terminal: %s", err, b.HowToAllow)
+		return messageResult("Not bought: %s. Nothing was signed or charged. Only a person can change this, in a terminal: %s", err, b.HowToAllow)
 	}
 	wallet, err := b.Wallet()
 	if err != nil {
-		return words("Not bought: the key cannot be used: %s. Nothing was signed or charged.", err)
+		return messageResult("Not bought: the key cannot be used: %s. Nothing was signed or charged.", err)
 	}
 	if c.Key == "" {
 		c.Key = rand.Text()
 	}
-	c.Payment, err = sign(wallet, named(o, c.Key), w, b.Now())
+	c.Payment, err = signPayment(wallet, offerWithKey(o, c.Key), w, b.Now())
 	if err != nil {
-		return words("Not bought: %s. Nothing was signed or charged.", err)
+		return messageResult("Not bought: %s. Nothing was signed or charged.", err)
 	}
 	entry := purse.Entry{
-		Nonce:   nonce(c.Payment),
+		Nonce:   nonceOf(c.Payment),
 		Tool:    c.Tool,
 		Network: w.Network,
 		Asset:   w.Asset,
@@ -194,25 +194,25 @@ func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result
 		At:      b.Now(),
 	}
 	if err := b.Purse.Reserve(ctx, entry, terms.PerDay); err != nil {
-		return b.unreserved(terms, w, err)
+		return b.unreservedResult(terms, w, err)
 	}
 	return b.send(ctx, c, true)
 }
 
-// unreserved returns a message for a signature that the book did not record. It says that
+// unreservedResult returns a message for a signature that the book did not record. It says that
 // nothing was bought, and why.
-func (b *Buyer) unreserved(terms Terms, w bill.Way, err error) Result {
+func (b *Buyer) unreservedResult(terms Terms, w bill.Way, err error) Result {
 	over, is := errors.AsType[*purse.OverBudget](err)
 	if !is {
-		return words("Not bought: %s. Nothing was charged.", err)
+		return messageResult("Not bought: %s. Nothing was charged.", err)
 	}
 	until := ""
 	if !over.Free.IsZero() {
-		until = fmt.Sprintf(" The budget has room for it again at %s.", clock(over.Free))
+		until = fmt.Sprintf(" The budget has room for it again at %s.", formatTime(over.Free))
 	}
-	return words("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
+	return messageResult("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
 		"Do not try again before then. Only a person can raise the budget, in a terminal: %s",
-		w.Price(), terms.money(over.Spent, w), terms.money(terms.PerDay, w), until, b.HowToAllow)
+		w.Price(), terms.formatIn(over.Spent, w), terms.formatIn(terms.PerDay, w), until, b.HowToAllow)
 }
 
 // resume continues a purchase whose signature was made by an earlier call.
@@ -228,44 +228,44 @@ func (b *Buyer) resume(ctx context.Context, c *purse.Purchase) Result {
 func (b *Buyer) send(ctx context.Context, c *purse.Purchase, fresh bool) Result {
 	for try := 1; ; try++ {
 		if early := c.Payment.NotBefore.Sub(b.Now()); early > 0 && !b.pause(ctx, early) {
-			return b.pending(c)
+			return b.pendingResult(c)
 		}
 		c.Payment.Sending = true
 		if err := b.Purse.Keep(c); err != nil {
-			return words("Nothing was sent this time: %s. Without the saved signature, the payment could not be repeated.", err)
+			return messageResult("Nothing was sent this time: %s. Without the saved signature, the payment could not be repeated.", err)
 		}
-		reply, err := b.attempt(ctx, c)
+		reply, err := b.sendOnce(ctx, c)
 		c.Payment.Sending = false
 		step := b.judge(c.Payment, reply, err)
 		switch step.kind {
-		case answered:
-			return b.answered(ctx, c, reply)
-		case partly:
-			return b.partly(c, reply)
-		case refused:
-			o, _ := asked(reply, err)
-			return b.refused(ctx, c, o, fresh)
-		case uncharged:
-			return b.uncharged(c, reply)
-		case unclear:
-			return b.unclear(c, reply, err)
-		case retry:
+		case kindAnswered:
+			return b.keepAnswer(ctx, c, reply)
+		case kindPartial:
+			return b.keepPartialAnswer(c, reply)
+		case kindRefused:
+			o, _ := offerFrom(reply, err)
+			return b.handleRefusal(ctx, c, o, fresh)
+		case kindUncharged:
+			return b.dropUncharged(c, reply)
+		case kindUnclear:
+			return b.keepUnclear(c, reply, err)
+		case kindRetry:
 		}
 		c.Payment.NotBefore = time.Time{}
 		if step.wait > 0 {
 			c.Payment.NotBefore = b.Now().Add(step.wait)
 		}
 		if err := b.Purse.Keep(c); err != nil {
-			return words("The payment was sent, and there is no answer yet: %s. Call %s again with the same arguments.", err, c.Tool)
+			return messageResult("The payment was sent, and there is no answer yet: %s. Call %s again with the same arguments.", err, c.Tool)
 		}
 		if step.wait == 0 && !b.pause(ctx, backoff(try)) {
-			return b.pending(c)
+			return b.pendingResult(c)
 		}
 	}
 }
 
-// attempt sends the signature once.
-func (b *Buyer) attempt(ctx context.Context, c *purse.Purchase) (Reply, error) {
+// sendOnce sends the signature once.
+func (b *Buyer) sendOnce(ctx context.Context, c *purse.Purchase) (Reply, error) {
 	limited, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	meta := map[string]any{mcp.KeyPayment: c.Payment.Payload}
@@ -295,8 +295,8 @@ func (b *Buyer) pause(ctx context.Context, wait time.Duration) bool {
 	}
 }
 
-// clock formats a time for models and people.
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+// formatTime formats a time for models and people.
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// quote returns a third party's text, quoted for our message.
-func quote(s string) string { return untrusted.Quote(s, mostWords) }
+// quoteText returns a third party's text, quoted for our message.
+func quoteText(s string) string { return untrusted.Quote(s, mostWords) }

@@ -15,28 +15,28 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// step is one call: what goes wrong with its payments, and what must be true after it.
-type step struct {
-	after   time.Duration
-	deeds   []deed
-	says    string // a part of the result's text; "" means that the result must be the answer without a note
-	moved   int    // how many transfers all calls so far must have made
-	signed  int    // how many signatures of the last 24 hours the book must then have
-	restart bool
+// callStep is one call: what goes wrong with its payments, and what must be true after it.
+type callStep struct {
+	delay      time.Duration
+	deeds      []deed
+	wantText   string // a part of the result's text; "" means that the result must be the answer without a note
+	transfers  int    // how many transfers all calls so far must have made
+	signatures int    // how many signatures of the last 24 hours the book must then have
+	restart    bool
 }
 
-// takes makes the call of step i and checks its result.
-func (p *place) takes(b *buyer.Buyer, i int, s step) {
-	time.Sleep(s.after)
-	p.seller.play(s.deeds...)
+// makeCall makes the call of step i and checks its result.
+func (p *buyerPlace) makeCall(b *buyer.Buyer, i int, s callStep) {
+	time.Sleep(s.delay)
+	p.seller.planNext(s.deeds...)
 	r, died := call(b, question)
-	plain := answered(r) && len(r.Notes) == 0
-	if !died && (s.says == "") != plain || !strings.Contains(says(r), s.says) {
-		p.t.Errorf("call %d says %s\nwant %q", i, says(r), s.says)
+	plain := isAnswered(r) && len(r.Notes) == 0
+	if !died && (s.wantText == "") != plain || !strings.Contains(textOf(r), s.wantText) {
+		p.t.Errorf("call %d says %s\nwant %q", i, textOf(r), s.wantText)
 	}
-	p.holds(s.moved, fmt.Sprint("after call ", i))
-	if signed := must[[]purse.Entry](p.t)(b.Purse.Signed()); len(signed) != s.signed {
-		p.t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signed)
+	p.checkTransfers(s.transfers, fmt.Sprint("after call ", i))
+	if signed := must[[]purse.Entry](p.t)(b.Purse.Signed()); len(signed) != s.signatures {
+		p.t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signatures)
 	}
 }
 
@@ -46,69 +46,69 @@ func TestCalls(t *testing.T) {
 	const repeated = "This answer is "
 	for name, c := range map[string]struct {
 		keeps, chain bool
-		steps        []step
+		steps        []callStep
 	}{
-		"once, and again within the window": {keeps: true, steps: []step{
-			{moved: 1, signed: 1}, {after: 89 * time.Second, says: repeated, moved: 1, signed: 1}, {after: time.Second, moved: 2, signed: 2},
+		"once, and again within the window": {keeps: true, steps: []callStep{
+			{transfers: 1, signatures: 1}, {delay: 89 * time.Second, wantText: repeated, transfers: 1, signatures: 1}, {delay: time.Second, transfers: 2, signatures: 2},
 		}},
-		"at a server without records": {steps: []step{
-			{moved: 1, signed: 1}, {after: 89 * time.Second, says: repeated, restart: true, moved: 1, signed: 1}, {after: time.Second, moved: 2, signed: 2},
+		"at a server without records": {steps: []callStep{
+			{transfers: 1, signatures: 1}, {delay: 89 * time.Second, wantText: repeated, restart: true, transfers: 1, signatures: 1}, {delay: time.Second, transfers: 2, signatures: 2},
 		}},
-		"a reply is lost": {keeps: true, steps: []step{{deeds: []deed{lostBack, lostBack}, moved: 1, signed: 1}}},
-		"a reply is lost for long": {keeps: true, steps: []step{
-			{deeds: []deed{lostBack, lostBack, lostBack, lostBack, lostBack, lostBack, lostBack, lostBack}, says: "It may have been charged", moved: 1, signed: 1},
-			{after: time.Hour, restart: true, moved: 1, signed: 1},
+		"a reply is lost": {keeps: true, steps: []callStep{{deeds: []deed{replyLost, replyLost}, transfers: 1, signatures: 1}}},
+		"a reply is lost for long": {keeps: true, steps: []callStep{
+			{deeds: []deed{replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost}, wantText: "It may have been charged", transfers: 1, signatures: 1},
+			{delay: time.Hour, restart: true, transfers: 1, signatures: 1},
 		}},
-		"a request is lost": {keeps: true, steps: []step{{deeds: []deed{lostThere}, moved: 1, signed: 1}}},
-		"the server cannot be reached for long, and the signature expires": {keeps: true, steps: []step{
-			{deeds: []deed{unreached, unreached, unreached, unreached, unreached, unreached, unreached}, says: "There is no answer yet", moved: 0, signed: 1},
-			{after: time.Hour, moved: 1, signed: 2},
+		"a request is lost": {keeps: true, steps: []callStep{{deeds: []deed{requestLost}, transfers: 1, signatures: 1}}},
+		"the server cannot be reached for long, and the signature expires": {keeps: true, steps: []callStep{
+			{deeds: []deed{notConnected, notConnected, notConnected, notConnected, notConnected, notConnected, notConnected}, wantText: "There is no answer yet", transfers: 0, signatures: 1},
+			{delay: time.Hour, transfers: 1, signatures: 2},
 		}},
-		"killed after the settlement": {keeps: true, steps: []step{
-			{deeds: []deed{killed}, moved: 1, signed: 1}, {restart: true, moved: 1, signed: 1},
+		"killed after the settlement": {keeps: true, steps: []callStep{
+			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
 		}},
-		"killed before the settlement": {keeps: true, steps: []step{
-			{deeds: []deed{killedThen}, signed: 1}, {restart: true, moved: 1, signed: 1},
+		"killed before the settlement": {keeps: true, steps: []callStep{
+			{deeds: []deed{killedBeforeServing}, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
 		}},
-		"killed after the settlement, at a server without records": {steps: []step{
-			{deeds: []deed{killed}, moved: 1, signed: 1},
-			{restart: true, says: "could still be charged", moved: 1, signed: 1},
-			{after: time.Hour, says: "may have been charged; the server refuses it now", moved: 1, signed: 1},
+		"killed after the settlement, at a server without records": {steps: []callStep{
+			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1},
+			{restart: true, wantText: "could still be charged", transfers: 1, signatures: 1},
+			{delay: time.Hour, wantText: "may have been charged; the server refuses it now", transfers: 1, signatures: 1},
 		}},
-		"the same, with a chain": {chain: true, steps: []step{
-			{deeds: []deed{killed}, moved: 1, signed: 1},
-			{restart: true, says: "Charged, and not answered: the payment of 0.005 USDC on Base was made in the transaction 0xfeed", moved: 1, signed: 1},
+		"the same, with a chain": {chain: true, steps: []callStep{
+			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1},
+			{restart: true, wantText: "Charged, and not answered: the payment of 0.005 USDC on Base was made in the transaction 0xfeed", transfers: 1, signatures: 1},
 		}},
-		"killed before the settlement, with a chain": {chain: true, steps: []step{
-			{deeds: []deed{killedThen}, signed: 1},
-			{restart: true, after: time.Hour, moved: 1, signed: 2},
+		"killed before the settlement, with a chain": {chain: true, steps: []callStep{
+			{deeds: []deed{killedBeforeServing}, signatures: 1},
+			{restart: true, delay: time.Hour, transfers: 1, signatures: 2},
 		}},
-		"refused": {keeps: true, steps: []step{
-			{deeds: []deed{refusal}, says: "it was not charged. Its reason: \"insufficient_funds\"", signed: 1},
-			{moved: 1, signed: 2},
+		"refused": {keeps: true, steps: []callStep{
+			{deeds: []deed{paymentRefused}, wantText: "it was not charged. Its reason: \"insufficient_funds\"", signatures: 1},
+			{transfers: 1, signatures: 2},
 		}},
-		"refused by a server without records": {steps: []step{
-			{deeds: []deed{refusal}, says: "could still be charged", signed: 1},
-			{moved: 1, signed: 1},
+		"refused by a server without records": {steps: []callStep{
+			{deeds: []deed{paymentRefused}, wantText: "could still be charged", signatures: 1},
+			{transfers: 1, signatures: 1},
 		}},
-		"refused by a server without records, until it expires": {steps: []step{
-			{deeds: []deed{refusal}, says: "could still be charged", signed: 1},
-			{after: 10 * time.Minute, moved: 1, signed: 2},
+		"refused by a server without records, until it expires": {steps: []callStep{
+			{deeds: []deed{paymentRefused}, wantText: "could still be charged", signatures: 1},
+			{delay: 10 * time.Minute, transfers: 1, signatures: 2},
 		}},
-		"a settlement that failed was made": {steps: []step{
-			{deeds: []deed{uncertain}, says: "could still be charged", moved: 1, signed: 1},
-			{after: time.Hour, says: "may have been charged", moved: 1, signed: 1},
+		"a settlement that failed was made": {steps: []callStep{
+			{deeds: []deed{settledButReportedFailed}, wantText: "could still be charged", transfers: 1, signatures: 1},
+			{delay: time.Hour, wantText: "may have been charged", transfers: 1, signatures: 1},
 		}},
-		"the answer is owed": {keeps: true, steps: []step{{deeds: []deed{owing}, moved: 1, signed: 1}}},
-		"it is busy":         {keeps: true, steps: []step{{deeds: []deed{later, later}, moved: 1, signed: 1}}},
-		"the tool is broken": {steps: []step{
-			{deeds: []deed{broken}, says: "It does not say whether the payment of 0.005 USDC on Base was charged", signed: 1},
-			{moved: 1, signed: 1},
+		"the answer is owed": {keeps: true, steps: []callStep{{deeds: []deed{answerOwed}, transfers: 1, signatures: 1}}},
+		"it is busy":         {keeps: true, steps: []callStep{{deeds: []deed{retryLater, retryLater}, transfers: 1, signatures: 1}}},
+		"the tool is broken": {steps: []callStep{
+			{deeds: []deed{toolFails}, wantText: "It does not say whether the payment of 0.005 USDC on Base was charged", signatures: 1},
+			{transfers: 1, signatures: 1},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			world(t, c.keeps, func(t *testing.T, p *place) {
+			inNewPlace(t, c.keeps, func(t *testing.T, p *buyerPlace) {
 				if c.chain {
 					p.chain = p.seller
 				}
@@ -117,7 +117,7 @@ func TestCalls(t *testing.T) {
 					if s.restart {
 						b = p.start()
 					}
-					p.takes(b, i, s)
+					p.makeCall(b, i, s)
 				}
 			})
 		})
@@ -128,21 +128,21 @@ func TestCalls(t *testing.T) {
 // must make only one purchase.
 func TestAtOnce(t *testing.T) {
 	for _, keeps := range []bool{true, false} {
-		world(t, keeps, func(t *testing.T, p *place) {
-			p.seller.play(lostBack, fine)
+		inNewPlace(t, keeps, func(t *testing.T, p *buyerPlace) {
+			p.seller.planNext(replyLost, succeeds)
 			if !keeps {
-				p.seller.play(fine)
+				p.seller.planNext(succeeds)
 			}
 			var all sync.WaitGroup
 			for range 8 {
 				all.Go(func() {
-					if r, _ := call(p.start(), question); !answered(r) {
-						t.Errorf("a host is told: %s", says(r))
+					if r, _ := call(p.start(), question); !isAnswered(r) {
+						t.Errorf("a host is told: %s", textOf(r))
 					}
 				})
 			}
 			all.Wait()
-			p.holds(1, "eight hosts")
+			p.checkTransfers(1, "eight hosts")
 		})
 	}
 }
@@ -150,14 +150,14 @@ func TestAtOnce(t *testing.T) {
 // TestNotBefore checks that no call sends the payment earlier than the server allows. A call
 // that is made ten seconds before that time must wait and get the answer.
 func TestNotBefore(t *testing.T) {
-	world(t, true, func(t *testing.T, p *place) {
-		p.seller.play(muchLater)
+	inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
+		p.seller.planNext(retryInAnHour)
 		until := time.Now().Add(time.Hour).UTC().Format("2006-01-02 15:04:05 UTC")
 		for range 3 {
 			r, _ := call(p.start(), question)
 			for _, want := range []string{"The server says that it is not charged so far", "again, not before " + until, "exactly the same arguments"} {
-				if !strings.Contains(says(r), want) {
-					t.Errorf("it says %s\nwant %s", says(r), want)
+				if !strings.Contains(textOf(r), want) {
+					t.Errorf("it says %s\nwant %s", textOf(r), want)
 				}
 			}
 			time.Sleep(time.Minute)
@@ -166,40 +166,40 @@ func TestNotBefore(t *testing.T) {
 			t.Errorf("it was sent %d times", len(p.seller.sent))
 		}
 		time.Sleep(57*time.Minute - 10*time.Second)
-		if r, _ := call(p.start(), question); !answered(r) {
-			t.Errorf("ten seconds before the hour is over, for which a call waits: %s", says(r))
+		if r, _ := call(p.start(), question); !isAnswered(r) {
+			t.Errorf("ten seconds before the hour is over, for which a call waits: %s", textOf(r))
 		}
-		p.holds(1, "later")
+		p.checkTransfers(1, "later")
 	})
 }
 
 // TestChargedIsNotForgotten checks a server that says that it charged, and later refuses the
 // payment without mentioning the charge. The buyer must not sign another payment.
 func TestChargedIsNotForgotten(t *testing.T) {
-	world(t, false, func(t *testing.T, p *place) {
+	inNewPlace(t, false, func(t *testing.T, p *buyerPlace) {
 		b := p.start()
-		b.Upstream = forgetful{p.seller}
-		if r, _ := call(b, question); !strings.Contains(says(r), "It was charged, and the answer is owed") {
-			t.Error(says(r))
+		b.Upstream = owingSeller{p.seller}
+		if r, _ := call(b, question); !strings.Contains(textOf(r), "It was charged, and the answer is owed") {
+			t.Error(textOf(r))
 		}
 		time.Sleep(2 * time.Hour)
 		r, _ := call(p.start(), question)
-		if !strings.Contains(says(r), "Charged, and not answered") || len(must[[]purse.Entry](t)(b.Purse.Signed())) != 1 {
-			t.Error(says(r))
+		if !strings.Contains(textOf(r), "Charged, and not answered") || len(must[[]purse.Entry](t)(b.Purse.Signed())) != 1 {
+			t.Error(textOf(r))
 		}
 	})
 }
 
-// forgetful is a seller that charges, says so, and says that it still owes the answer.
-type forgetful struct{ *seller }
+// owingSeller is a seller that charges, says so, and says that it still owes the answer.
+type owingSeller struct{ *seller }
 
 // Call implements buyer.Upstream.
-func (f forgetful) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
+func (f owingSeller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
 	reply, err := f.seller.Call(ctx, q)
 	if err != nil || reply.IsError {
 		return reply, err
 	}
-	return failed(`{"error":{"code":"timeout","message":"Later.","charged":true,"retryable":true,"retry_after":3600}}`), nil
+	return errorReply(`{"error":{"code":"timeout","message":"Later.","charged":true,"retryable":true,"retry_after":3600}}`), nil
 }
 
 // TestCanonical checks that Canonical returns the same text for the same arguments in another
@@ -233,31 +233,31 @@ func TestCanonical(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	other := "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
-		change func(p *place)
+		change func(p *buyerPlace)
 		says   []string
 	}{
-		"the price":   {func(p *place) { p.seller.offer.Accepts[0].Amount = "10001" }, []string{"this costs 0.010001 USDC on Base", "the limit for one call is 0.01 USDC on Base"}},
-		"the payee":   {func(p *place) { p.seller.offer.Accepts[0].PayTo = other }, []string{"the server asks to pay " + other, "the payee has changed"}},
-		"the token":   {func(p *place) { p.seller.offer.Accepts[0].Asset = other }, []string{"asks for the token " + other}},
-		"the network": {func(p *place) { p.seller.offer.Accepts[0].Network = "eip155:1" }, []string{"asks to be paid on eip155:1"}},
-		"the scheme":  {func(p *place) { p.seller.offer.Accepts[0].Scheme = "upto" }, []string{`its scheme is "upto"`}},
-		"the most there is": {func(p *place) {
+		"the price":   {func(p *buyerPlace) { p.seller.offer.Accepts[0].Amount = "10001" }, []string{"this costs 0.010001 USDC on Base", "the limit for one call is 0.01 USDC on Base"}},
+		"the payee":   {func(p *buyerPlace) { p.seller.offer.Accepts[0].PayTo = other }, []string{"the server asks to pay " + other, "the payee has changed"}},
+		"the token":   {func(p *buyerPlace) { p.seller.offer.Accepts[0].Asset = other }, []string{"asks for the token " + other}},
+		"the network": {func(p *buyerPlace) { p.seller.offer.Accepts[0].Network = "eip155:1" }, []string{"asks to be paid on eip155:1"}},
+		"the scheme":  {func(p *buyerPlace) { p.seller.offer.Accepts[0].Scheme = "upto" }, []string{`its scheme is "upto"`}},
+		"the most there is": {func(p *buyerPlace) {
 			p.seller.offer.Accepts[0].Amount = new(big.Int).Sub(new(big.Int).Lsh(big.NewInt(1), 256), big.NewInt(1)).String()
 		}, []string{"the limit for one call is"}},
-		"a payee that is none": {func(p *place) { p.seller.offer.Accepts[0].PayTo = "\u202e pay me \x1b[2J" }, []string{"it is not complete"}},
+		"a payee that is none": {func(p *buyerPlace) { p.seller.offer.Accepts[0].PayTo = "\u202e pay me \x1b[2J" }, []string{"it is not complete"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			world(t, true, func(t *testing.T, p *place) {
+			inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
 				c.change(p)
 				b := p.start()
 				r, _ := call(b, question)
 				for _, want := range append(c.says, "Nothing was signed or charged", "pay-mcp allow") {
-					if !strings.Contains(says(r), want) {
-						t.Errorf("it says %s\nwant %q", says(r), want)
+					if !strings.Contains(textOf(r), want) {
+						t.Errorf("it says %s\nwant %q", textOf(r), want)
 					}
 				}
-				if strings.ContainsAny(says(r), "\x1b\u202e") || r.Reply != nil {
-					t.Errorf("it says %q", says(r))
+				if strings.ContainsAny(textOf(r), "\x1b\u202e") || r.Reply != nil {
+					t.Errorf("it says %q", textOf(r))
 				}
 				if signed := must[[]purse.Entry](t)(b.Purse.Signed()); len(signed) != 0 || len(p.seller.sent) != 0 {
 					t.Errorf("signed %+v, sent %v", signed, p.seller.sent)
@@ -269,13 +269,13 @@ func TestNotAllowed(t *testing.T) {
 
 // TestSecondWay checks that the second way to pay is used if the first one is not allowed.
 func TestSecondWay(t *testing.T) {
-	world(t, true, func(t *testing.T, p *place) {
+	inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
 		good := p.seller.offer.Accepts[0]
 		bad := good
 		bad.PayTo = "0x0000000000000000000000000000000000000bad"
 		p.seller.offer.Accepts = []x402.Requirements{bad, good}
-		if r, _ := call(p.start(), question); !answered(r) {
-			t.Error(says(r))
+		if r, _ := call(p.start(), question); !isAnswered(r) {
+			t.Error(textOf(r))
 		}
 	})
 }
@@ -284,21 +284,21 @@ func TestSecondWay(t *testing.T) {
 // must count, even those that the server refused. If a payment would exceed the budget, the
 // message must say when there is room for the payment.
 func TestBudget(t *testing.T) {
-	world(t, true, func(t *testing.T, p *place) {
+	inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
 		p.terms.PerDay = big.NewInt(14_999)
 		ask := func(n int) string {
 			r, _ := call(p.start(), fmt.Sprintf(`{"domain":"%d.example.com"}`, n))
-			if answered(r) {
+			if isAnswered(r) {
 				return "answered"
 			}
-			return says(r)
+			return textOf(r)
 		}
 		first := time.Now().UTC().Add(purse.Day)
 		if got := ask(1); got != "answered" {
 			t.Fatal(got)
 		}
 		time.Sleep(time.Hour)
-		p.seller.play(refusal)
+		p.seller.planNext(paymentRefused)
 		if got := ask(2); !strings.Contains(got, "counts toward the budget") {
 			t.Error(got)
 		}
@@ -308,7 +308,7 @@ func TestBudget(t *testing.T) {
 				t.Errorf("it says %s\nwant %s", got, want)
 			}
 		}
-		p.holds(1, "within the budget")
+		p.checkTransfers(1, "within the budget")
 		time.Sleep(purse.Day - time.Hour - time.Second)
 		if got := ask(4); !strings.Contains(got, "budget") {
 			t.Errorf("a second before a day is over: %s", got)
@@ -319,12 +319,12 @@ func TestBudget(t *testing.T) {
 		}
 		// A higher limit must apply at once, even to a process that is already running.
 		b := p.start()
-		if r, _ := call(b, `{"domain":"6"}`); answered(r) {
+		if r, _ := call(b, `{"domain":"6"}`); isAnswered(r) {
 			t.Error("beyond the budget")
 		}
 		p.terms.PerDay = big.NewInt(20_000)
-		if r, _ := call(b, `{"domain":"6"}`); !answered(r) {
-			t.Error(says(r))
+		if r, _ := call(b, `{"domain":"6"}`); !isAnswered(r) {
+			t.Error(textOf(r))
 		}
 	})
 }
@@ -332,10 +332,10 @@ func TestBudget(t *testing.T) {
 // TestReceiptWarning checks that a warning about an invalid receipt is returned together with
 // the answer.
 func TestReceiptWarning(t *testing.T) {
-	world(t, true, func(t *testing.T, p *place) {
-		p.warn = "the receipt does not hold."
-		if r, _ := call(p.start(), question); !answered(r) || len(r.Notes) != 1 || r.Notes[0] != "Warning: the receipt does not hold." {
-			t.Errorf("%s", says(r))
+	inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
+		p.receiptWarning = "the receipt does not hold."
+		if r, _ := call(p.start(), question); !isAnswered(r) || len(r.Notes) != 1 || r.Notes[0] != "Warning: the receipt does not hold." {
+			t.Errorf("%s", textOf(r))
 		}
 	})
 }
@@ -343,45 +343,45 @@ func TestReceiptWarning(t *testing.T) {
 // TestFree checks that a free tool is answered without a note, and leaves no purchase in the
 // folder.
 func TestFree(t *testing.T) {
-	world(t, false, func(t *testing.T, p *place) {
+	inNewPlace(t, false, func(t *testing.T, p *buyerPlace) {
 		b := p.start()
-		b.Upstream = free{}
+		b.Upstream = freeServer{}
 		r, _ := call(b, question)
-		if !answered(r) || len(r.Notes) != 0 || len(must[[]*purse.Purchase](t)(b.Purse.All())) != 0 {
-			t.Error(says(r))
+		if !isAnswered(r) || len(r.Notes) != 0 || len(must[[]*purse.Purchase](t)(b.Purse.All())) != 0 {
+			t.Error(textOf(r))
 		}
 	})
 }
 
-type free struct{}
+type freeServer struct{}
 
 // Call implements buyer.Upstream.
-func (free) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
-	return buyer.Reply{Content: content("free " + q.Tool)}, nil
+func (freeServer) Call(_ context.Context, q buyer.Request) (buyer.Reply, error) {
+	return buyer.Reply{Content: textContent("free " + q.Tool)}, nil
 }
 
 // TestErrorAsks checks servers that ask for a payment with a JSON-RPC error instead of a
 // result. The buyer must pay once and get the answer.
 func TestErrorAsks(t *testing.T) {
 	for _, code := range []int64{402, -32042} {
-		world(t, true, func(t *testing.T, p *place) {
+		inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
 			b := p.start()
-			b.Upstream = byError{p.seller, code}
-			if r, _ := call(b, question); !answered(r) {
-				t.Error(says(r))
+			b.Upstream = errorSeller{p.seller, code}
+			if r, _ := call(b, question); !isAnswered(r) {
+				t.Error(textOf(r))
 			}
-			p.holds(1, "an error asks")
+			p.checkTransfers(1, "an error asks")
 		})
 	}
 }
 
-type byError struct {
+type errorSeller struct {
 	*seller
 	code int64
 }
 
 // Call implements buyer.Upstream.
-func (e byError) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
+func (e errorSeller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error) {
 	reply, err := e.seller.Call(ctx, q)
 	if err != nil || !reply.IsError {
 		return reply, err

@@ -11,9 +11,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// worlds is how many random histories TestChances plays. Playing one takes a while, because it
-// often waits for the disk.
-var worlds = flag.Uint64("worlds", 40, "how many random histories")
+// historyCount is how many random histories TestChances plays. Playing one takes a while,
+// because it often waits for the disk.
+var historyCount = flag.Uint64("worlds", 40, "how many random histories")
 
 // TestChances plays histories in which calls fail and processes are killed at random. In each
 // history, a question must be charged only once until its answer is older than the window, and
@@ -21,26 +21,26 @@ var worlds = flag.Uint64("worlds", 40, "how many random histories")
 func TestChances(t *testing.T) {
 	const calls = 20
 	reached := map[deed]bool{}
-	for seed := range *worlds {
+	for seed := range *historyCount {
 		synctest.Test(t, func(t *testing.T) {
-			chance(t, seed, calls, reached)
+			playHistory(t, seed, calls, reached)
 		})
 		if t.Failed() {
 			t.Fatalf("in the world %d", seed)
 		}
 	}
-	if len(reached) != int(deeds) {
+	if len(reached) != int(deedCount) {
 		t.Errorf("only these were played: %v", reached)
 	}
 }
 
-func chance(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
+func playHistory(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
 	r := mathrand.New(mathrand.NewPCG(seed, 1))
 	p := newPlace(t, seed%2 == 0)
 	if seed%3 == 0 {
 		p.chain = p.seller
 	}
-	p.seller.chance(r)
+	p.seller.planAtRandom(r)
 	inner := p.seller.plan
 	p.seller.plan = func() deed {
 		d := inner()
@@ -57,9 +57,9 @@ func chance(t *testing.T, seed uint64, calls int, reached map[deed]bool) {
 		}
 		charged += p.seller.transfers() - before
 		if charged > 1 {
-			t.Errorf("charged %d times without an answer in between: %s", charged, says(result))
+			t.Errorf("charged %d times without an answer in between: %s", charged, textOf(result))
 		}
-		fresh := answered(result) && (since.IsZero() || !time.Now().Before(since.Add(buyer.Window)))
+		fresh := isAnswered(result) && (since.IsZero() || !time.Now().Before(since.Add(buyer.Window)))
 		if fresh {
 			since, charged = time.Now(), 0
 		}

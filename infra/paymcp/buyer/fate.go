@@ -16,16 +16,16 @@ import (
 type fateKind int
 
 const (
-	open  fateKind = iota // the signature may still be executed
-	dead                  // the signature has moved no money and never will
-	moved                 // the signature has moved money
-	stuck                 // this program cannot find out what became of the signature
+	fateOpen  fateKind = iota // the signature may still be executed
+	fateDead                  // the signature has moved no money and never will
+	fateMoved                 // the signature has moved money
+	fateStuck                 // this program cannot find out what became of the signature
 )
 
 // fate says what became of a signature.
 type fate struct {
-	kind fateKind
-	by   string // a phrase for a message that names the transaction of the signature; "" if unknown
+	kind              fateKind
+	transactionPhrase string // a phrase for a message that names the transaction of the signature; "" if unknown
 }
 
 // fateOf finds out what became of a signature that the server refuses. If the server states
@@ -36,43 +36,43 @@ type fate struct {
 // signature is stuck: money may have moved although the server reported a failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
-		return fate{kind: dead}
+		return fate{kind: fateDead}
 	}
-	expired := b.Now().After(p.ValidBefore.Add(margin))
+	expired := b.Now().After(p.ValidBefore.Add(expiryMargin))
 	if evidence := b.Chain(p.Network, p.Asset); evidence != nil {
-		return fromChain(ctx, evidence, p, expired)
+		return fateOnChain(ctx, evidence, p, expired)
 	}
 	switch {
 	case p.Charged != nil:
-		return fate{kind: moved}
+		return fate{kind: fateMoved}
 	case !expired:
-		return fate{kind: open}
+		return fate{kind: fateOpen}
 	case p.Lost:
-		return fate{kind: stuck}
+		return fate{kind: fateStuck}
 	}
-	return fate{kind: dead}
+	return fate{kind: fateDead}
 }
 
-// fromChain asks the chain what became of a signature. If the chain cannot tell, the signature
-// is open until it has expired, and stuck after that.
-func fromChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
+// fateOnChain asks the chain what became of a signature. If the chain cannot tell, the
+// signature is open until it has expired, and stuck after that.
+func fateOnChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
 	q, err := questionOf(p)
 	if err != nil {
-		return fate{kind: stuck}
+		return fate{kind: fateStuck}
 	}
 	switch found := chain.Find(ctx, q); found.Fate {
 	case x402.Paid:
-		return fate{moved, " in the transaction " + found.Transaction}
+		return fate{fateMoved, " in the transaction " + found.Transaction}
 	case x402.NeverPaid:
-		return fate{kind: dead}
+		return fate{kind: fateDead}
 	case x402.StillOpen:
-		return fate{kind: open}
+		return fate{kind: fateOpen}
 	case x402.CannotTell:
 	}
 	if expired {
-		return fate{kind: stuck}
+		return fate{kind: fateStuck}
 	}
-	return fate{kind: open}
+	return fate{kind: fateOpen}
 }
 
 // questionOf returns the query that asks the chain about a payment.

@@ -12,61 +12,61 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// kind says what a reply to a payment means.
-type kind int
+// verdictKind says what a reply to a payment means.
+type verdictKind int
 
 const (
-	answered  kind = iota // the answer, which can be an error that was charged
-	partly                // an incomplete answer; the server still owes the rest
-	refused               // the server refuses the payment and asks for another one
-	uncharged             // an error that was not charged; sending the payment again would not help
-	unclear               // an error that does not say whether the payment was charged
-	retry                 // no answer yet: send the payment again
+	kindAnswered  verdictKind = iota // the answer, which can be an error that was charged
+	kindPartial                      // an incomplete answer; the server still owes the rest
+	kindRefused                      // the server refuses the payment and asks for another one
+	kindUncharged                    // an error that was not charged; sending the payment again would not help
+	kindUnclear                      // an error that does not say whether the payment was charged
+	kindRetry                        // no answer yet: send the payment again
 )
 
-// step says what a reply means and, for the kind retry, when to continue.
-type step struct {
-	kind kind
+// verdict says what a reply means and, for kindRetry, how long to wait before the next try.
+type verdict struct {
+	kind verdictKind
 	wait time.Duration // how long the server asks us to wait
 }
 
 // judge decides what a reply to a payment means, and records what the server states about the
 // charge.
-func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) step {
+func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) verdict {
 	if err != nil {
 		return judgeError(p, err)
 	}
-	heard(p, reply.charged())
+	recordCharge(p, reply.charged())
 	if !reply.IsError {
 		p.Said = ""
-		if parts := reply.owed(); len(parts) > 0 {
-			p.Said = "owed: " + quote(strings.Join(parts, ", "))
-			return step{kind: partly}
+		if parts := reply.owedParts(); len(parts) > 0 {
+			p.Said = "owed: " + quoteText(strings.Join(parts, ", "))
+			return verdict{kind: kindPartial}
 		}
-		return step{kind: answered}
+		return verdict{kind: kindAnswered}
 	}
-	p.Said = reply.said()
+	p.Said = reply.errorText()
 	if _, asks := reply.offer(); asks {
-		if reply.tried() {
+		if reply.settleWasTried() {
 			p.Lost = true // the settlement may have been made although it was reported as failed
 		}
-		return step{kind: refused}
+		return verdict{kind: kindRefused}
 	}
 	retryable := reply.failure().Retryable
 	switch {
 	case retryable != nil && *retryable:
-		return step{retry, reply.wait()}
+		return verdict{kindRetry, reply.retryDelay()}
 	case p.Charged != nil && *p.Charged:
-		return step{kind: answered}
+		return verdict{kind: kindAnswered}
 	case retryable != nil && p.Charged != nil:
-		return step{kind: uncharged}
+		return verdict{kind: kindUncharged}
 	}
-	return step{kind: unclear}
+	return verdict{kind: kindUnclear}
 }
 
-// heard records what the server says about the charge. Once the server has said that it
+// recordCharge records what the server says about the charge. Once the server has said that it
 // charged, a later reply that does not mention the charge leaves the record unchanged.
-func heard(p *purse.Payment, charged *bool) {
+func recordCharge(p *purse.Payment, charged *bool) {
 	if charged == nil && p.Charged != nil && *p.Charged {
 		return
 	}
@@ -74,27 +74,27 @@ func heard(p *purse.Payment, charged *bool) {
 }
 
 // judgeError decides what to do next after an error that came in place of a reply.
-func judgeError(p *purse.Payment, err error) step {
+func judgeError(p *purse.Payment, err error) verdict {
 	p.Said = err.Error()
 	if _, is := errors.AsType[*NotSent](err); is {
-		return step{kind: retry}
+		return verdict{kind: kindRetry}
 	}
-	heard(p, nil)
+	recordCharge(p, nil)
 	e, is := errors.AsType[*ServerError](err)
 	if !is {
 		p.Lost = true
-		return step{kind: retry}
+		return verdict{kind: kindRetry}
 	}
 	if _, asks := e.offer(); asks {
-		return step{kind: refused}
+		return verdict{kind: kindRefused}
 	}
 	p.Lost = true
-	return step{kind: unclear}
+	return verdict{kind: kindUnclear}
 }
 
-// answered stores an answer and returns it. If the receipt is invalid, or if the answer cannot
-// be stored, answered returns the answer with a note that says so.
-func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Result {
+// keepAnswer stores an answer and returns it. If the receipt is invalid, or if the answer
+// cannot be stored, the result also has a note that says that.
+func (b *Buyer) keepAnswer(ctx context.Context, c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply}
 	raw, err := json.Marshal(reply)
 	if err == nil {
@@ -104,25 +104,25 @@ func (b *Buyer) answered(ctx context.Context, c *purse.Purchase, reply Reply) Re
 	if err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("This answer could not be kept: %s.", err))
 	}
-	if warning := b.Receipt(ctx, Bought{c.Tool, c.Arguments, resource(c.Payment), reply}); warning != "" {
+	if warning := b.Receipt(ctx, Bought{c.Tool, c.Arguments, resourceOf(c.Payment), reply}); warning != "" {
 		r.Notes = append(r.Notes, "Warning: "+warning)
 	}
 	return r
 }
 
-// partly returns an incomplete answer. The purchase stays open, so that a later call can get
-// the rest.
-func (b *Buyer) partly(c *purse.Purchase, reply Reply) Result {
+// keepPartialAnswer returns an incomplete answer. The purchase stays open, so that a later
+// call can get the rest.
+func (b *Buyer) keepPartialAnswer(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{fmt.Sprintf("Parts of this answer are still owed (%s). They are paid for: call %s again later with the same arguments, which charges nothing more.",
-		quote(strings.Join(reply.owed(), ", ")), c.Tool)}}
+		quoteText(strings.Join(reply.owedParts(), ", ")), c.Tool)}}
 	if err := b.Purse.Keep(c); err != nil {
 		r.Notes = append(r.Notes, err.Error())
 	}
 	return r
 }
 
-// uncharged ends a purchase that the server did not charge and will never answer.
-func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
+// dropUncharged ends a purchase that the server did not charge and will never answer.
+func (b *Buyer) dropUncharged(c *purse.Purchase, reply Reply) Result {
 	r := Result{Reply: &reply, Notes: []string{"The server says that this was not charged."}}
 	if err := b.Purse.Drop(c); err != nil {
 		r.Notes = append(r.Notes, err.Error())
@@ -130,12 +130,12 @@ func (b *Buyer) uncharged(c *purse.Purchase, reply Reply) Result {
 	return r
 }
 
-// unclear returns a server's error that does not say whether the payment was charged. The
+// keepUnclear returns a server's error that does not say whether the payment was charged. The
 // purchase stays open, and the next call sends the same signature again.
-func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
+func (b *Buyer) keepUnclear(c *purse.Purchase, reply Reply, err error) Result {
 	r := Result{Reply: &reply}
 	if err != nil {
-		r = words("The server answered the payment with an error: %s.", c.Payment.Said)
+		r = messageResult("The server answered the payment with an error: %s.", c.Payment.Said)
 	}
 	r.Notes = append(r.Notes, fmt.Sprintf("It does not say whether the payment of %s was charged. If you call %s again with the same arguments, the same payment is sent again: it is not charged twice.",
 		c.Payment.Price, c.Tool))
@@ -145,11 +145,11 @@ func (b *Buyer) unclear(c *purse.Purchase, reply Reply, err error) Result {
 	return r
 }
 
-// pending returns a message which says that the payment was signed and has no answer yet.
-func (b *Buyer) pending(c *purse.Purchase) Result {
+// pendingResult returns a message which says that the payment was signed and has no answer yet.
+func (b *Buyer) pendingResult(c *purse.Purchase) Result {
 	when := "again"
 	if c.Payment.NotBefore.After(b.Now()) {
-		when = fmt.Sprintf("again, not before %s,", clock(c.Payment.NotBefore))
+		when = fmt.Sprintf("again, not before %s,", formatTime(c.Payment.NotBefore))
 	}
 	charged := "It may have been charged"
 	switch p := c.Payment; {
@@ -158,50 +158,50 @@ func (b *Buyer) pending(c *purse.Purchase) Result {
 	case p.Charged != nil:
 		charged = "The server says that it is not charged so far"
 	}
-	return words("There is no answer yet. A payment of %s was signed. %s. The last reply was: %s. Call %s %s with exactly the same arguments: the same payment is sent again, and nothing more is charged. Other arguments would be another purchase.",
+	return messageResult("There is no answer yet. A payment of %s was signed. %s. The last reply was: %s. Call %s %s with exactly the same arguments: the same payment is sent again, and nothing more is charged. Other arguments would be another purchase.",
 		c.Payment.Price, charged, c.Payment.Said, c.Tool, when)
 }
 
-// refused decides what to do when the server refuses the payment and asks for another one. It
-// buys with a new signature only if an earlier call made the refused signature, and that
-// signature is known to be dead. If this call made the refused signature (fresh), the server
-// would refuse a new one as well.
-func (b *Buyer) refused(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
+// handleRefusal decides what to do when the server refuses the payment and asks for another
+// one. It buys with a new signature only if an earlier call made the refused signature, and
+// that signature is known to be dead. If this call made the refused signature (fresh), the
+// server would refuse a new one as well.
+func (b *Buyer) handleRefusal(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment
 	fate := b.fateOf(ctx, p)
-	if fate.kind != dead {
-		return b.doubtful(c, fate)
+	if fate.kind != fateDead {
+		return b.refusedResult(c, fate)
 	}
 	if err := b.Purse.Drop(c); err != nil {
-		return words("Not bought: %s. The server refused the payment.", err)
+		return messageResult("Not bought: %s. The server refused the payment.", err)
 	}
 	if !fresh {
 		c.Payment = nil
 		return b.buy(ctx, c, o)
 	}
-	return words("Not bought: the server refused the payment of %s, and it was not charged. Its reason: %s. The signature still counts toward the budget for 24 hours. "+
+	return messageResult("Not bought: the server refused the payment of %s, and it was not charged. Its reason: %s. The signature still counts toward the budget for 24 hours. "+
 		"Often the wallet %s holds too little of the token; a person must check it.", p.Price, p.Said, p.Payer)
 }
 
-// doubtful returns a message that a refused payment may still be charged, or was charged.
-func (b *Buyer) doubtful(c *purse.Purchase, f fate) Result {
+// refusedResult returns a message that a refused payment may still be charged, or was charged.
+func (b *Buyer) refusedResult(c *purse.Purchase, f fate) Result {
 	p := c.Payment
 	if err := b.Purse.Keep(c); err != nil {
-		return words("The server refused the payment of %s, and it could not be written down: %s.", p.Price, err)
+		return messageResult("The server refused the payment of %s, and it could not be written down: %s.", p.Price, err)
 	}
 	said := fmt.Sprintf("Its reason: %s. ", p.Said)
 	const same = "Another call with the same arguments resends the same payment and charges nothing more."
 	switch f.kind {
-	case moved:
-		return words("Charged, and not answered: the payment of %s was made%s, and the server refuses it now. %s"+
+	case fateMoved:
+		return messageResult("Charged, and not answered: the payment of %s was made%s, and the server refuses it now. %s"+
 			"It owes the answer or a refund; a person must ask its operator. Nothing else is signed for this question unless a person allows it in a terminal: %s",
-			p.Price, f.by, said, b.HowToForget(c.ID()))
-	case stuck:
-		return words("Not bought again: a payment of %s for this question was sent, and may have been charged; the server refuses it now. %s"+
+			p.Price, f.transactionPhrase, said, b.HowToForget(c.ID()))
+	case fateStuck:
+		return messageResult("Not bought again: a payment of %s for this question was sent, and may have been charged; the server refuses it now. %s"+
 			"Nothing else is signed for this question, because that could be charged twice. A person who knows that it was not charged can say so in a terminal: %s",
 			p.Price, said, b.HowToForget(c.ID()))
-	case open, dead:
+	case fateOpen, fateDead:
 	}
-	return words("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so nothing else is signed for this question before then. "+same,
-		p.Price, said, clock(p.ValidBefore.Add(margin)))
+	return messageResult("Not bought so far: the server refused the payment of %s. %sUntil %s it could still be charged, so nothing else is signed for this question before then. "+same,
+		p.Price, said, formatTime(p.ValidBefore.Add(expiryMargin)))
 }

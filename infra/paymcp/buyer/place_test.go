@@ -15,19 +15,19 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// place is a folder, a wallet and a server. Each call of start stands for a new process.
-type place struct {
-	t      *testing.T
-	dir    string
-	seller *seller
-	wallet *x402test.Wallet
-	terms  buyer.Terms
-	chain  x402.Evidence
-	warn   string
+// buyerPlace is a folder, a wallet and a server. Each call of start stands for a new process.
+type buyerPlace struct {
+	t              *testing.T
+	dir            string
+	seller         *seller
+	wallet         *x402test.Wallet
+	terms          buyer.Terms
+	chain          x402.Evidence
+	receiptWarning string
 }
 
-func newPlace(t *testing.T, keeps bool) *place {
-	p := &place{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
+func newPlace(t *testing.T, keeps bool) *buyerPlace {
+	p := &buyerPlace{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
 	p.wallet = must[*x402test.Wallet](t)(x402test.NewWallet(rand.Reader))
 	usdc := x402.USDC()
 	p.terms = buyer.Terms{PayTo: payee, Network: usdc.Network, Asset: usdc.Asset, PerCall: big.NewInt(10_000), PerDay: big.NewInt(1_000_000)}
@@ -35,14 +35,14 @@ func newPlace(t *testing.T, keeps bool) *place {
 }
 
 // start returns a new Buyer for the folder, as a new process would make it.
-func (p *place) start() *buyer.Buyer {
+func (p *buyerPlace) start() *buyer.Buyer {
 	kept := must[*purse.Purse](p.t)(purse.Open(p.dir, time.Now, time.After))
 	return &buyer.Buyer{
 		Server: "https://api.example.com/mcp", Upstream: p.seller, Purse: kept,
 		Terms:   func() (buyer.Terms, error) { return p.terms, nil },
 		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
 		Chain:   func(string, string) x402.Evidence { return p.chain },
-		Receipt: func(context.Context, buyer.Bought) string { return p.warn },
+		Receipt: func(context.Context, buyer.Bought) string { return p.receiptWarning },
 		Now:     time.Now, After: time.After, Wait: buyer.CallTime,
 		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
 	}
@@ -62,11 +62,11 @@ func call(b *buyer.Buyer, arguments string) (r buyer.Result, died bool) {
 	return b.Call(context.Background(), "dns_lookup", []byte(arguments)), false
 }
 
-// answered reports whether a result has an answer that is not an error.
-func answered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
+// isAnswered reports whether a result has an answer that is not an error.
+func isAnswered(r buyer.Result) bool { return r.Reply != nil && !r.Reply.IsError }
 
-// says returns all the text in a result that a model reads.
-func says(r buyer.Result) string {
+// textOf returns all the text in a result that a model reads.
+func textOf(r buyer.Result) string {
 	text := strings.Join(r.Notes, "\n")
 	if r.Reply != nil {
 		text = r.Reply.Text() + "\n" + text
@@ -76,13 +76,13 @@ func says(r buyer.Result) string {
 
 const question = `{"domain":"example.com"}`
 
-// world runs a test with a fake clock, in a new place.
-func world(t *testing.T, keeps bool, run func(t *testing.T, p *place)) {
+// inNewPlace runs a test with a fake clock, in a new place.
+func inNewPlace(t *testing.T, keeps bool, run func(t *testing.T, p *buyerPlace)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })
 }
 
-func (p *place) holds(transfers int, what string) {
+func (p *buyerPlace) checkTransfers(transfers int, what string) {
 	p.t.Helper()
 	if got := p.seller.transfers(); got != transfers {
 		p.t.Errorf("%s: %d transfers, want %d", what, got, transfers)

@@ -130,9 +130,9 @@ func (r Reply) failure() failure {
 	return body.Error
 }
 
-// said returns the text of an error for a model. The text is quoted, because it comes from a
-// third party.
-func (r Reply) said() string {
+// errorText returns the text of an error for a model. The text is quoted, because it comes
+// from a third party.
+func (r Reply) errorText() string {
 	if o, asks := r.offer(); asks {
 		return untrusted.Quote(o.Error, mostWords)
 	}
@@ -140,8 +140,8 @@ func (r Reply) said() string {
 	return untrusted.Quote(cmp.Or(strings.TrimSpace(f.Code+" "+f.Message), r.Text()), mostWords)
 }
 
-// settled returns the settlement that a reply reports, and reports whether there is one.
-func (r Reply) settled() (s x402.SettleResponse, named bool) {
+// settlement returns the settlement that a reply reports, and reports whether there is one.
+func (r Reply) settlement() (s x402.SettleResponse, named bool) {
 	raw, there := r.Meta[mcp.KeyResponse]
 	if !there || json.Unmarshal(raw, &s) != nil {
 		return x402.SettleResponse{}, false
@@ -149,11 +149,11 @@ func (r Reply) settled() (s x402.SettleResponse, named bool) {
 	return s, true
 }
 
-// tried reports whether the server refused a payment after an attempt to settle. Such a
-// refusal reports the settlement in _meta; the reference servers write it into the offer
+// settleWasTried reports whether the server refused a payment after an attempt to settle. Such
+// a refusal reports the settlement in _meta; the reference servers write it into the offer
 // instead.
-func (r Reply) tried() bool {
-	if _, named := r.settled(); named {
+func (r Reply) settleWasTried() bool {
+	if _, named := r.settlement(); named {
 		return true
 	}
 	for _, doc := range [][]byte{[]byte(r.Text()), r.Structured} {
@@ -165,9 +165,9 @@ func (r Reply) tried() bool {
 	return false
 }
 
-// own reads a member of _meta whose name is the server's name, a slash and the given name, such
-// as weather/owed. It reports whether the reply has this member.
-func (r Reply) own(name string, v any) bool {
+// readOwnMeta reads a member of _meta whose name is the server's name, a slash and the given
+// name, such as weather/owed. It reports whether the reply has this member.
+func (r Reply) readOwnMeta(name string, v any) bool {
 	for key, raw := range r.Meta {
 		if strings.HasSuffix(key, "/"+name) && json.Unmarshal(raw, v) == nil {
 			return true
@@ -176,10 +176,10 @@ func (r Reply) own(name string, v any) bool {
 	return false
 }
 
-// owed returns the parts of the answer that are still owed.
-func (r Reply) owed() []string {
+// owedParts returns the parts of the answer that are still owed.
+func (r Reply) owedParts() []string {
 	var parts []string
-	r.own("owed", &parts)
+	r.readOwnMeta("owed", &parts)
 	return parts
 }
 
@@ -187,10 +187,10 @@ func (r Reply) owed() []string {
 // not, nil if the server does not say.
 func (r Reply) charged() *bool {
 	var charged bool
-	if r.own("charged", &charged) {
+	if r.readOwnMeta("charged", &charged) {
 		return &charged
 	}
-	if s, named := r.settled(); named && s.Success {
+	if s, named := r.settlement(); named && s.Success {
 		return new(true)
 	}
 	return r.failure().Charged
@@ -199,10 +199,10 @@ func (r Reply) charged() *bool {
 // longestPause is the longest pause that a server can ask for.
 const longestPause = 24 * time.Hour
 
-// wait returns how long the server asks to wait, or 0 if it does not say.
-func (r Reply) wait() time.Duration {
+// retryDelay returns how long the server asks to wait, or 0 if it does not say.
+func (r Reply) retryDelay() time.Duration {
 	var seconds float64
-	if !r.own("retry-after", &seconds) {
+	if !r.readOwnMeta("retry-after", &seconds) {
 		said, err := r.failure().RetryAfter.Float64()
 		if err != nil {
 			return 0

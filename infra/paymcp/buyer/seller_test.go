@@ -27,43 +27,44 @@ const (
 type deed int
 
 const (
-	fine       deed = iota
-	unreached       // the buyer cannot connect
-	lostThere       // the request is lost on its way
-	lostBack        // the request is handled, but the reply is lost
-	later           // an error before any charge; the payment may be sent again
-	muchLater       // like later, but the payment may be sent again only after an hour
-	owing           // an error after the charge; the answer is owed, and the payment may be sent again
-	refusal         // the facilitator refuses the payment, and nothing is charged
-	uncertain       // the money moves, but the settlement is reported as failed
-	broken          // the tool fails before any charge, and the error does not mention the payment
-	killed          // like lostBack, and the buyer's process is killed
-	killedThen      // like lostThere, and the buyer's process is killed
-	deeds
+	succeeds                 deed = iota
+	notConnected                  // the buyer cannot connect
+	requestLost                   // the request is lost on its way
+	replyLost                     // the request is handled, but the reply is lost
+	retryLater                    // an error before any charge; the payment may be sent again
+	retryInAnHour                 // like retryLater, but the payment may be sent again only after an hour
+	answerOwed                    // an error after the charge; the answer is owed, and the payment may be sent again
+	paymentRefused                // the facilitator refuses the payment, and nothing is charged
+	settledButReportedFailed      // the money moves, but the settlement is reported as failed
+	toolFails                     // the tool fails before any charge, and the error does not mention the payment
+	killedAfterServing            // like replyLost, and the buyer's process is killed
+	killedBeforeServing           // like requestLost, and the buyer's process is killed
+	deedCount
 )
 
 // seller is a paid server with its own chain, which executes an authorization only once.
 type seller struct {
-	// keeps means that the server keeps records as this product does: it charges a purchase
-	// once, even if several payments for the purchase arrive, and every error says whether the
-	// payment was charged. Without keeps, the server behaves like the reference servers.
-	keeps bool
-	offer x402.PaymentRequired
-	plan  func() deed
-	now   func() time.Time
+	// keepsRecords means that the server keeps records as this product does: it charges a
+	// purchase once, even if several payments for the purchase arrive, and every error says
+	// whether the payment was charged. Without keepsRecords, the server behaves like the
+	// reference servers.
+	keepsRecords bool
+	offer        x402.PaymentRequired
+	plan         func() deed
+	now          func() time.Time
 
-	mu     sync.Mutex
-	moved  map[string]time.Time // the time of each transfer, by nonce
-	paid   map[string]string    // the nonce that paid for a purchase, by the purchase's key
-	owes   map[string]int       // how many more requests a purchase needs before it is answered, by the purchase's key
-	quotes int
-	sent   []string // the nonces of the payments that arrived, in order
+	mu            sync.Mutex
+	transferTimes map[string]time.Time // the time of each transfer, by nonce
+	payingNonce   map[string]string    // the nonce that paid for a purchase, by the purchase's key
+	owedRequests  map[string]int       // how many more requests a purchase needs before it is answered, by the purchase's key
+	quotes        int
+	sent          []string // the nonces of the payments that arrived, in order
 }
 
 func newSeller(keeps bool) *seller {
 	terms := x402.USDC()
 	terms.PayTo = payee
-	s := &seller{keeps: keeps, plan: func() deed { return fine }, now: time.Now, moved: map[string]time.Time{}, paid: map[string]string{}, owes: map[string]int{}}
+	s := &seller{keepsRecords: keeps, plan: func() deed { return succeeds }, now: time.Now, transferTimes: map[string]time.Time{}, payingNonce: map[string]string{}, owedRequests: map[string]int{}}
 	s.offer = x402.PaymentRequired{X402Version: x402.Version, Resource: x402.Resource{URL: "https://api.example.com/mcp"}, Accepts: []x402.Requirements{terms.Requirements(price)}}
 	if keeps {
 		s.offer.Extensions = map[string]json.RawMessage{
@@ -86,7 +87,7 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	payment, paid := q.Meta[mcp.KeyPayment].(json.RawMessage)
 	if !paid {
 		s.quotes++
-		return s.asks("Payment required", nil), nil
+		return s.paymentRequired("Payment required", nil), nil
 	}
 	var p bill.Signed
 	if err := json.Unmarshal(payment, &p); err != nil {
@@ -96,18 +97,18 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	s.sent = append(s.sent, a.Nonce)
 	d := s.plan()
 	switch d {
-	case unreached:
+	case notConnected:
 		return buyer.Reply{}, &buyer.NotSent{Cause: errors.New("connection refused")}
-	case lostThere:
+	case requestLost:
 		return buyer.Reply{}, errLost
-	case killedThen:
+	case killedBeforeServing:
 		panic(errKilled)
 	}
 	reply := s.serve(q, a, d)
 	switch d {
-	case lostBack:
+	case replyLost:
 		return buyer.Reply{}, errLost
-	case killed:
+	case killedAfterServing:
 		panic(errKilled)
 	}
 	return reply, nil
@@ -119,57 +120,57 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
 	expired := s.now().Unix() > until
-	_, used := s.moved[a.Nonce]
-	if s.keeps {
+	_, used := s.transferTimes[a.Nonce]
+	if s.keepsRecords {
 		return s.serveKept(q, a, key, expired, d)
 	}
 	switch {
 	case expired:
-		return s.asks("invalid_exact_evm_payload_authorization_valid_before", nil)
+		return s.paymentRequired("invalid_exact_evm_payload_authorization_valid_before", nil)
 	case used:
-		return s.asks("invalid_exact_evm_nonce_already_used", nil)
-	case d == refusal || d == later || d == muchLater || d == owing:
-		return s.asks("insufficient_funds", nil)
-	case d == broken:
-		return failed("Internal Server Error")
-	case d == uncertain:
-		s.moved[a.Nonce] = s.now()
-		return withFailure(s.asks("settlement failed", nil), len(s.moved)%2 == 0)
+		return s.paymentRequired("invalid_exact_evm_nonce_already_used", nil)
+	case d == paymentRefused || d == retryLater || d == retryInAnHour || d == answerOwed:
+		return s.paymentRequired("insufficient_funds", nil)
+	case d == toolFails:
+		return errorReply("Internal Server Error")
+	case d == settledButReportedFailed:
+		s.transferTimes[a.Nonce] = s.now()
+		return withFailure(s.paymentRequired("settlement failed", nil), len(s.transferTimes)%2 == 0)
 	}
-	s.moved[a.Nonce] = s.now()
+	s.transferTimes[a.Nonce] = s.now()
 	return answer(q, a.Nonce)
 }
 
 // serveKept answers as a server that keeps records does.
 func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, expired bool, d deed) buyer.Reply {
-	if s.paid[key] == "" {
+	if s.payingNonce[key] == "" {
 		switch {
 		case expired:
-			return s.asks("authorization.validBefore is past", new(false))
-		case d == refusal:
-			return s.asks("insufficient_funds", new(false))
-		case d == later:
-			return failed(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":1}}`)
-		case d == muchLater:
-			return failed(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":3600}}`)
-		case d == broken:
-			return failed(`{"error":{"code":"internal_error","message":"Oh.","charged":null,"retryable":true,"retry_after":1}}`)
+			return s.paymentRequired("authorization.validBefore is past", new(false))
+		case d == paymentRefused:
+			return s.paymentRequired("insufficient_funds", new(false))
+		case d == retryLater:
+			return errorReply(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":1}}`)
+		case d == retryInAnHour:
+			return errorReply(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":3600}}`)
+		case d == toolFails:
+			return errorReply(`{"error":{"code":"internal_error","message":"Oh.","charged":null,"retryable":true,"retry_after":1}}`)
 		}
-		s.moved[a.Nonce], s.paid[key] = s.now(), a.Nonce
-		if d == owing || d == uncertain {
-			s.owes[key] = 2
+		s.transferTimes[a.Nonce], s.payingNonce[key] = s.now(), a.Nonce
+		if d == answerOwed || d == settledButReportedFailed {
+			s.owedRequests[key] = 2
 		}
 	}
-	if s.owes[key] > 0 {
-		s.owes[key]--
-		return failed(`{"error":{"code":"dns_timeout","message":"It took too long.","charged":true,"retryable":true,"retry_after":10}}`)
+	if s.owedRequests[key] > 0 {
+		s.owedRequests[key]--
+		return errorReply(`{"error":{"code":"dns_timeout","message":"It took too long.","charged":true,"retryable":true,"retry_after":10}}`)
 	}
-	return answer(q, s.paid[key])
+	return answer(q, s.payingNonce[key])
 }
 
 func answer(q buyer.Request, nonce string) buyer.Reply {
 	return buyer.Reply{
-		Content: content("the answer to " + string(q.Arguments)),
+		Content: textContent("the answer to " + string(q.Arguments)),
 		Meta:    map[string]json.RawMessage{mcp.KeyResponse: json.RawMessage(fmt.Sprintf(`{"success":true,"transaction":%q,"network":"eip155:8453"}`, nonce))},
 	}
 }
@@ -182,29 +183,31 @@ func withFailure(r buyer.Reply, inside bool) buyer.Reply {
 		r.Meta = map[string]json.RawMessage{mcp.KeyResponse: json.RawMessage(failure)}
 		return r
 	}
-	r.Content = content(strings.Replace(r.Text(), "{", `{"`+mcp.KeyResponse+`":`+failure+`,`, 1))
+	r.Content = textContent(strings.Replace(r.Text(), "{", `{"`+mcp.KeyResponse+`":`+failure+`,`, 1))
 	r.Structured = nil
 	return r
 }
 
-func failed(text string) buyer.Reply { return buyer.Reply{IsError: true, Content: content(text)} }
+func errorReply(text string) buyer.Reply {
+	return buyer.Reply{IsError: true, Content: textContent(text)}
+}
 
-// asks returns a reply that asks for a payment.
-func (s *seller) asks(why string, charged *bool) buyer.Reply {
+// paymentRequired returns a reply that asks for a payment.
+func (s *seller) paymentRequired(why string, charged *bool) buyer.Reply {
 	o := s.offer
 	o.Error = why
 	text, err := json.Marshal(o)
 	if err != nil {
 		panic(err)
 	}
-	r := buyer.Reply{IsError: true, Content: content(string(text)), Structured: text}
+	r := buyer.Reply{IsError: true, Content: textContent(string(text)), Structured: text}
 	if charged != nil {
 		r.Meta = map[string]json.RawMessage{"hostfacts/charged": json.RawMessage(strconv.FormatBool(*charged))}
 	}
 	return r
 }
 
-func content(text string) json.RawMessage {
+func textContent(text string) json.RawMessage {
 	raw, err := json.Marshal([]map[string]string{{"type": "text", "text": text}})
 	if err != nil {
 		panic(err)
@@ -216,16 +219,16 @@ func content(text string) json.RawMessage {
 func (s *seller) transfers() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return len(s.moved)
+	return len(s.transferTimes)
 }
 
-// play plans how the next requests are handled. Requests after those succeed.
-func (s *seller) play(next ...deed) {
+// planNext plans how the next requests are handled. Requests after those succeed.
+func (s *seller) planNext(next ...deed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.plan = func() deed {
 		if len(next) == 0 {
-			return fine
+			return succeeds
 		}
 		d := next[0]
 		next = next[1:]
@@ -233,13 +236,13 @@ func (s *seller) play(next ...deed) {
 	}
 }
 
-// chance plans at random how requests are handled. About half of them succeed.
-func (s *seller) chance(r *rand.Rand) {
+// planAtRandom plans at random how requests are handled. About half of them succeed.
+func (s *seller) planAtRandom(r *rand.Rand) {
 	s.plan = func() deed {
 		if r.IntN(2) == 0 {
-			return fine
+			return succeeds
 		}
-		return deed(r.IntN(int(deeds)))
+		return deed(r.IntN(int(deedCount)))
 	}
 }
 
@@ -247,7 +250,7 @@ func (s *seller) chance(r *rand.Rand) {
 func (s *seller) Find(_ context.Context, q x402.Question) x402.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, used := s.moved[fmt.Sprintf("0x%x", q.Nonce)]; used {
+	if _, used := s.transferTimes[fmt.Sprintf("0x%x", q.Nonce)]; used {
 		return x402.Finding{Fate: x402.Paid, Transaction: "0xfeed"}
 	}
 	if s.now().After(q.ValidBefore) {

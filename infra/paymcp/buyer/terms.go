@@ -22,16 +22,16 @@ type Terms struct {
 	PerCall, PerDay       *big.Int // in atomic units
 }
 
-// choose returns the first way to pay that is allowed. If none is allowed, the error says why
-// the first one is not.
-func (t Terms) choose(o bill.Offer) (bill.Way, error) {
+// firstAllowedWay returns the first way to pay that is allowed. If none is allowed, the error
+// says why the first one is not.
+func (t Terms) firstAllowedWay(o bill.Offer) (bill.Way, error) {
 	ways, err := o.Ways()
 	if err != nil {
 		return bill.Way{}, err
 	}
 	var first error
 	for _, w := range ways {
-		err := t.admits(w)
+		err := t.checkWay(w)
 		if err == nil {
 			return w, nil
 		}
@@ -42,8 +42,8 @@ func (t Terms) choose(o bill.Offer) (bill.Way, error) {
 	return bill.Way{}, first
 }
 
-// admits returns nil if a way to pay is allowed, and otherwise an error that says why not.
-func (t Terms) admits(w bill.Way) error {
+// checkWay returns nil if a way to pay is allowed, and otherwise an error that says why not.
+func (t Terms) checkWay(w bill.Way) error {
 	switch {
 	case t.Play && !w.USDC:
 		return fmt.Errorf("the server asks for %s, but play money exists only for the USDC of a known network", w.Price())
@@ -56,7 +56,7 @@ func (t Terms) admits(w bill.Way) error {
 		return fmt.Errorf("the server asks to pay %s, but the allowed payee is %s: the payee has changed", untrusted.Text(w.PayTo), t.PayTo)
 	}
 	if w.Value.Cmp(t.PerCall) > 0 {
-		return fmt.Errorf("this costs %s, and the limit for one call is %s", w.Price(), t.money(t.PerCall, w))
+		return fmt.Errorf("this costs %s, and the limit for one call is %s", w.Price(), t.formatIn(t.PerCall, w))
 	}
 	return nil
 }
@@ -69,14 +69,14 @@ func (t Terms) Amount(atomic *big.Int) string {
 	return atomic.String() + " atomic units of the token " + t.Asset
 }
 
-// money formats an amount in the token of a way to pay.
-func (t Terms) money(atomic *big.Int, w bill.Way) string {
+// formatIn formats an amount in the token of a way to pay.
+func (t Terms) formatIn(atomic *big.Int, w bill.Way) string {
 	w.Value = atomic
 	return w.Price()
 }
 
-// sign signs a payment for w, which is one of the offer's ways to pay.
-func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*purse.Payment, error) {
+// signPayment signs a payment for w, which is one of the offer's ways to pay.
+func signPayment(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*purse.Payment, error) {
 	signed, err := bill.Seal(wallet, o, w, now)
 	if err != nil {
 		return nil, err
@@ -103,8 +103,8 @@ func sign(wallet *x402test.Wallet, o bill.Offer, w bill.Way, now time.Time) (*pu
 	}, nil
 }
 
-// nonce returns the nonce of a payment's authorization.
-func nonce(p *purse.Payment) string {
+// nonceOf returns the nonce of a payment's authorization.
+func nonceOf(p *purse.Payment) string {
 	var signed bill.Signed
 	if json.Unmarshal(p.Payload, &signed) != nil {
 		return ""
@@ -112,8 +112,8 @@ func nonce(p *purse.Payment) string {
 	return signed.Payload.Authorization.Nonce
 }
 
-// resource returns the URL of the resource in the payment's offer.
-func resource(p *purse.Payment) string {
+// resourceOf returns the URL of the resource in the payment's offer.
+func resourceOf(p *purse.Payment) string {
 	var signed struct {
 		Resource x402.Resource `json:"resource"`
 	}
@@ -132,9 +132,9 @@ func takesKey(o bill.Offer) bool {
 	return extensions[x402.ExtensionIdentifier] != nil || extensions[x402.ExtensionToken] != nil
 }
 
-// named returns the offer with the purchase's key in the extension payment-identifier. An
-// offer without this extension stays as it is.
-func named(o bill.Offer, key string) bill.Offer {
+// offerWithKey returns the offer with the purchase's key in the extension payment-identifier.
+// An offer without this extension stays as it is.
+func offerWithKey(o bill.Offer, key string) bill.Offer {
 	var extensions map[string]json.RawMessage
 	var identifier, info map[string]json.RawMessage
 	if json.Unmarshal(o.Extensions, &extensions) != nil || json.Unmarshal(extensions[x402.ExtensionIdentifier], &identifier) != nil {

@@ -41,7 +41,7 @@ func (p *Purse) AllowanceFile() string { return filepath.Join(p.dir, "allowed.js
 // Allow writes an allowance. It replaces any earlier allowance.
 func (p *Purse) Allow(a Allowance) error {
 	a.Version = allowanceVersion
-	return replace(p.AllowanceFile(), a)
+	return replaceFile(p.AllowanceFile(), a)
 }
 
 // Allowed reads the allowance for a server from AllowanceFile. It returns nil if there is no
@@ -73,11 +73,11 @@ func (p *Purse) Allowed(server string) (*Allowance, error) {
 // Limits returns the largest amounts for one call and for any 24 hours, in atomic units. The
 // allowance must come from Allowed, which validates the amounts.
 func (a *Allowance) Limits() (perCall, perDay *big.Int) {
-	return atomic(a.PerCall), atomic(a.PerDay)
+	return parseValidAmount(a.PerCall), parseValidAmount(a.PerDay)
 }
 
-// atomic parses an amount that was validated before.
-func atomic(s string) *big.Int {
+// parseValidAmount parses an amount that was validated before.
+func parseValidAmount(s string) *big.Int {
 	n, err := x402.ParseUint256(s)
 	if err != nil {
 		return new(big.Int)

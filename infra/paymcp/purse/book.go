@@ -70,9 +70,9 @@ func (p *Purse) Reserve(ctx context.Context, e Entry, limit *big.Int) error {
 	}
 	spent := Sum(signed, e.Network, e.Asset)
 	if new(big.Int).Add(spent, amount).Cmp(limit) > 0 {
-		return &OverBudget{Spent: spent, Free: room(signed, e, amount, limit)}
+		return &OverBudget{Spent: spent, Free: timeOfRoom(signed, e, amount, limit)}
 	}
-	return replace(p.bookFile(), book{bookVersion, append(signed, e)})
+	return replaceFile(p.bookFile(), book{bookVersion, append(signed, e)})
 }
 
 // Signed returns the entries of the last 24 hours, oldest first.
@@ -101,21 +101,21 @@ func (p *Purse) Signed() ([]Entry, error) {
 func Sum(entries []Entry, network, asset string) *big.Int {
 	sum := new(big.Int)
 	for _, e := range entries {
-		if amount, err := x402.ParseUint256(e.Amount); err == nil && e.of(network, asset) {
+		if amount, err := x402.ParseUint256(e.Amount); err == nil && e.isInToken(network, asset) {
 			sum.Add(sum, amount)
 		}
 	}
 	return sum
 }
 
-func (e Entry) of(network, asset string) bool {
+func (e Entry) isInToken(network, asset string) bool {
 	return e.Network == network && strings.EqualFold(e.Asset, asset)
 }
 
-// room returns the time from which the budget has room for the entry's amount. From then on,
-// enough of the signed entries are older than a day. If the amount alone exceeds the budget,
-// room returns the zero time.
-func room(signed []Entry, e Entry, amount, limit *big.Int) time.Time {
+// timeOfRoom returns the time from which the budget has room for the entry's amount. From then
+// on, enough of the signed entries are older than a day. If the amount alone exceeds the
+// budget, timeOfRoom returns the zero time.
+func timeOfRoom(signed []Entry, e Entry, amount, limit *big.Int) time.Time {
 	if amount.Cmp(limit) > 0 {
 		return time.Time{}
 	}

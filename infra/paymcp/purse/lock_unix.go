@@ -9,9 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// take tries to lock an open file, and reports whether it succeeded. It does not wait if
+// tryLock tries to lock an open file, and reports whether it succeeded. It does not wait if
 // another process holds the lock.
-func take(f *os.File) (bool, error) {
+func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) || errors.Is(err, unix.EINTR) {
 		return false, nil

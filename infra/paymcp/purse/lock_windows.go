@@ -7,9 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// take tries to lock an open file, and reports whether it succeeded. It does not wait if
+// tryLock tries to lock an open file, and reports whether it succeeded. It does not wait if
 // another process holds the lock.
-func take(f *os.File) (bool, error) {
+func tryLock(f *os.File) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
 		return false, nil

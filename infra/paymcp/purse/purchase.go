@@ -124,7 +124,7 @@ func (p *Purse) read(id string) (*Purchase, error) {
 
 // Keep writes a purchase to disk. The caller must hold the purchase.
 func (p *Purse) Keep(c *Purchase) error {
-	if err := replace(p.path(c.ID(), ".json"), c); err != nil {
+	if err := replaceFile(p.path(c.ID(), ".json"), c); err != nil {
 		return fmt.Errorf("keep the purchase: %w", err)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (p *Purse) Sweep(ctx context.Context) error {
 		}
 		err = errors.Join(err, p.sweep(ctx, c))
 	}
-	left, failed := filepath.Glob(filepath.Join(p.purchases(), "*"+unfinished))
+	left, failed := filepath.Glob(filepath.Join(p.purchases(), "*"+unfinishedSuffix))
 	err = errors.Join(err, failed)
 	for _, path := range left {
 		if info, failed := os.Stat(path); failed == nil && p.now().After(info.ModTime().Add(Day)) {

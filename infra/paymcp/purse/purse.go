@@ -36,8 +36,8 @@ func (p *Purse) purchases() string { return filepath.Join(p.dir, "purchases") }
 // KeyFile returns the path of the throwaway key for play money.
 func (p *Purse) KeyFile() string { return filepath.Join(p.dir, "play.key") }
 
-// replace atomically replaces a file by one that has v as JSON, and flushes it to the disk.
-func replace(path string, v any) error {
+// replaceFile atomically replaces a file by one that has v as JSON, and flushes it to the disk.
+func replaceFile(path string, v any) error {
 	// JSON of third parties must keep its exact text. For example, the name of a purchase
 	// depends on the text of its arguments.
 	var text bytes.Buffer
@@ -47,7 +47,7 @@ func replace(path string, v any) error {
 		return err
 	}
 	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, filepath.Base(path)+"-*"+unfinished) // mode 0600
+	f, err := os.CreateTemp(folder, filepath.Base(path)+"-*"+unfinishedSuffix) // mode 0600
 	if err != nil {
 		return err
 	}
@@ -62,12 +62,12 @@ func replace(path string, v any) error {
 	return syncFolder(folder)
 }
 
-// unfinished is the suffix of a file that is still being written. If the process is killed
-// while it writes, the file stays behind.
-const unfinished = ".tmp"
+// unfinishedSuffix is the suffix of a file that is still being written. If the process is
+// killed while it writes, the file stays behind.
+const unfinishedSuffix = ".tmp"
 
-// pause is how long to wait before a lock is tried again.
-const pause = 20 * time.Millisecond
+// lockRetryDelay is how long to wait before a lock is tried again.
+const lockRetryDelay = 20 * time.Millisecond
 
 // lock locks a file. Among all processes, only one caller at a time has the lock. The function
 // waits for the lock until ctx is done. A caller keeps the lock until it calls unlock, or
@@ -78,8 +78,8 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 		if err != nil {
 			return nil, err
 		}
-		taken, err := take(f)
-		if err == nil && taken && current(f, path) {
+		taken, err := tryLock(f)
+		if err == nil && taken && isAtPath(f, path) {
 			return func() { f.Close() }, nil
 		}
 		f.Close()
@@ -92,13 +92,13 @@ func (p *Purse) lock(ctx context.Context, path string) (unlock func(), err error
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-p.after(pause):
+		case <-p.after(lockRetryDelay):
 		}
 	}
 }
 
-// current reports whether the path still leads to the open file.
-func current(f *os.File, path string) bool {
+// isAtPath reports whether the path still leads to the open file.
+func isAtPath(f *os.File, path string) bool {
 	open, err := f.Stat()
 	if err != nil {
 		return false

@@ -236,7 +236,7 @@ func TestAllowance(t *testing.T) {
 			if c.change != nil {
 				c.change(t, &a)
 			}
-			got, err := allowed(t, a, c.mode)
+			got, err := saveAndRead(t, a, c.mode)
 			if c.says == "" && err == nil {
 				call, day := got.Limits()
 				if call.Int64() != 100_000 || day.Int64() != 1_000_000 {
@@ -251,9 +251,9 @@ func TestAllowance(t *testing.T) {
 	}
 }
 
-// allowed writes an allowance to a file with the given mode, and returns what Allowed then
+// saveAndRead writes an allowance to a file with the given mode, and returns what Allowed then
 // reads.
-func allowed(t *testing.T, a purse.Allowance, mode os.FileMode) (*purse.Allowance, error) {
+func saveAndRead(t *testing.T, a purse.Allowance, mode os.FileMode) (*purse.Allowance, error) {
 	t.Helper()
 	p := open(t, t.TempDir(), time.Now)
 	if none, err := p.Allowed(server); none != nil || err != nil {
