@@ -25,7 +25,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-func sellsDNS(p boot.Components) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
+func newDNSHandler(p boot.Components) http.Handler { return p.Seller.Handler(service.DNS(p.Resolver)) }
 
 // openBench returns a service that runs in this process. The ledger of the service is a store
 // in memory that counts calls.
@@ -41,19 +41,19 @@ func openBench(b *testing.B, open func(boot.Components) http.Handler, level stri
 }
 
 func BenchmarkChallenge(b *testing.B) {
-	unsigned(b, sellsDNS, http.MethodGet, lookUp("example.com", "MX"), "", http.StatusPaymentRequired)
+	benchUnsigned(b, newDNSHandler, http.MethodGet, lookUp("example.com", "MX"), "", http.StatusPaymentRequired)
 }
 
 func BenchmarkToolChallenge(b *testing.B) {
 	body := `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + catalog.DNS().Tool +
 		`","arguments":{"domain":"example.com","type":"MX"}}}`
 	sells := func(p boot.Components) http.Handler { return p.Seller.MCP(operations.All(p)) }
-	unsigned(b, sells, http.MethodPost, catalog.PathMCP, body, http.StatusOK)
+	benchUnsigned(b, sells, http.MethodPost, catalog.PathMCP, body, http.StatusOK)
 }
 
-// unsigned measures how the handler answers an unsigned request. The handler must not call the
-// facilitator, the resolver or the ledger.
-func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, path, body string, status int) {
+// benchUnsigned measures how the handler answers an unsigned request. The handler must not
+// call the facilitator, the resolver or the ledger.
+func benchUnsigned(b *testing.B, open func(boot.Components) http.Handler, method, path, body string, status int) {
 	l, store, h := openBench(b, open, "info")
 	r := httptest.NewRequest(method, path, nil)
 	r.Header.Set("Accept", "application/json")
@@ -67,7 +67,7 @@ func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, pat
 		got = w.Code
 	}
 	settled, _ := l.facilitator.Settles()
-	asked := settled + l.facilitator.Verifies() + len(l.dns.asked)
+	asked := settled + l.facilitator.Verifies() + len(l.dns.questions)
 	for _, op := range []ledgertest.Op{ledgertest.Create, ledgertest.Replace, ledgertest.Fetch} {
 		asked += store.Calls(op)
 	}
@@ -81,7 +81,7 @@ func unsigned(b *testing.B, open func(boot.Components) http.Handler, method, pat
 // ledger is in memory, and the facilitator and the resolver are on loopback. Signing is work of
 // the client and is not measured.
 func BenchmarkPaidDNS(b *testing.B) {
-	l, _, h := openBench(b, sellsDNS, "debug")
+	l, _, h := openBench(b, newDNSHandler, "debug")
 	p := newRun(b, l, nil, new(testbed.Pace))
 	send := func(header http.Header) *httptest.ResponseRecorder {
 		r, w := httptest.NewRequest(http.MethodGet, lookUp("example.com", "MX"), nil), httptest.NewRecorder()
@@ -103,7 +103,7 @@ func BenchmarkPaidDNS(b *testing.B) {
 			b.Fatalf("status %d: %s", w.Code, w.Body)
 		}
 	}
-	p.booked(n, n)
+	p.checkSettlements(n, n)
 }
 
 // BenchmarkMemory measures the resident memory of the deployed dns function after 1,000 paid
@@ -124,8 +124,8 @@ func BenchmarkMemory(b *testing.B) {
 				b.Fatalf("payment %d: %s", i, e)
 			}
 		}
-		batch.booked(requests, requests)
-		is(b, "processes", d.host.Started("DnsFunction"), 1)
+		batch.checkSettlements(requests, requests)
+		checkEqual(b, "processes", d.host.Started("DnsFunction"), 1)
 		b.ReportMetric(0, "ns/op") // hides ns/op, which would include the work of this suite
 		b.ReportMetric(float64(programs.Memory(b, pid, "VmRSS"))/1024, "MB/1000th")
 	}

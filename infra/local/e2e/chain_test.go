@@ -32,15 +32,15 @@ import (
 // stored answer.
 type chainCase struct {
 	name string
-	// confirm is the longest time for which the facilitator waits for the receipt of its
+	// confirmTime is the longest time for which the facilitator waits for the receipt of its
 	// transaction.
-	confirm time.Duration
-	// fallback gives the service a second facilitator, and turns off its duplicate window
+	confirmTime time.Duration
+	// hasFallback gives the service a second facilitator, and turns off its duplicate window
 	// (DUPLICATE_WINDOW_SECONDS=0). The case can then kill the first facilitator at any call
 	// that this facilitator makes to the node.
-	fallback bool
-	play     func(*payer)
-	said     []string // the results of the calls to /settle, in order; not checked if there is a fallback
+	hasFallback   bool
+	play          func(*payer)
+	settleResults []string // the results of the calls to /settle, in order; not checked if there is a fallback
 }
 
 // TestChain settles payments with the reference facilitator on a real Ethereum node, with
@@ -49,36 +49,36 @@ type chainCase struct {
 // facilitator.
 func TestChain(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs Node and an Ethereum node")
+	skipInShort(t, "needs Node and an Ethereum node")
 	testbed.Node(t, "testdata/facilitator")
 	l := newLab(t)
 	const patient = 30 * time.Second // longer than any case
 	for _, c := range []chainCase{
-		{name: "paid", confirm: patient, said: []string{"settled"}, play: (*payer).buy},
+		{name: "paid", confirmTime: patient, settleResults: []string{"settled"}, play: (*payer).buy},
 		{
 			// The transaction waits for its block. For each of the first two requests, the
 			// service calls /settle twice, and then tells the payer to come back. After the
 			// block, the third request is answered.
-			name: "the block is late", confirm: 700 * time.Millisecond,
-			said: []string{"settlement_pending", "settlement_pending", "settlement_pending", "settlement_pending", "settled"},
+			name: "the block is late", confirmTime: 700 * time.Millisecond,
+			settleResults: []string{"settlement_pending", "settlement_pending", "settlement_pending", "settlement_pending", "settled"},
 			play: func(p *payer) {
 				p.node.SetAutomine(p, false)
 				p.sign()
-				p.uncertain()
-				p.uncertain()
-				p.books(0)
+				p.payWithoutConfirmation()
+				p.payWithoutConfirmation()
+				p.checkBalances(0)
 				p.node.Mine(p, 1)
-				p.pays(p.answer())
+				p.payAndCheck(p.wantResult())
 				p.node.SetAutomine(p, true)
 			},
 		},
 		{
 			// The service finds the transfer on the chain, and answers the payer as if nothing
 			// had been lost.
-			name: "the facilitator's answer is lost", confirm: patient, said: []string{"settled"},
+			name: "the facilitator's answer is lost", confirmTime: patient, settleResults: []string{"settled"},
 			play: func(p *payer) {
 				p.mu.Lock()
-				p.lost = 10
+				p.answersToDrop = 10
 				p.mu.Unlock()
 				p.buy()
 			},
@@ -86,51 +86,51 @@ func TestChain(t *testing.T) {
 		{
 			// Anybody who sees the signature can submit it to the chain. The service must
 			// accept this transfer as the payment.
-			name: "somebody else submitted the payment just before it came", confirm: patient, said: []string{"invalid_exact_evm_nonce_already_used"},
+			name: "somebody else submitted the payment just before it came", confirmTime: patient, settleResults: []string{"invalid_exact_evm_nonce_already_used"},
 			play: func(p *payer) {
 				p.sign()
-				_, s := signedBy(p.header)
+				_, s := signedBy(p.paymentHeader)
 				p.node.Transfer(p, s)
-				p.pays(p.answer())
+				p.payAndCheck(p.wantResult())
 			},
 		},
 		{
 			// Only the chain can check a contract's signature. Before the service claims the
 			// payment in its ledger, it therefore asks the facilitator to verify the
 			// signature.
-			name: "a contract pays", confirm: patient, said: []string{"settled"},
+			name: "a contract pays", confirmTime: patient, settleResults: []string{"settled"},
 			play: func(p *payer) {
 				p.becomeContract()
 				p.buy()
-				p.pays(p.answer().replayed()) // the stored answer needs no call to the facilitator
-				p.prefix = "0x02"             // from here on, the signatures are not those of the owner of the contract
+				p.payAndCheck(p.wantResult().asReplay()) // the stored answer needs no call to the facilitator
+				p.signaturePrefix = "0x02"               // from here on, the signatures are not those of the owner of the contract
 				p.sign()
-				p.pays(refused("signature is not the payer's"))
+				p.payAndCheck(wantRefusal("signature is not the payer's"))
 			},
 		},
 		{
-			name:    "one of two facilitators is killed at every point of a settlement",
-			confirm: patient, fallback: true, play: playKilledEverywhere,
+			name:        "one of two facilitators is killed at every point of a settlement",
+			confirmTime: patient, hasFallback: true, play: playKilledEverywhere,
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			fairly(t, func(tb testing.TB, tempo *testbed.Pace) {
+			runFairly(t, func(tb testing.TB, tempo *testbed.Pace) {
 				p := c.open(tb, tempo, l)
 				c.play(p)
-				if p.first.Status == http.StatusOK {
-					p.pays(p.answer().replayed())
+				if p.firstResult.Status == http.StatusOK {
+					p.payAndCheck(p.wantResult().asReplay())
 				}
-				if !c.fallback {
+				if !c.hasFallback {
 					p.mu.Lock()
-					d := cmp.Diff(c.said, p.said)
+					d := cmp.Diff(c.settleResults, p.settleResults)
 					p.mu.Unlock()
 					if d != "" {
 						p.Errorf("the facilitator's verdicts (-want +got): %s", d)
 					}
 				}
-				p.books(p.answers)
-				is(tb, "lookups of "+p.name, l.dns.lookups(p.name), p.answers)
+				p.checkBalances(p.resultCount)
+				checkEqual(tb, "lookups of "+p.domain, l.dns.lookups(p.domain), p.resultCount)
 			})
 		})
 	}
@@ -147,8 +147,8 @@ func playKilledEverywhere(p *payer) {
 		var tx struct{ From string }
 		p.query(&tx, "eth_getTransactionByHash", p.transfer())
 		senders[tx.From]++
-		p.pays(p.answer().replayed())
-		p.books(p.answers)
+		p.payAndCheck(p.wantResult().asReplay())
+		p.checkBalances(p.resultCount)
 	}
 	for _, p.killBefore = range []bool{true, false} {
 		for point := 1; ; point++ {
@@ -168,7 +168,7 @@ func playKilledEverywhere(p *payer) {
 	if points < 6 || byFallback < 3 || len(senders) < 3 {
 		p.Errorf("killed at %d points, settled by %v", points, senders)
 	}
-	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.answers, byFallback)
+	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.resultCount, byFallback)
 }
 
 // payer plays one case on a real chain. The service is the local runner, with an operator's
@@ -177,16 +177,16 @@ func playKilledEverywhere(p *payer) {
 // the facilitator.
 type payer struct {
 	*run
-	node        *testbed.Chain
-	nodeURL     string // the URL at which a facilitator calls the node
-	facilitator *programs.Process
-	payee       x402.Address
-	confirm     time.Duration
-	earlier     int // the number of transfers before the current payment was signed
+	node             *testbed.Chain
+	nodeURL          string // the URL at which a facilitator calls the node
+	facilitator      *programs.Process
+	payee            x402.Address
+	confirmTime      time.Duration
+	earlierTransfers int // the number of transfers before the current payment was signed
 
-	mu   sync.Mutex
-	said []string // the results of the calls to /settle; not recorded with two facilitators
-	lost int      // how many of the next answers from /settle to drop
+	mu            sync.Mutex
+	settleResults []string // the results of the calls to /settle; not recorded with two facilitators
+	answersToDrop int      // how many of the next answers from /settle to drop
 
 	// killAt counts down the calls to the node. At the call with which the count reaches 0,
 	// the first of two facilitators is killed. If killBefore is set, the node does not get
@@ -198,21 +198,21 @@ type payer struct {
 // open starts the programs of a case, and returns its payer, who has money.
 func (c chainCase) open(t testing.TB, tempo *testbed.Pace, l *lab) *payer {
 	p := &payer{
-		run: newRun(t, l, nil, tempo), confirm: c.confirm, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t),
+		run: newRun(t, l, nil, tempo), confirmTime: c.confirmTime, payee: testbed.Must(x402.ParseAddress(l.terms.PayTo)), node: testbed.StartChain(t),
 	}
-	p.nodeURL, p.moved = p.node.URL, p.transfer
+	p.nodeURL, p.paymentTx = p.node.URL, p.transfer
 	s := l.setup()
 	s.env["RPC_URL"], s.env["NETWORK"] = p.node.URL, testbed.BaseNetwork
 	p.startFacilitator("0")
-	if c.fallback {
+	if c.hasFallback {
 		s.env["FACILITATOR_FALLBACK_URL"], s.env["DUPLICATE_WINDOW_SECONDS"] = p.facilitator.URL, "0"
-		p.nodeURL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.node.URL), Do: p.call})
+		p.nodeURL = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.node.URL), Do: p.relayToNode})
 		p.startFacilitator("0")
 		s.env["FACILITATOR_URL"] = p.facilitator.URL
 	} else {
-		s.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.facilitator.URL), Do: p.settle})
+		s.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, p.facilitator.URL), Do: p.relayToFacilitator})
 	}
-	p.d = openLocal(t, l, s)
+	p.deployment = openLocal(t, l, s)
 	p.node.Mint(t, p.account, funds)
 	return p
 }
@@ -224,14 +224,15 @@ func (p *payer) startFacilitator(port string) {
 	cmd.Dir = "testdata/facilitator"
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "RPC=" + p.nodeURL, "NETWORK=" + testbed.BaseNetwork, "PORT=" + port,
-		"CONFIRM_MS=" + strconv.FormatInt(p.confirm.Milliseconds(), 10),
+		"CONFIRM_MS=" + strconv.FormatInt(p.confirmTime.Milliseconds(), 10),
 	}
 	p.facilitator = programs.StartPeer(p, cmd, "")
 }
 
-// settle passes the service's requests on to the facilitator, and records the results of
-// settlements. It drops the next p.lost answers from /settle.
-func (p *payer) settle(r *testbed.Relayed) {
+// relayToFacilitator passes the service's requests on to the facilitator, and records the
+// results of settlements. The field answersToDrop says how many of the next answers from
+// /settle it drops.
+func (p *payer) relayToFacilitator(r *testbed.Relayed) {
 	answer := r.Answer()
 	if r.URL.Path == "/settle" {
 		p.mu.Lock()
@@ -241,8 +242,8 @@ func (p *payer) settle(r *testbed.Relayed) {
 		if v.Success {
 			v.ErrorReason = "settled"
 		}
-		p.said = append(p.said, v.ErrorReason)
-		if p.lost--; p.lost >= 0 {
+		p.settleResults = append(p.settleResults, v.ErrorReason)
+		if p.answersToDrop--; p.answersToDrop >= 0 {
 			r.Drop()
 			return
 		}
@@ -250,9 +251,9 @@ func (p *payer) settle(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// call passes a call of the first facilitator on to the node. At the call that killAt selects,
-// it kills this facilitator, which then gets no answer from the node.
-func (p *payer) call(r *testbed.Relayed) {
+// relayToNode passes a call of the first facilitator on to the node. At the call that killAt
+// selects, it kills this facilitator, which then gets no answer from the node.
+func (p *payer) relayToNode(r *testbed.Relayed) {
 	kill := p.killAt.Add(-1) == 0
 	if !kill || !p.killBefore {
 		answer := r.Answer()
@@ -291,32 +292,32 @@ func (p *payer) becomeContract() {
 	if receipt.Status != "0x1" {
 		p.Fatalf("deploy the wallet: %+v", receipt)
 	}
-	p.account, p.prefix = testbed.Must(x402.ParseAddress(receipt.ContractAddress)), "0x01"
+	p.account, p.signaturePrefix = testbed.Must(x402.ParseAddress(receipt.ContractAddress)), "0x01"
 	p.node.Mint(p, p.account, funds)
 }
 
 // sign requests the offer of a lookup, and signs a payment for that offer.
 func (p *payer) sign() {
-	p.first, p.earlier = exchange{}, len(p.transfers())
-	p.run.sign(lookUp(p.name, "A"))
+	p.firstResult, p.earlierTransfers = exchange{}, len(p.transfers())
+	p.run.sign(lookUp(p.domain, "A"))
 }
 
 func (p *payer) buy() {
 	p.sign()
-	p.pays(p.answer())
+	p.payAndCheck(p.wantResult())
 }
 
-// uncertain sends the payment, checks that the answer is settlement_uncertain, and waits for
-// as long as Retry-After says.
-func (p *payer) uncertain() {
-	e := p.pays(fails(fault.SettlementUncertain, "null"))
+// payWithoutConfirmation sends the payment, checks that the answer is settlement_uncertain,
+// and waits for as long as Retry-After says.
+func (p *payer) payWithoutConfirmation() {
+	e := p.payAndCheck(wantError(fault.SettlementUncertain, "null"))
 	testbed.Check(pause(p.Context(), e.RetryAfter()))
-	is(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
+	checkEqual(p, "Retry-After is within 10 s", e.RetryAfter() <= 10*time.Second, true)
 }
 
-// books checks that the price went from the payer to the payee in the given number of
+// checkBalances checks that the price went from the payer to the payee in the given number of
 // transfers, and that no other money moved.
-func (p *payer) books(transfers int) {
+func (p *payer) checkBalances(transfers int) {
 	moved := int64(transfers) * price
 	if list := p.transfers(); len(list) != transfers {
 		p.Errorf("%d transfers from the payer to the payee, want %d: %v", len(list), transfers, list)
@@ -330,7 +331,7 @@ func (p *payer) books(transfers int) {
 
 // transfer returns the hash of this payment's transaction.
 func (p *payer) transfer() string {
-	list := p.transfers()[p.earlier:]
+	list := p.transfers()[p.earlierTransfers:]
 	if len(list) != 1 {
 		p.Errorf("%d transfers from the payer to the payee, want 1: %v", len(list), list)
 		return ""

@@ -39,15 +39,15 @@ func (f *lateFunction) open(ahead time.Duration) *cloud.Host {
 	}.Open(f)
 }
 
-// get sends the payment and returns the answer.
-func (f *lateFunction) get(host *cloud.Host) x402test.Reply {
+// pay sends the payment and returns the answer.
+func (f *lateFunction) pay(host *cloud.Host) x402test.Reply {
 	f.Helper()
 	return testbed.Must(f.client.Get(f.Context(), host.URL+"/weather?city=Oslo", f.signature))
 }
 
-// owes calls the function as its schedule does. The function then checks its ledger, which must
-// have the given number of owed answers, and no payment in doubt.
-func (f *lateFunction) owes(host *cloud.Host, answers int) {
+// checkOwed calls the function as its schedule does. The function then checks its ledger,
+// which must have the given number of owed answers, and no payment in doubt.
+func (f *lateFunction) checkOwed(host *cloud.Host, answers int) {
 	f.Helper()
 	var found struct{ Failed, Open, Owed int }
 	payload, _, err := host.Call("Late", []byte(`{"reconcile":true}`))
@@ -78,20 +78,20 @@ func TestLateFunction(t *testing.T) {
 		<-late
 		host.Kill("Late")
 	}()
-	if r := f.get(host); r.Status != http.StatusInternalServerError {
+	if r := f.pay(host); r.Status != http.StatusInternalServerError {
 		t.Fatalf("as the process ended: %d %v %s\n%s", r.Status, r.Header, r.Body, &f.log)
 	}
 
 	const lease = 30 * time.Second
 	host = f.open(lease)
-	f.owes(host, 1)
+	f.checkOwed(host, 1)
 	for _, replayed := range []string{"", "true"} {
-		r := f.get(host)
+		r := f.pay(host)
 		if r.Status != http.StatusOK || string(r.Body) != "fair in Oslo" || r.Header.Get(x402.HeaderReplayed) != replayed {
 			t.Fatalf("after the lease: %d %v %s\n%s", r.Status, r.Header, r.Body, &f.log)
 		}
 	}
-	f.owes(host, 0)
+	f.checkOwed(host, 0)
 	if moved := bank.Moved(f.client.Wallet.Address().String()); len(moved) != 1 {
 		t.Errorf("%d transfers", len(moved))
 	}

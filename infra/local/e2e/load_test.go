@@ -45,10 +45,10 @@ func newFleet(tb testing.TB, l *lab, s setup) (fleet []*deployment) {
 // batch sends many payments of one payer to a fleet.
 type batch struct {
 	*run
-	fleet    []*deployment
-	next     atomic.Int64 // the number of requests so far; it selects the process for the next request
-	payments []purchase
-	doubts   atomic.Int64 // the number of errors that a slow machine may have caused
+	fleet        []*deployment
+	requestCount atomic.Int64 // the number of requests so far; it selects the process for the next request
+	payments     []purchase
+	doubtCount   atomic.Int64 // the number of errors that a slow machine may have caused
 }
 
 type purchase struct {
@@ -62,16 +62,16 @@ func newBatch(tb testing.TB, l *lab, fleet []*deployment, n int) *batch {
 	b := &batch{run: newRun(tb, l, fleet[0], new(testbed.Pace)), fleet: fleet}
 	required := testbed.Must(b.ask(http.MethodGet, lookUp("example.com", "A")).Required())
 	for i := range n {
-		p := purchase{name: fmt.Sprintf("%d.%s", i, b.name), header: testbed.Must(b.wallet.Pay(required, time.Now()))}
+		p := purchase{name: fmt.Sprintf("%d.%s", i, b.domain), header: testbed.Must(b.wallet.Pay(required, time.Now()))}
 		l.secrets.Add(p.header)
 		b.payments = append(b.payments, p)
 	}
 	return b
 }
 
-// rush sends all payments at the same moment, and repeats each until it is answered. The
+// sendAll sends all payments at the same moment, and repeats each until it is answered. The
 // requests go to the processes of the fleet in turn.
-func (b *batch) rush(t *testing.T) {
+func (b *batch) sendAll(t *testing.T) {
 	begin := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range b.payments {
@@ -80,10 +80,10 @@ func (b *batch) rush(t *testing.T) {
 			<-begin
 			for {
 				var err error
-				one.d = b.fleet[int(b.next.Add(1))%len(b.fleet)]
+				one.deployment = b.fleet[int(b.requestCount.Add(1))%len(b.fleet)]
 				p.answer, err = one.try(http.MethodGet, lookUp(p.name, "A"), x402.HeaderSignature, p.header)
 				if code := testbed.FaultOf(p.answer.Reply).Code; code == string(fault.SettlementUncertain) || code == string(lookup.DNSTimeout) {
-					b.doubts.Add(1)
+					b.doubtCount.Add(1)
 				}
 				if wait := p.answer.RetryAfter(); wait > 0 && pause(b.Context(), wait) == nil {
 					continue
@@ -111,7 +111,7 @@ func (b *batch) rush(t *testing.T) {
 // TestLoad does not run in parallel with other tests, because a thousand requests would use up
 // the time limits of those tests.
 func TestLoad(t *testing.T) {
-	verifyOnly(t, "sends crowds of payments; needs Node for the DynamoDB server")
+	skipInShort(t, "sends crowds of payments; needs Node for the DynamoDB server")
 	for name, open := range map[string]func(testing.TB, *lab, setup) []*deployment{
 		"one process": func(tb testing.TB, l *lab, s setup) []*deployment { return []*deployment{openLocal(tb, l, s)} },
 		"a fleet":     newFleet,
@@ -119,32 +119,33 @@ func TestLoad(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := newLab(t)
 			s := l.setup()
-			s.env["CONCURRENCY_SINGLE"], s.crowd = "0", true
+			s.env["CONCURRENCY_SINGLE"], s.expectsCrowd = "0", true
 			fleet := open(t, l, s)
 			begun := time.Now()
-			newBatch(t, l, fleet, smallCrowd).rush(t)
+			newBatch(t, l, fleet, smallCrowd).sendAll(t)
 			n := max(smallCrowd, min(largeCrowd, int(smallCrowd*crowdTime/time.Since(begun))))
 			t.Logf("a crowd of %d", n)
 
 			b := newBatch(t, l, fleet, n)
 			for range 2 { // the second rush sends every payment again, and none is charged twice
-				b.rush(t)
-				calls, doubts := l.facilitator.Asked(b.payer), int(b.doubts.Load())
-				if b.booked(calls, n); calls < n || calls > n+doubts {
+				b.sendAll(t)
+				calls, doubts := l.facilitator.Asked(b.payer), int(b.doubtCount.Load())
+				if b.checkSettlements(calls, n); calls < n || calls > n+doubts {
 					t.Errorf("%d calls to /settle for %d payments, %d times in doubt", calls, n, doubts)
 				}
 			}
-			buyOnce(t, l, fleet, n)
+			checkOnePurchase(t, l, fleet, n)
 		})
 	}
 }
 
-// buyOnce sends one payment n times at the same moment, and checks that it is one purchase.
-func buyOnce(t *testing.T, l *lab, fleet []*deployment, n int) {
+// checkOnePurchase sends one payment n times at the same moment, and checks that it is one
+// purchase.
+func checkOnePurchase(t *testing.T, l *lab, fleet []*deployment, n int) {
 	t.Helper()
 	b := newBatch(t, l, fleet, 1)
 	b.payments = slices.Repeat(b.payments, n)
-	b.rush(t)
+	b.sendAll(t)
 	looked, receipts := 0, map[string]bool{} // looked counts the answers that were not replays
 	for _, p := range b.payments {
 		if p.answer.Header.Get(x402.HeaderReplayed) == "" {
@@ -153,8 +154,8 @@ func buyOnce(t *testing.T, l *lab, fleet []*deployment, n int) {
 		receipts[p.answer.Header.Get(x402.HeaderResponse)] = true
 	}
 	calls, asked := l.facilitator.Asked(b.payer), l.dns.lookups(b.payments[0].name)
-	if looked == 1 && len(receipts) > 1 || b.doubts.Load() == 0 && (calls != 1 || asked != looked) {
+	if looked == 1 && len(receipts) > 1 || b.doubtCount.Load() == 0 && (calls != 1 || asked != looked) {
 		t.Errorf("%d receipts, %d settlements and %d lookups for one purchase that was looked up for %d answers", len(receipts), calls, asked, looked)
 	}
-	b.booked(calls, 1)
+	b.checkSettlements(calls, 1)
 }

@@ -29,13 +29,13 @@ import (
 // root is the module's folder, relative to this package.
 const root = "../../.."
 
-// newcomer returns the environment of somebody who has installed Go and nothing else.
-func newcomer(more ...string) []string {
+// newcomerEnv returns the environment of somebody who has installed Go and nothing else.
+func newcomerEnv(variables ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return !strings.HasPrefix(name, "GO") && !slices.Contains([]string{"PATH", "HOME", "USER", "TMPDIR", "XDG_CACHE_HOME", "LANG"}, name)
 	})
-	return append(env, more...)
+	return append(env, variables...)
 }
 
 // runMake runs make in the checkout. It uses a new process group, so a signal also reaches the
@@ -60,7 +60,7 @@ func signalGroup(cmd *exec.Cmd, s syscall.Signal) error { return syscall.Kill(-c
 // ping once.
 func TestMakePay(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs make")
+	skipInShort(t, "needs make")
 	required := testbed.Must(x402.EncodeHeader(x402.PaymentRequired{
 		X402Version: x402.Version, Accepts: []x402.Requirements{testbed.LocalTerms(t).Requirements(catalog.Ping().Amount)},
 	}))
@@ -102,18 +102,18 @@ func TestMakePay(t *testing.T) {
 		`"'&g=b c  d&h=back\slash\\&i=*?[x]{y,z}~!!&j=%20%zz&k=(e)#b`, "MARK", mark)
 	want, _, _ := strings.Cut(typed, "#") // a fragment is not sent
 	want, typed = strings.ReplaceAll(want, " ", "%20"), "URL="+service.URL+typed
-	pays(newcomer(), []string{"pay", typed}, want, want)
-	pays(newcomer(typed), []string{"pay"}, want, want)
+	pays(newcomerEnv(), []string{"pay", typed}, want, want)
+	pays(newcomerEnv(typed), []string{"pay"}, want, want)
 	hostile := strings.ReplaceAll("`touch MARK`$(touch MARK)$b \"it's\" -x; $(shell touch MARK)", "MARK", mark)
 	file := filepath.Join(t.TempDir(), strings.ReplaceAll(hostile, "/", "_"))
 	raw := testbed.Must(json.Marshal(map[string]string{"url": service.URL + "/v1?a=1", "payment_signature": hostile}))
 	testbed.Check(os.WriteFile(file, raw, 0o600))
-	pays(newcomer(), []string{"pay", "AGAIN=" + file}, "/v1?a=1")
+	pays(newcomerEnv(), []string{"pay", "AGAIN=" + file}, "/v1?a=1")
 	mu.Lock()
 	arrived := signature
 	mu.Unlock()
-	is(t, "the signature that arrives", arrived, hostile)
-	pays(newcomer(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
+	checkEqual(t, "the signature that arrives", arrived, hostile)
+	pays(newcomerEnv(), []string{"smoke", "ORIGIN=" + service.URL}, catalog.Ping().Path, catalog.Ping().Path)
 }
 
 // TestMakeTargets checks that "make help OF=all" lists every target, in three groups, and every
@@ -121,9 +121,9 @@ func TestMakePay(t *testing.T) {
 // command in any recipe. The test also checks what "make build" prints for one function.
 func TestMakeTargets(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs make")
-	help, _, code := runMake(t, newcomer(), "help", "OF=all")
-	is(t, "exit status", code, 0)
+	skipInShort(t, "needs make")
+	help, _, code := runMake(t, newcomerEnv(), "help", "OF=all")
+	checkEqual(t, "exit status", code, 0)
 	if groups := regexp.MustCompile(`(?m)^\S+$`).FindAllString(help, -1); !slices.Equal(groups, []string{"Use", "Develop", "Operate"}) {
 		t.Errorf("groups %q", groups)
 	}
@@ -138,7 +138,7 @@ func TestMakeTargets(t *testing.T) {
 		typed = append(typed, strings.Fields(line[1])...)
 	}
 	for _, name := range typed {
-		mentions(t, "make help", help, "\n"+strings.Repeat(" ", 19)+name+"=")
+		checkContains(t, "make help", help, "\n"+strings.Repeat(" ", 19)+name+"=")
 	}
 	mark := filepath.Join(t.TempDir(), "ran")
 	hostile := "=HOSTILE'`touch " + mark + "`$(touch " + mark + ");touch " + mark + "\""
@@ -149,10 +149,10 @@ func TestMakeTargets(t *testing.T) {
 	}
 	args := append([]string{"-n"}, values...) // print what would be run
 	for _, m := range targets {
-		mentions(t, "make help", help, "\n  "+m[1]+" ")
+		checkContains(t, "make help", help, "\n  "+m[1]+" ")
 		args = append(args, m[1])
 	}
-	out, notes, code := runMake(t, newcomer(), args...)
+	out, notes, code := runMake(t, newcomerEnv(), args...)
 	if code != 0 || !strings.Contains(out, `go run ./infra/local/pay`) {
 		t.Errorf("make -n: exit status %d\n%s%s", code, out, notes)
 	}
@@ -161,7 +161,7 @@ func TestMakeTargets(t *testing.T) {
 			t.Errorf("typed text is part of a command: %s", line)
 		}
 	}
-	if out, notes, code := runMake(t, newcomer(), "build", "FUNCTIONS=discovery"); code != 0 || !regexp.MustCompile(
+	if out, notes, code := runMake(t, newcomerEnv(), "build", "FUNCTIONS=discovery"); code != 0 || !regexp.MustCompile(
 		`^  discovery +\S+ +[1-9]\d*\.\d\d MB\n$`).MatchString(out) {
 		t.Errorf("make build: exit status %d, stdout %q, stderr:\n%s", code, out, notes)
 	}
@@ -176,32 +176,32 @@ func TestMakeTargets(t *testing.T) {
 // check what these commands print and do.
 func TestReadme(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs make")
+	skipInShort(t, "needs make")
 	resolver := newResolver(t)
 	ledgerFile := filepath.Join(t.TempDir(), "ledger.db")
-	env := newcomer("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+ledgerFile, "DNS_RESOLVERS="+resolver.addr)
+	env := newcomerEnv("LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE="+ledgerFile, "DNS_RESOLVERS="+resolver.addr)
 
 	first := makeRun(t, env)
 	const question = "/v1/tools/dns?domain=example.com&type=MX"
-	out, notes, code := runMake(t, newcomer(), "pay", "URL="+first.URL+question)
+	out, notes, code := runMake(t, newcomerEnv(), "pay", "URL="+first.URL+question)
 	file := regexp.MustCompile(`(?m)^kept: +(\S+) \(make pay AGAIN=1 sends it again`).FindStringSubmatch(notes)
 	if code != 0 || file == nil {
 		t.Fatalf("make pay: exit status %d\n%s%s", code, out, notes)
 	}
 	t.Cleanup(func() { os.Remove(filepath.Join(root, file[1])) })
-	is(t, "lines on stderr", strings.Count(notes, "\n"), 5)
-	mentions(t, "stderr", notes, "status:  200 OK, transaction 0x", "\nreceipt: valid: signed by did:web:127.0.0.1%3A")
-	mentions(t, "stdout", out, `"exchange": "mx1.example.com"`)
+	checkEqual(t, "lines on stderr", strings.Count(notes, "\n"), 5)
+	checkContains(t, "stderr", notes, "status:  200 OK, transaction 0x", "\nreceipt: valid: signed by did:web:127.0.0.1%3A")
+	checkContains(t, "stdout", out, `"exchange": "mx1.example.com"`)
 
 	again := func(typed ...string) {
-		stored, notes, code := runMake(t, newcomer(), append(typed, "pay", "AGAIN="+file[1])...)
-		is(t, "exit status", code, 0)
-		is(t, "the stored answer", stored, out)
-		mentions(t, "stderr", notes, "Idempotent-Replayed: true")
+		stored, notes, code := runMake(t, newcomerEnv(), append(typed, "pay", "AGAIN="+file[1])...)
+		checkEqual(t, "exit status", code, 0)
+		checkEqual(t, "the stored answer", stored, out)
+		checkContains(t, "stderr", notes, "Idempotent-Replayed: true")
 	}
 	operator := func() {
 		owed, _, _ := runMake(t, env, "owed")
-		mentions(t, "stdout", owed, "nothing is owed and nothing is in doubt")
+		checkContains(t, "stdout", owed, "nothing is owed and nothing is in doubt")
 	}
 	operator()
 	again()
@@ -216,7 +216,7 @@ func TestReadme(t *testing.T) {
 	operator()
 	second := makeRun(t, env)
 	again("URL=" + second.URL + question)
-	is(t, "lookups", resolver.lookups("example.com"), 1)
+	checkEqual(t, "lookups", resolver.lookups("example.com"), 1)
 	_ = signalGroup(second.Cmd, syscall.SIGKILL) // this cannot fail, because the process is running
 	<-second.Gone()
 	operator()

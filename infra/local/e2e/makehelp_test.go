@@ -47,7 +47,7 @@ func targets(t *testing.T) (all []target) {
 // help and clean, says what to do if Go is missing or too old.
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs make")
+	skipInShort(t, "needs make")
 	old, without := t.TempDir(), t.TempDir()
 	makefile := testbed.Must(os.ReadFile(filepath.Join(root, "Makefile")))
 	testbed.Check(os.WriteFile(filepath.Join(old, "Makefile"), makefile, 0o600))
@@ -65,7 +65,7 @@ func TestMakeNeedsGo(t *testing.T) {
 			env  []string
 			says string
 		}{
-			{newcomer("GOTOOLCHAIN=local"), "This needs Go 1.999.0 or later, from https://go.dev/dl; the one here is go version " + runtime.Version()},
+			{newcomerEnv("GOTOOLCHAIN=local"), "This needs Go 1.999.0 or later, from https://go.dev/dl; the one here is go version " + runtime.Version()},
 			{[]string{"PATH=" + without}, "Go is not installed: this needs Go 1.999.0 or later, from https://go.dev/dl\n"},
 		} {
 			out, notes, code := runMake(t, c.env, "-C", old, target.name)
@@ -83,19 +83,19 @@ func TestMakeNeedsGo(t *testing.T) {
 // "make help OF=pay" shows the settings of "make pay". A wrong name must be an error.
 func TestMakeHelp(t *testing.T) {
 	t.Parallel()
-	verifyOnly(t, "needs make")
+	skipInShort(t, "needs make")
 	setting := regexp.MustCompile(`(?m)^ {19}[A-Z_]+=`)
-	help, _, code := runMake(t, newcomer(), "help")
-	is(t, "exit status", code, 0)
+	help, _, code := runMake(t, newcomerEnv(), "help")
+	checkEqual(t, "exit status", code, 0)
 	if found := setting.FindString(help); found != "" || !strings.Contains(help, "\n  run ") || !strings.Contains(help, "make help OF=pay") {
 		t.Errorf("make help shows the setting %q, or not the commands:\n%s", found, help)
 	}
-	help, _, code = runMake(t, newcomer(), "help", "OF=pay")
-	is(t, "exit status", code, 0)
+	help, _, code = runMake(t, newcomerEnv(), "help", "OF=pay")
+	checkEqual(t, "exit status", code, 0)
 	if !strings.HasPrefix(help, "  pay ") || !setting.MatchString(help) || strings.Contains(help, "\n  pay-mcp ") {
 		t.Errorf("make help OF=pay shows:\n%s", help)
 	}
-	help, notes, code := runMake(t, newcomer(), "help", "OF=nothing")
+	help, notes, code := runMake(t, newcomerEnv(), "help", "OF=nothing")
 	if code == 0 || help != "" || !strings.Contains(notes, "There is no command nothing: make help lists them.") {
 		t.Errorf("make help OF=nothing: exit status %d, stdout %q, stderr %q", code, help, notes)
 	}
@@ -132,12 +132,12 @@ func TestMakeDefaults(t *testing.T) {
 	if marked < 20 || compared < 8 {
 		t.Errorf("%d defaults are marked, %d compared", marked, compared)
 	}
-	theProgramsOwn(t, lines)
+	checkProgramDefaults(t, lines)
 }
 
-// theProgramsOwn checks the defaults that the programs define instead of the Makefile. The map
-// has the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
-func theProgramsOwn(t *testing.T, lines map[string]string) {
+// checkProgramDefaults checks the defaults that the programs define instead of the Makefile.
+// The map has the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
+func checkProgramDefaults(t *testing.T, lines map[string]string) {
 	t.Helper()
 	usage, _ := exec.Command(testbed.Program(t, "./infra/local/pay"), "-help").CombinedOutput() // the exit status is 0 or 2
 	most := regexp.MustCompile(`default (\S+) with -key-file`).FindStringSubmatch(string(usage))

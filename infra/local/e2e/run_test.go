@@ -37,23 +37,23 @@ func (e exchange) String() string {
 // run is one payer with a new wallet, and the answers that the payer got.
 type run struct {
 	testing.TB
-	lab     *lab
-	d       *deployment
-	client  *http.Client
-	pace    *testbed.Pace
-	wallet  *x402test.Wallet
-	payer   string       // the wallet's account, lower case
-	account x402.Address // the account that pays: the wallet's, or a contract's
-	prefix  string       // what the contract's signatures begin with, in hexadecimal with 0x; empty if the wallet pays
-	name    string       // the domain that is looked up; no other run uses it
-	// moved returns the hash of the transaction that paid. If moved is nil, the payment is the
-	// payer's first transfer of play money.
-	moved func() string
+	lab             *lab
+	deployment      *deployment
+	client          *http.Client
+	pace            *testbed.Pace
+	wallet          *x402test.Wallet
+	payer           string       // the wallet's account, lower case
+	account         x402.Address // the account that pays: the wallet's, or a contract's
+	signaturePrefix string       // what the contract's signatures begin with, in hexadecimal with 0x; empty if the wallet pays
+	domain          string       // the domain that is looked up; no other run uses it
+	// paymentTx returns the hash of the transaction that paid. If paymentTx is nil, the
+	// payment is the payer's first transfer of play money.
+	paymentTx func() string
 
-	path    string // the path that the payment is for
-	header  string // the value of the header PAYMENT-SIGNATURE, which carries the payment
-	first   exchange
-	answers int // the number of results that were not replays
+	path          string // the path that the payment is for
+	paymentHeader string // the value of the header PAYMENT-SIGNATURE, which carries the payment
+	firstResult   exchange
+	resultCount   int // the number of results that were not replays
 }
 
 var runs atomic.Int64
@@ -67,63 +67,65 @@ func newRun(tb testing.TB, l *lab, d *deployment, pace *testbed.Pace) *run {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	tb.Cleanup(client.CloseIdleConnections)
-	r := &run{TB: tb, lab: l, d: d, client: client, pace: pace, name: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: testbed.Must(x402test.NewWallet(rand.Reader))}
+	r := &run{TB: tb, lab: l, deployment: d, client: client, pace: pace, domain: fmt.Sprintf("run%d.example.com", runs.Add(1)), wallet: testbed.Must(x402test.NewWallet(rand.Reader))}
 	r.account, r.payer = r.wallet.Address(), r.wallet.Address().String()
 	return r
 }
 
-// want describes an expected answer.
-type want struct {
-	code    fault.Code // the code of an error; payment_required for an offer
-	status  int        // the status of an answer without a code
-	message string     // a part of an error's message, or of an offer's reason
-	charged string     // the member "charged" of the error; "true" for a result
-	replay  bool       // the answer is the stored one, byte for byte
-	receipt bool       // the answer has a PAYMENT-RESPONSE header
-	body    string     // the body of a result; empty means any
+// wantAnswer describes an expected answer.
+type wantAnswer struct {
+	code       fault.Code // the code of an error; payment_required for an offer
+	status     int        // the status of an answer without a code
+	message    string     // a part of an error's message, or of an offer's reason
+	charged    string     // the member "charged" of the error; "true" for a result
+	isReplay   bool       // the answer is the stored one, byte for byte
+	hasReceipt bool       // the answer has a PAYMENT-RESPONSE header
+	body       string     // the body of a result; empty means any
 }
 
-func refused(reason string) want {
-	return want{code: fault.PaymentRequired, message: reason, charged: "false"}
+func wantRefusal(reason string) wantAnswer {
+	return wantAnswer{code: fault.PaymentRequired, message: reason, charged: "false"}
 }
 
-func fails(code fault.Code, charged string) want { return want{code: code, charged: charged} }
+func wantError(code fault.Code, charged string) wantAnswer {
+	return wantAnswer{code: code, charged: charged}
+}
 
-func (w want) replayed() want { w.replay = true; return w }
+func (w wantAnswer) asReplay() wantAnswer { w.isReplay = true; return w }
 
-// check compares an answer with the expected one and with the OpenAPI description. If the
-// payer was charged, check keeps the answer, to compare replays with it. It counts the
-// results.
-func (r *run) check(e exchange, w want) {
+// checkAnswer compares an answer with the expected one and with the OpenAPI description. If
+// the payer was charged, checkAnswer keeps the answer, to compare replays with it. It also
+// counts the results.
+func (r *run) checkAnswer(e exchange, w wantAnswer) {
 	if info, ok := catalog.CodeOf(w.code); ok {
 		w.status = info.Status
 	}
-	is(r, "status", e.Status, w.status)
+	checkEqual(r, "status", e.Status, w.status)
 	if r.Failed() {
 		return
 	}
 	says := testbed.FaultOf(e.Reply)
-	is(r, "code", says.Code, string(w.code))
+	checkEqual(r, "code", says.Code, string(w.code))
 	if w.code != "" && w.code != fault.PaymentRequired {
-		is(r, "charged", says.Charged, w.charged)
+		checkEqual(r, "charged", says.Charged, w.charged)
 	}
-	mentions(r, "the answer", says.Message, w.message)
-	is(r, x402.HeaderReplayed, e.Header.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.replay])
-	is(r, "has PAYMENT-RESPONSE", e.Header.Get(x402.HeaderResponse) != "", w.receipt)
+	checkContains(r, "the answer", says.Message, w.message)
+	checkEqual(r, x402.HeaderReplayed, e.Header.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.isReplay])
+	checkEqual(r, "has PAYMENT-RESPONSE", e.Header.Get(x402.HeaderResponse) != "", w.hasReceipt)
 	if w.body != "" {
-		is(r, "body", string(e.Body), w.body)
+		checkEqual(r, "body", string(e.Body), w.body)
 	}
-	if w.replay {
-		is(r, "the replay", string(e.Body), string(r.first.Body))
-		is(r, "its receipt", e.Header.Get(x402.HeaderResponse), r.first.Header.Get(x402.HeaderResponse))
+	if w.isReplay {
+		checkEqual(r, "the replay", string(e.Body), string(r.firstResult.Body))
+		checkEqual(r, "its receipt", e.Header.Get(x402.HeaderResponse), r.firstResult.Header.Get(x402.HeaderResponse))
 	}
-	checkDescribed(r, e)
+	checkAgainstOpenAPI(r, e)
 	r.checkReceipt(e, w)
-	if w.charged == "true" && !w.replay {
-		r.first = e
+	if w.charged == "true" && !w.isReplay {
+		r.firstResult = e
 	}
-	if w.code == "" && w.receipt && !w.replay {
-		r.answers++
+	if w.code == "" && w.hasReceipt && !w.isReplay {
+		r.resultCount++
 	}
 	if r.Failed() {
 		r.Log(e)
@@ -133,14 +135,14 @@ func (r *run) check(e exchange, w want) {
 // checkReceipt compares PAYMENT-RESPONSE with the payment. With a paid answer, the header must
 // contain a receipt that covers the exact bytes of the answer and is signed by the published
 // key. With an error, the header must contain no signed receipt.
-func (r *run) checkReceipt(e exchange, w want) {
-	if !w.receipt || w.code == fault.PaymentRequired {
+func (r *run) checkReceipt(e exchange, w wantAnswer) {
+	if !w.hasReceipt || w.code == fault.PaymentRequired {
 		return
 	}
 	got, err := e.Receipt()
 	hash := ""
-	if list := r.lab.facilitator.Moved(r.payer); r.moved != nil {
-		hash = r.moved()
+	if list := r.lab.facilitator.Moved(r.payer); r.paymentTx != nil {
+		hash = r.paymentTx()
 	} else if len(list) > 0 {
 		hash = list[0].Transaction
 	}
@@ -151,7 +153,7 @@ func (r *run) checkReceipt(e exchange, w want) {
 		r.Errorf("PAYMENT-RESPONSE: %v %s", err, d)
 	}
 	if w.code != "" {
-		is(r, "the receipt of what is not an answer", signed, "")
+		checkEqual(r, "the receipt of what is not an answer", signed, "")
 		return
 	}
 	s, kid, err := receipt.Verify(signed, func(string) (ed25519.PublicKey, error) { return receipt.ParsePublic(receiptPublicKey) })
@@ -160,13 +162,13 @@ func (r *run) checkReceipt(e exchange, w want) {
 	}
 }
 
-func is[T comparable](tb testing.TB, what string, got, want T) {
+func checkEqual[T comparable](tb testing.TB, what string, got, want T) {
 	if got != want {
 		tb.Errorf("%s: %v, want %v", what, got, want)
 	}
 }
 
-func mentions(tb testing.TB, what, text string, parts ...string) {
+func checkContains(tb testing.TB, what, text string, parts ...string) {
 	for _, part := range parts {
 		if !strings.Contains(text, part) {
 			tb.Errorf("%s lacks %q:\n%.2000s", what, part, text)
@@ -174,18 +176,18 @@ func mentions(tb testing.TB, what, text string, parts ...string) {
 	}
 }
 
-// booked checks how many calls to /settle the facilitator got, how many transfers it made, and
-// that each transferred the price to the payee.
-func (r *run) booked(calls, transfers int) {
+// checkSettlements checks how many calls to /settle the facilitator got, how many transfers it
+// made, and that each transferred the price to the payee.
+func (r *run) checkSettlements(calls, transfers int) {
 	moved := r.lab.facilitator.Moved(r.payer)
 	if len(moved) > transfers {
 		r.Error(testbed.Grave(fmt.Sprintf("money was moved %d times, want %d", len(moved), transfers)))
 	}
-	is(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
-	is(r, "transfers", len(moved), transfers)
+	checkEqual(r, "calls to /settle", r.lab.facilitator.Asked(r.payer), calls)
+	checkEqual(r, "transfers", len(moved), transfers)
 	for _, t := range moved {
-		is(r, "value", t.Value, catalog.DNS().Amount)
-		is(r, "payee", strings.EqualFold(t.Payee, r.lab.terms.PayTo), true)
+		checkEqual(r, "value", t.Value, catalog.DNS().Amount)
+		checkEqual(r, "payee", strings.EqualFold(t.Payee, r.lab.terms.PayTo), true)
 	}
 }
 
@@ -197,16 +199,16 @@ func answerTo(name string) string {
 	return `{"domain":"` + name + `","type":"A","rcode":"NOERROR","resolver":"127.0.0.1","ttl":30,"records":[{"address":"192.0.2.77"}]}`
 }
 
-// answer returns the expected result of the run's purchase.
-func (r *run) answer() want {
-	return want{status: http.StatusOK, charged: "true", receipt: true, body: answerTo(r.name)}
+// wantResult returns the expected result of the run's purchase.
+func (r *run) wantResult() wantAnswer {
+	return wantAnswer{status: http.StatusOK, charged: "true", hasReceipt: true, body: answerTo(r.domain)}
 }
 
 // sign requests the offer of a path, and signs a payment for that offer.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.moved == nil { // not on a real chain, where the offers of a service may have no duplicate window
-		r.check(e, refused("Payment required"))
+	if r.paymentTx == nil { // not on a real chain, where the offers of a service may have no duplicate window
+		r.checkAnswer(e, wantRefusal("Payment required"))
 	}
 	required, err := e.Required()
 	if err != nil {
@@ -214,12 +216,12 @@ func (r *run) sign(path string) {
 	}
 	draft := testbed.Must(r.wallet.Draft(required, time.Now()))
 	draft.Payload.Payload.Authorization.From = r.account.Checksum()
-	if r.header = testbed.Must(r.wallet.Seal(draft)); r.prefix != "" {
-		p, _ := signedBy(r.header)
-		p.Payload.Signature = strings.Replace(p.Payload.Signature, "0x", r.prefix, 1)
-		r.header = testbed.Must(x402.EncodeHeader(p))
+	if r.paymentHeader = testbed.Must(r.wallet.Seal(draft)); r.signaturePrefix != "" {
+		p, _ := signedBy(r.paymentHeader)
+		p.Payload.Signature = strings.Replace(p.Payload.Signature, "0x", r.signaturePrefix, 1)
+		r.paymentHeader = testbed.Must(x402.EncodeHeader(p))
 	}
-	r.lab.secrets.Add(r.header)
+	r.lab.secrets.Add(r.paymentHeader)
 	r.path = path
 }
 
@@ -235,7 +237,7 @@ func signedBy(header string) (p x402.Payload, s testbed.SignedTransfer) {
 // try makes one request with testbed.Ask, and tells r.pace how long the request took.
 func (r *run) try(method, path string, headers ...string) (exchange, error) {
 	begun := time.Now()
-	reply, err := testbed.Ask(r.Context(), r.client, method, r.d.base+path, headers...)
+	reply, err := testbed.Ask(r.Context(), r.client, method, r.deployment.base+path, headers...)
 	r.pace.Took(time.Since(begun))
 	return exchange{method, path, reply}, err
 }
@@ -248,25 +250,26 @@ func (r *run) ask(method, path string, headers ...string) exchange {
 	return e
 }
 
-// asks makes one request and compares the answer with the expected one.
-func (r *run) asks(w want, method, path string, headers ...string) exchange {
+// askAndCheck makes one request and compares the answer with the expected one.
+func (r *run) askAndCheck(w wantAnswer, method, path string, headers ...string) exchange {
 	e := r.ask(method, path, headers...)
-	r.check(e, w)
+	r.checkAnswer(e, w)
 	return e
 }
 
-// pays sends the payment to the path for which it was signed, and compares the answer with the
-// expected one.
-func (r *run) pays(w want) exchange { return r.paysFor(r.path, w) }
+// payAndCheck sends the payment to the path for which it was signed, and compares the answer
+// with the expected one.
+func (r *run) payAndCheck(w wantAnswer) exchange { return r.payForPath(r.path, w) }
 
-func (r *run) paysFor(path string, w want) exchange {
-	return r.asks(w, http.MethodGet, path, x402.HeaderSignature, r.header)
+func (r *run) payForPath(path string, w wantAnswer) exchange {
+	return r.askAndCheck(w, http.MethodGet, path, x402.HeaderSignature, r.paymentHeader)
 }
 
-// buys signs a payment for a path, sends it, and compares the answer with the expected one.
-func (r *run) buys(path string, w want) exchange {
+// buyAndCheck signs a payment for a path, sends it, and compares the answer with the expected
+// one.
+func (r *run) buyAndCheck(path string, w wantAnswer) exchange {
 	r.sign(path)
-	return r.pays(w)
+	return r.payAndCheck(w)
 }
 
 func pause(ctx context.Context, d time.Duration) error {

@@ -53,20 +53,20 @@ func TestService(t *testing.T) {
 				"not ready without a facilitator": func(r *run) {
 					s := l.setup()
 					s.env["FACILITATOR_URL"] = "http://127.0.0.1:1"
-					r.d = open(r, s)
-					e := r.asks(want{status: http.StatusServiceUnavailable}, http.MethodGet, catalog.PathReady)
-					mentions(r, "/ready", string(e.Body), `"facilitator":{"status":"failing","code":"facilitator_unavailable"`)
-					r.asks(want{status: http.StatusOK}, http.MethodGet, catalog.PathHealth)
-					r.buys(catalog.Ping().Path, fails(fault.FacilitatorUnavailable, "false"))
+					r.deployment = open(r, s)
+					e := r.askAndCheck(wantAnswer{status: http.StatusServiceUnavailable}, http.MethodGet, catalog.PathReady)
+					checkContains(r, "/ready", string(e.Body), `"facilitator":{"status":"failing","code":"facilitator_unavailable"`)
+					r.askAndCheck(wantAnswer{status: http.StatusOK}, http.MethodGet, catalog.PathHealth)
+					r.buyAndCheck(catalog.Ping().Path, wantError(fault.FacilitatorUnavailable, "false"))
 				},
 				"paid, in other words, and by the tool": playPaid,
 			} {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					fairly(t, func(tb testing.TB, p *testbed.Pace) {
+					runFairly(t, func(tb testing.TB, p *testbed.Pace) {
 						r := newRun(tb, l, shared, p)
 						play(r)
-						r.booked(r.answers, r.answers)
+						r.checkSettlements(r.resultCount, r.resultCount)
 					})
 				})
 			}
@@ -79,31 +79,31 @@ func TestService(t *testing.T) {
 // another question.
 func playPaid(r *run) {
 	dns := catalog.DNS().Path
-	r.buys(lookUp(r.name, "A"), r.answer())
-	for _, same := range []string{"?domain=" + r.name, "?type=a&domain=" + strings.ToUpper(r.name) + ".", "?x=1&domain=" + r.name + "&type=A"} {
-		r.paysFor(dns+same, r.answer().replayed())
+	r.buyAndCheck(lookUp(r.domain, "A"), r.wantResult())
+	for _, same := range []string{"?domain=" + r.domain, "?type=a&domain=" + strings.ToUpper(r.domain) + ".", "?x=1&domain=" + r.domain + "&type=A"} {
+		r.payForPath(dns+same, r.wantResult().asReplay())
 	}
-	other := refused("another request")
-	other.receipt = true
-	r.paysFor(dns+"?domain="+r.name+"&type=AAAA", other)
-	r.paysFor(catalog.Ping().Path, other)
+	other := wantRefusal("another request")
+	other.hasReceipt = true
+	r.payForPath(dns+"?domain="+r.domain+"&type=AAAA", other)
+	r.payForPath(catalog.Ping().Path, other)
 	if r.Failed() {
 		return
 	}
-	receipt := testbed.Must(r.first.Receipt())
-	a, err := mcptest.Call(r.Context(), &x402test.Client{HTTP: r.client}, r.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.name}, r.header, "")
-	if err != nil || a.IsError || a.Text() != string(r.first.Body) || !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
-		r.Errorf("%s, and by the tool %s: %v", r.first, a.Raw, err)
+	receipt := testbed.Must(r.firstResult.Receipt())
+	a, err := mcptest.Call(r.Context(), &x402test.Client{HTTP: r.client}, r.deployment.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": r.domain}, r.paymentHeader, "")
+	if err != nil || a.IsError || a.Text() != string(r.firstResult.Body) || !a.Meta.Replayed || a.Meta.Receipt == nil || *a.Meta.Receipt != receipt {
+		r.Errorf("%s, and by the tool %s: %v", r.firstResult, a.Raw, err)
 	}
-	is(r, "lookups", r.lab.dns.lookups(r.name), 1)
+	checkEqual(r, "lookups", r.lab.dns.lookups(r.domain), 1)
 }
 
 // playOffers checks that each operation is offered at its price in the body, in the header and
 // on the page.
 func playOffers(r *run) {
-	required := want{status: http.StatusPaymentRequired}
+	required := wantAnswer{status: http.StatusPaymentRequired}
 	for _, op := range catalog.All() {
-		e := r.asks(refused("Payment required"), http.MethodGet, op.ExampleURL(""))
+		e := r.askAndCheck(wantRefusal("Payment required"), http.MethodGet, op.ExampleURL(""))
 		var body x402.PaymentRequired
 		testbed.Check(json.Unmarshal(e.Body, &body))
 		offer := testbed.Must(e.Required())
@@ -111,14 +111,14 @@ func playOffers(r *run) {
 		if _, signed := offer.Extensions[x402.ExtensionReceipt]; !signed { // the header had no room for the signed offers
 			delete(body.Extensions, x402.ExtensionReceipt)
 		}
-		if d := cmp.Diff(offer, body) + cmp.Diff(terms, offer.Accepts); d != "" || offer.Resource.URL != r.d.origin+op.Path {
+		if d := cmp.Diff(offer, body) + cmp.Diff(terms, offer.Accepts); d != "" || offer.Resource.URL != r.deployment.origin+op.Path {
 			r.Errorf("%s is offered at %s: %s", op.Slug, offer.Resource.URL, d)
 		}
-		page := r.asks(required, http.MethodGet, op.ExampleURL(""), "Accept", "text/html")
-		mentions(r, "the page", string(page.Body), "<!DOCTYPE html>", op.Price())
-		r.asks(required, http.MethodHead, op.Path)
-		r.asks(fails(fault.MethodNotAllowed, "false"), http.MethodPost, op.Path)
-		r.asks(want{status: http.StatusNoContent}, http.MethodOptions, op.Path, "Origin", "https://page.example")
+		page := r.askAndCheck(required, http.MethodGet, op.ExampleURL(""), "Accept", "text/html")
+		checkContains(r, "the page", string(page.Body), "<!DOCTYPE html>", op.Price())
+		r.askAndCheck(required, http.MethodHead, op.Path)
+		r.askAndCheck(wantError(fault.MethodNotAllowed, "false"), http.MethodPost, op.Path)
+		r.askAndCheck(wantAnswer{status: http.StatusNoContent}, http.MethodOptions, op.Path, "Origin", "https://page.example")
 	}
 }
 
@@ -126,64 +126,64 @@ func playOffers(r *run) {
 // version does not get it again. It also checks that /ready reports no failure, and that other
 // paths are unknown.
 func playDocuments(r *run) {
-	ok := want{status: http.StatusOK}
+	ok := wantAnswer{status: http.StatusOK}
 	for _, path := range []string{
 		catalog.PathHealth, catalog.PathCatalog, catalog.PathOpenAPI, catalog.PathManifest, catalog.PathLLMs, catalog.PathLLMsFull, catalog.PathDocs,
 	} {
-		e := r.asks(ok, http.MethodGet, path)
+		e := r.askAndCheck(ok, http.MethodGet, path)
 		if tag := e.Header.Get("ETag"); path != catalog.PathHealth {
-			r.asks(want{status: http.StatusNotModified}, http.MethodGet, path, "If-None-Match", tag)
+			r.askAndCheck(wantAnswer{status: http.StatusNotModified}, http.MethodGet, path, "If-None-Match", tag)
 		}
-		r.asks(ok, http.MethodHead, path, "Accept", "text/html")
-		r.asks(fails(fault.MethodNotAllowed, "false"), http.MethodPut, path)
+		r.askAndCheck(ok, http.MethodHead, path, "Accept", "text/html")
+		r.askAndCheck(wantError(fault.MethodNotAllowed, "false"), http.MethodPut, path)
 		if path == catalog.PathOpenAPI {
-			is(r, "the description", strings.ReplaceAll(string(e.Body), r.d.origin, describedOrigin), rendered(path))
+			checkEqual(r, "the description", strings.ReplaceAll(string(e.Body), r.deployment.origin, openAPIOrigin), documentAt(path))
 		}
 	}
-	e := r.asks(ok, http.MethodGet, catalog.PathReady)
-	mentions(r, "/ready", string(e.Body), `"ledger":{"status":"ok"}`, `"facilitator":{"status":"ok"}`, `"resolvers":{"status":"ok"}`)
+	e := r.askAndCheck(ok, http.MethodGet, catalog.PathReady)
+	checkContains(r, "/ready", string(e.Body), `"ledger":{"status":"ok"}`, `"facilitator":{"status":"ok"}`, `"resolvers":{"status":"ok"}`)
 	// A percent-encoded letter does not change the path (RFC 3986 section 6.2.2.2).
-	r.asks(ok, http.MethodGet, "/doc%73")
+	r.askAndCheck(ok, http.MethodGet, "/doc%73")
 	for _, path := range []string{"/nope", "/v1/tools/dns/", "/v1/tools/DNS", "/v1/tools/dns%2f", "//v1/tools/dns", "/%00", "/%ff", "/v1/tools/..%2fping"} {
-		r.asks(fails(catalog.UnknownPath, "false"), http.MethodGet, path)
+		r.askAndCheck(wantError(catalog.UnknownPath, "false"), http.MethodGet, path)
 	}
 }
 
-// describedOrigin is the service's origin in the OpenAPI description that checkDescribed
-// compares answers with.
-const describedOrigin = "https://judge.example.com"
+// openAPIOrigin is the service's origin in the OpenAPI description with which
+// checkAgainstOpenAPI compares answers.
+const openAPIOrigin = "https://judge.example.com"
 
-func rendered(path string) string {
+func documentAt(path string) string {
 	config := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
-	site := discovery.Site{Origin: describedOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
+	site := discovery.Site{Origin: openAPIOrigin, Terms: config.Terms, DuplicateWindow: config.DuplicateWindow}
 	doc, _ := discovery.New(site).Find(path)
 	return string(doc.Body())
 }
 
-// described returns the OpenAPI description that every answer of this suite must match.
-var described = sync.OnceValue(func() *clients.OpenAPI {
-	return testbed.Must(clients.ParseOpenAPI([]byte(rendered(catalog.PathOpenAPI)), []byte(rendered(catalog.PathDocs))))
+// openAPI returns the OpenAPI description that every answer of this suite must match.
+var openAPI = sync.OnceValue(func() *clients.OpenAPI {
+	return testbed.Must(clients.ParseOpenAPI([]byte(documentAt(catalog.PathOpenAPI)), []byte(documentAt(catalog.PathDocs))))
 })
 
-func checkDescribed(tb testing.TB, e exchange) {
+func checkAgainstOpenAPI(tb testing.TB, e exchange) {
 	path := e.path // the path is percent-encoded, as the client sent it
 	if plain, err := url.PathUnescape(path); err == nil {
 		path = plain
 	}
-	if err := described().Check(e.method, path, e.Reply); err != nil {
+	if err := openAPI().Check(e.method, path, e.Reply); err != nil {
 		tb.Error(err)
 	}
 }
 
-// verifyOnly skips a test in a quick run, because go test -short must need nothing but Go.
+// skipInShort skips a test in a quick run, because go test -short must need nothing but Go.
 // reason says what the test needs.
-func verifyOnly(tb testing.TB, reason string) {
+func skipInShort(tb testing.TB, reason string) {
 	if testing.Short() {
 		tb.Skip("runs in make verify: " + reason)
 	}
 }
 
-// fairly calls testbed.Fairly with the shortest time-out of the service.
-func fairly(t testing.TB, play func(tb testing.TB, p *testbed.Pace)) {
+// runFairly calls testbed.Fairly with the shortest time-out of the service.
+func runFairly(t testing.TB, play func(tb testing.TB, p *testbed.Pace)) {
 	testbed.Fairly(t, dynamo.DefaultAttemptTimeout, play)
 }

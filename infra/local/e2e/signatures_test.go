@@ -19,9 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// undeployed is a wallet whose contract is not deployed yet. Its signatures begin with the
-// data that deploys the contract, and end with the marker of ERC-6492.
-type undeployed struct {
+// undeployedWallet is a wallet whose contract is not deployed yet. Its signatures begin with
+// the data that deploys the contract, and end with the marker of ERC-6492.
+type undeployedWallet struct {
 	*run
 	bank *deployer
 }
@@ -29,9 +29,9 @@ type undeployed struct {
 // deployer is a facilitator that accepts the payments of undeployed wallets, as if it had
 // deployed the contract and moved the money.
 type deployer struct {
-	network string
-	mu      sync.Mutex
-	settled []string // the signatures of the payments
+	network           string
+	mu                sync.Mutex
+	settledSignatures []string // the signatures of the payments
 }
 
 // answer accepts every payment, whatever its signature.
@@ -49,7 +49,7 @@ func (d *deployer) answer(r *testbed.Relayed) {
 		says = map[string]any{"isValid": true, "payer": payment.Authorization.From}
 	case "/settle":
 		d.mu.Lock()
-		d.settled = append(d.settled, payment.Signature)
+		d.settledSignatures = append(d.settledSignatures, payment.Signature)
 		d.mu.Unlock()
 		says = x402.SettleResponse{Success: true, Transaction: "0x" + strings.Repeat("d", 64), Network: d.network, Payer: payment.Authorization.From}
 	default:
@@ -64,12 +64,12 @@ func (d *deployer) answer(r *testbed.Relayed) {
 func (d *deployer) signatures() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Clone(d.settled)
+	return slices.Clone(d.settledSignatures)
 }
 
-// signs returns a payment for a path, with a signature of the given length in bytes. It also
-// returns that signature.
-func (u undeployed) signs(path string, length int) (header, signature string) {
+// signWithLength returns a payment for a path, with a signature of the given length in bytes.
+// It also returns that signature.
+func (u undeployedWallet) signWithLength(path string, length int) (header, signature string) {
 	const mark = "6492649264926492649264926492649264926492649264926492649264926492"
 	e := u.ask(http.MethodGet, path)
 	header = testbed.Must(u.wallet.Seal(testbed.Must(u.wallet.Draft(testbed.Must(e.Required()), time.Now()))))
@@ -81,64 +81,64 @@ func (u undeployed) signs(path string, length int) (header, signature string) {
 	return header, signature
 }
 
-// tooLong is the status of the gateway's answer to a request whose headers are too long.
-var tooLong = http.StatusRequestHeaderFieldsTooLarge
+// statusTooLong is the status of the gateway's answer to a request whose headers are too long.
+var statusTooLong = http.StatusRequestHeaderFieldsTooLarge
 
-// heads sends a preflight request for every operation, with the longest signature that the
-// service's documents allow in a header. The request also has the headers of a browser, the
-// longest idempotency key and the longest domain name. The gateway must let every such request
-// pass.
-func (u undeployed) heads() {
+// checkPreflights sends a preflight request for every operation, with the longest signature
+// that the service's documents allow in a header. The request also has the headers of a
+// browser, the longest idempotency key and the longest domain name. The gateway must let every
+// such request pass.
+func (u undeployedWallet) checkPreflights() {
 	name := strings.Repeat(strings.Repeat("a", 63)+".", 3) + strings.Repeat("b", 57) + ".com"
 	for _, op := range catalog.All() {
 		path := strings.Replace(op.ExampleURL(""), "domain=example.com", "domain="+name, 1)
-		header, _ := u.signs(path, discovery.LongestInHeader)
+		header, _ := u.signWithLength(path, discovery.LongestInHeader)
 		browser := strings.Repeat("x", 900)
 		e := u.ask(http.MethodOptions, path, x402.HeaderSignature, header, x402.HeaderKey, strings.Repeat("k", 255), "User-Agent", browser)
-		is(u, "status of a preflight of "+op.Slug, e.Status, http.StatusNoContent)
+		checkEqual(u, "status of a preflight of "+op.Slug, e.Status, http.StatusNoContent)
 	}
 }
 
-// byHTTP sends a signature that is longer than the service's documents allow in a header. A
+// checkHTTP sends a signature that is longer than the service's documents allow in a header. A
 // gateway must refuse the request. Without a gateway, the service must answer the request. It
 // must refuse only a signature of more than x402.MaxSignature bytes.
-func (u undeployed) byHTTP() {
-	path := lookUp(u.name, "A")
-	long, signature := u.signs(path, 2600)
-	if u.d.host != nil {
+func (u undeployedWallet) checkHTTP() {
+	path := lookUp(u.domain, "A")
+	long, signature := u.signWithLength(path, 2600)
+	if u.deployment.host != nil {
 		e := u.ask(http.MethodGet, path, x402.HeaderSignature, long)
-		is(u, "status", e.Status, tooLong)
-		is(u, "our code", testbed.FaultOf(e.Reply).Code, "")
-		is(u, "payments that arrived", len(u.bank.signatures()), 0)
+		checkEqual(u, "status", e.Status, statusTooLong)
+		checkEqual(u, "our code", testbed.FaultOf(e.Reply).Code, "")
+		checkEqual(u, "payments that arrived", len(u.bank.signatures()), 0)
 		return
 	}
 	e := u.ask(http.MethodGet, path, x402.HeaderSignature, long)
-	is(u, "status", e.Status, http.StatusOK)
-	is(u, "the signatures that arrived", strings.Join(u.bank.signatures(), " "), signature)
-	tooLong, _ := u.signs(path, x402.MaxSignature+1)
+	checkEqual(u, "status", e.Status, http.StatusOK)
+	checkEqual(u, "the signatures that arrived", strings.Join(u.bank.signatures(), " "), signature)
+	tooLong, _ := u.signWithLength(path, x402.MaxSignature+1)
 	e = u.ask(http.MethodGet, path, x402.HeaderSignature, tooLong, x402.HeaderKey, "another")
-	is(u, "code", testbed.FaultOf(e.Reply).Code, string(fault.PaymentRequired))
-	mentions(u, "the refusal", string(e.Body), "payload.signature: must be 65 to 4096 bytes of hex")
-	is(u, "payments that arrived", len(u.bank.signatures()), 1)
+	checkEqual(u, "code", testbed.FaultOf(e.Reply).Code, string(fault.PaymentRequired))
+	checkContains(u, "the refusal", string(e.Body), "payload.signature: must be 65 to 4096 bytes of hex")
+	checkEqual(u, "payments that arrived", len(u.bank.signatures()), 1)
 }
 
-// byTool checks that a signature of x402.MaxSignature bytes reaches the facilitator unchanged
-// and is answered, and that a longer one is refused.
-func (u undeployed) byTool() {
+// checkTool checks that a signature of x402.MaxSignature bytes reaches the facilitator
+// unchanged and is answered, and that a longer one is refused.
+func (u undeployedWallet) checkTool() {
 	before := len(u.bank.signatures())
 	call := func(length int) (mcptest.ToolResult, string) {
-		header, signature := u.signs(catalog.DNS().Path, length)
+		header, signature := u.signWithLength(catalog.DNS().Path, length)
 		client := &x402test.Client{HTTP: u.client}
-		return testbed.Must(mcptest.Call(u.Context(), client, u.d.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": "tool." + u.name}, header, "")), signature
+		return testbed.Must(mcptest.Call(u.Context(), client, u.deployment.base+catalog.PathMCP, catalog.DNS().Tool, map[string]any{"domain": "tool." + u.domain}, header, "")), signature
 	}
 	a, _ := call(x402.MaxSignature + 1)
-	is(u, "is an error", a.IsError, true)
-	mentions(u, "the refusal", a.Text(), "payload.signature: must be 65 to 4096 bytes of hex")
+	checkEqual(u, "is an error", a.IsError, true)
+	checkContains(u, "the refusal", a.Text(), "payload.signature: must be 65 to 4096 bytes of hex")
 	a, signature := call(x402.MaxSignature)
-	if a.IsError || a.Text() != answerTo("tool."+u.name) {
+	if a.IsError || a.Text() != answerTo("tool."+u.domain) {
 		u.Errorf("by the tool: %s", a.Raw)
 	}
-	is(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
+	checkEqual(u, "the signatures that arrived", strings.Join(u.bank.signatures()[before:], " "), signature)
 }
 
 // TestLongSignatures checks wallets with long signatures. The service's documents say which
@@ -158,10 +158,10 @@ func TestLongSignatures(t *testing.T) {
 			l := newLab(t)
 			bank := &deployer{network: l.terms.Network}
 			l.facilitator.URL = testbed.Serve(t, testbed.Relay{Do: bank.answer, To: l.facilitator})
-			u := undeployed{newRun(t, l, open(t, l, l.setup()), new(testbed.Pace)), bank}
-			u.heads()
-			u.byHTTP()
-			u.byTool()
+			u := undeployedWallet{newRun(t, l, open(t, l, l.setup()), new(testbed.Pace)), bank}
+			u.checkPreflights()
+			u.checkHTTP()
+			u.checkTool()
 		})
 	}
 }

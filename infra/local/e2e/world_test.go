@@ -56,8 +56,8 @@ type resolver struct {
 	addr string // the address of the resolver, ip:port
 	zone testbed.Zone
 
-	mu    sync.Mutex
-	asked map[string]map[string]bool // the set of questions for each name; a question that is sent again counts once
+	mu        sync.Mutex
+	questions map[string]map[string]bool // the set of questions for each name; a question that is sent again counts once
 }
 
 // zoneText has the resolver's records. The addresses are from RFC 5737.
@@ -70,7 +70,7 @@ example.com. 300  MX    20 MX2.example.com.
 `
 
 func newResolver(tb testing.TB) *resolver {
-	r := &resolver{zone: testbed.ReadZone(tb, zoneText), asked: map[string]map[string]bool{}}
+	r := &resolver{zone: testbed.ReadZone(tb, zoneText), questions: map[string]map[string]bool{}}
 	r.addr = testbed.Resolver(tb, r)
 	return r
 }
@@ -81,12 +81,12 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 		return
 	}
 	r.mu.Lock()
-	if r.asked[name] == nil {
-		r.asked[name] = map[string]bool{}
+	if r.questions[name] == nil {
+		r.questions[name] = map[string]bool{}
 	}
 	// A client whose datagram may have been lost sends the same question again, possibly over
 	// TCP, with the same id and the same letter case of the name.
-	r.asked[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
+	r.questions[name][fmt.Sprint(q.Id, q.Question[0].Name)] = true
 	r.mu.Unlock()
 	r.zone.ServeDNS(w, q)
 }
@@ -94,13 +94,13 @@ func (r *resolver) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 func (r *resolver) lookups(name string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return len(r.asked[dns.Fqdn(name)])
+	return len(r.questions[dns.Fqdn(name)])
 }
 
 // setup is the part of a deployment's configuration that a test may change.
 type setup struct {
-	env   map[string]string
-	crowd bool // the service will get a crowd of requests; see openLocal
+	env          map[string]string
+	expectsCrowd bool // the service will get a crowd of requests; see openLocal
 	// table is the name of the DynamoDB table of the built functions, and endpoint is the URL of
 	// the server that has the table.
 	table, endpoint string
@@ -127,7 +127,7 @@ type deployment struct {
 // the detector is too slow.
 func openLocal(tb testing.TB, l *lab, s setup, more ...map[string]string) *deployment {
 	program := testbed.Watched
-	if testing.Short() || s.crowd {
+	if testing.Short() || s.expectsCrowd {
 		program = testbed.Program
 	}
 	settings := append([]map[string]string{s.env}, more...)
