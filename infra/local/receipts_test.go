@@ -34,8 +34,8 @@ func TestReceiptKey(t *testing.T) {
 	}
 	kept := filepath.Join(dir, "kept")
 	for name, c := range map[string]struct {
-		put  func() error
-		says string
+		put     func() error
+		wantErr string
 	}{
 		"no key":              {func() error { return os.WriteFile(path, []byte("not a key"), 0o600) }, path},
 		"others may read it":  {write(0o640), "chmod 600"},
@@ -45,7 +45,7 @@ func TestReceiptKey(t *testing.T) {
 		"a folder":            {func() error { return os.Mkdir(path, 0o700) }, "not a regular file"},
 	} {
 		testbed.Check(errors.Join(os.RemoveAll(path), c.put()))
-		if key, err := receiptKey(dir); key != nil || err == nil || !strings.Contains(err.Error(), c.says) {
+		if key, err := receiptKey(dir); key != nil || err == nil || !strings.Contains(err.Error(), c.wantErr) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -61,7 +61,7 @@ func (t *till) allow(ctx context.Context) error {
 	dialog := dialog{bufio.NewReader(io.LimitReader(t.in, 16<<10)), t.out}
 	chosen := order[0]
 	for i, k := range order {
-		fmt.Fprintf(t.out, "%d. to %s, the token %s on %s\n", i+1, offers[k].PayTo, untrusted.Text(offers[k].Asset), offers[k].On())
+		fmt.Fprintf(t.out, "%d. to %s, the token %s on %s\n", i+1, offers[k].PayTo, untrusted.Text(offers[k].Asset), offers[k].NetworkName())
 	}
 	if len(order) > 1 {
 		n, err := strconv.Atoi(dialog.ask("Which of them may be paid?", "1"))
@@ -94,7 +94,7 @@ func (t *till) askForLimits(d dialog, w bill.Way) error {
 	}
 	terms := buyer.Terms{PayTo: w.PayTo, Network: w.Network, Asset: w.Asset}
 	fmt.Fprintf(t.out, "%s pays %s on %s: at most %s per call and %s in any 24 hours, without asking again.\n",
-		wallet.Address().Checksum(), w.PayTo, w.On(), terms.Amount(perCall), terms.Amount(perDay))
+		wallet.Address().Checksum(), w.PayTo, w.NetworkName(), terms.Amount(perCall), terms.Amount(perDay))
 	if answer := strings.ToLower(d.ask("Allow this? [yes/no]", "no")); answer != "yes" && answer != "y" {
 		return errors.New("cancelled; nothing is allowed")
 	}

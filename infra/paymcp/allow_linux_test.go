@@ -51,11 +51,11 @@ func TestAllow(t *testing.T) {
 	dir := t.TempDir()
 	key := writeKey(t, dir)
 	args := []string{"-dir", dir, "allow", s.url}
-	at := testbed.Must(target(s.url))
+	at := testbed.Must(parseTarget(s.url))
 	p := testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
 	for name, c := range map[string]struct {
-		lines []string
-		says  string
+		lines      []string
+		wantOutput string
 	}{
 		"no":                  {[]string{"0.02", "0.05", key, "no"}, "cancelled; nothing is allowed"},
 		"nothing typed":       {[]string{"", "", key, ""}, "cancelled; nothing is allowed"},
@@ -66,7 +66,7 @@ func TestAllow(t *testing.T) {
 	} {
 		testbed.Check(os.WriteFile(key+".open", []byte("x"), 0o644)) //nolint:gosec // the test needs a file that others can read
 		out, err := runAtTerminal(t, args, c.lines...)
-		if a, failed := p.Allowed(at.String()); err == nil || !strings.Contains(out, c.says) || a != nil || failed != nil {
+		if a, failed := p.ReadAllowance(at.String()); err == nil || !strings.Contains(out, c.wantOutput) || a != nil || failed != nil {
 			t.Errorf("%s: %v %v %v\n%s", name, err, a, failed, out)
 		}
 	}
@@ -80,7 +80,7 @@ func TestAllow(t *testing.T) {
 		}
 	}
 	info := testbed.Must(os.Stat(p.AllowanceFile()))
-	a, err := p.Allowed(at.String())
+	a, err := p.ReadAllowance(at.String())
 	if err != nil || info.Mode().Perm() != 0o600 || a.PerCall != "20000" || a.PerDay != "1000000" || a.KeyFile != key || a.PayTo != strangerPayee {
 		t.Errorf("%+v %v %v", a, info.Mode(), err)
 	}

@@ -16,9 +16,9 @@ import (
 // storeSignedPurchase stores a purchase whose signature was made some time ago, as if the
 // process that made the signature had been killed while it sent the signature.
 func (w *world) storeSignedPurchase(ago time.Duration, tool, arguments string) {
-	at := testbed.Must(target(w.url))
+	at := testbed.Must(parseTarget(w.url))
 	kept := testbed.Must(purse.Open(filepath.Join(w.dir, folderFor(at)), time.Now, time.After))
-	till := &till{program: &program{transport: transport()}, serverURL: at, purse: kept, upstream: newUpstream(w.url, transport())}
+	till := &till{program: &program{transport: newTransport()}, serverURL: at, purse: kept, upstream: newUpstream(w.url, newTransport())}
 	q := buyer.Request{Tool: tool, Arguments: json.RawMessage(arguments), Meta: map[string]any{}}
 	o := testbed.Must(buyer.Quote(w.t.Context(), till.upstream, q))
 	way := testbed.Must(o.Choose())

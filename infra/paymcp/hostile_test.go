@@ -91,7 +91,7 @@ func TestHostileAnswers(t *testing.T) {
 		text := fmt.Sprintf(`{"x402Version":2,"error":"pay","accepts":%s}`, accepts)
 		return fmt.Sprintf(`{"isError":true,"content":[{"type":"text","text":%s}]}`, jsonString(text))
 	}
-	for name, c := range map[string]struct{ answer, says string }{
+	for name, c := range map[string]struct{ answer, wantText string }{
 		"a flood":              {strings.Repeat(" ", maxBody+1), "has more than 4194304 bytes"},
 		"no JSON":              {"<html>", "Nothing was signed or charged"},
 		"an endless list":      {quote("[" + strings.Repeat("{},", 5000) + "{}]"), "no payment method that this client supports"},
@@ -109,8 +109,8 @@ func TestHostileAnswers(t *testing.T) {
 			h := startHost(t, testbed.PayMCP(t), "-dir", t.TempDir(), s)
 			for range 2 { // the process must answer the second call as well
 				r := h.call(t, "good", map[string]any{})
-				if !r.IsError || !strings.Contains(textOf(r), c.says) || strings.ContainsAny(textOf(r), "\x1b\u202e") || len(textOf(r)) > 20_000 && name != "an endless list" {
-					t.Errorf("it says %.3000q\nwant %s", textOf(r), c.says)
+				if !r.IsError || !strings.Contains(textOf(r), c.wantText) || strings.ContainsAny(textOf(r), "\x1b\u202e") || len(textOf(r)) > 20_000 && name != "an endless list" {
+					t.Errorf("it says %.3000q\nwant %s", textOf(r), c.wantText)
 				}
 			}
 		})

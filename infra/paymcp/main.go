@@ -60,10 +60,10 @@ type program struct {
 	now             func() time.Time
 	after           func(time.Duration) <-chan time.Time
 	transport       http.RoundTripper
-	self            string        // the path of this executable
+	executable      string        // the path of this executable
 	folder          string        // the folder of all files of this program
 	isDefaultFolder bool          // folder is the default folder
-	wait            time.Duration // the time limit for one call
+	callTimeout     time.Duration // the time limit for one call
 }
 
 func main() {
@@ -80,7 +80,7 @@ func main() {
 		now:       time.Now,
 		after:     time.After,
 		terminal:  term.IsTerminal(int(os.Stdin.Fd())),
-		transport: transport(),
+		transport: newTransport(),
 	}
 	err := p.parseAndRun(ctx, os.Args[1:])
 	switch {
@@ -99,8 +99,8 @@ const shortestWait = time.Second
 // errUsage marks an invalid command line.
 var errUsage = errors.New("usage")
 
-// transport returns the transport for requests to servers.
-func transport() http.RoundTripper {
+// newTransport returns the transport for requests to servers.
+func newTransport() http.RoundTripper {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            (&net.Dialer{Timeout: 10 * time.Second}).DialContext,
@@ -116,8 +116,8 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	flags := flag.NewFlagSet("pay-mcp", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
 	flags.StringVar(&p.folder, "dir", "", "")
-	flags.DurationVar(&p.wait, "wait", buyer.CallTime, "")
-	if err := flags.Parse(args); err != nil || p.wait < shortestWait {
+	flags.DurationVar(&p.callTimeout, "wait", buyer.CallTime, "")
+	if err := flags.Parse(args); err != nil || p.callTimeout < shortestWait {
 		return errUsage
 	}
 	words := flags.Args()
@@ -131,7 +131,7 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 	if len(words) == 0 || len(words) > 2 || (len(words) == 2) != (command == "forget") {
 		return errUsage
 	}
-	at, err := target(words[0])
+	at, err := parseTarget(words[0])
 	if err != nil {
 		return err
 	}
@@ -143,11 +143,11 @@ func (p *program) parseAndRun(ctx context.Context, args []string) error {
 
 // findPaths determines the paths of this executable and of its folder.
 func (p *program) findPaths() (err error) {
-	if p.self == "" {
-		if p.self, err = os.Executable(); err != nil {
+	if p.executable == "" {
+		if p.executable, err = os.Executable(); err != nil {
 			return fmt.Errorf("where is this program: %w", err)
 		}
-		p.self = filepath.Clean(p.self)
+		p.executable = filepath.Clean(p.executable)
 	}
 	if p.folder != "" {
 		p.folder, err = filepath.Abs(p.folder)
@@ -205,7 +205,7 @@ func (t *till) serve(ctx context.Context) error {
 		Receipt:     t.checkReceipt,
 		Now:         t.now,
 		After:       t.after,
-		Wait:        t.wait,
+		Wait:        t.callTimeout,
 		HowToAllow:  t.commandLine("allow"),
 		HowToForget: func(id string) string { return t.commandLine("forget", id) },
 	}
@@ -222,7 +222,7 @@ func (t *till) serve(ctx context.Context) error {
 
 // commandLine returns a command line of this program, for a shell.
 func (t *till) commandLine(command string, more ...string) string {
-	return shellLine(slices.Concat([]string{t.self}, t.flags(), []string{command, t.serverURL.String()}, more))
+	return shellLine(slices.Concat([]string{t.executable}, t.flags(), []string{command, t.serverURL.String()}, more))
 }
 
 // flags returns the flags that a printed command needs to use the same folder and time limit.
@@ -231,8 +231,8 @@ func (t *till) flags() []string {
 	if !t.isDefaultFolder {
 		set = append(set, "-dir", t.folder)
 	}
-	if t.wait != buyer.CallTime {
-		set = append(set, "-wait", t.wait.String())
+	if t.callTimeout != buyer.CallTime {
+		set = append(set, "-wait", t.callTimeout.String())
 	}
 	return set
 }
@@ -254,7 +254,7 @@ func (t *till) printConfig(ctx context.Context) error {
 		fmt.Fprintf(t.notes, "It will not pay yet: %s.\n", err)
 	} else {
 		kind := "real money"
-		if terms.Play {
+		if terms.IsPlayMoney {
 			kind = "play money"
 		}
 		fmt.Fprintf(t.notes, "%d tools at %s, paid by %s: at most %s per call and %s in any 24 hours.\n", len(tools), t.serverURL, kind, terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
@@ -262,14 +262,14 @@ func (t *till) printConfig(ctx context.Context) error {
 	fmt.Fprintln(t.out, "Paste the one for your host, which then starts the program by itself.")
 	printHosts(t.out, launchSettings{
 		name:    name,
-		command: t.self,
+		command: t.executable,
 		args:    slices.Concat(t.flags(), []string{t.serverURL.String()}),
 	})
 	return nil
 }
 
-// target parses the URL of a server and normalizes it.
-func target(s string) (*url.URL, error) {
+// parseTarget parses the URL of a server and normalizes it.
+func parseTarget(s string) (*url.URL, error) {
 	u, err := url.Parse(s)
 	if err == nil {
 		u.Host = strings.ToLower(u.Host)
@@ -280,7 +280,7 @@ func target(s string) (*url.URL, error) {
 		return nil, fmt.Errorf("%s is not the URL of an MCP server; one looks like https://api.example.com/mcp", untrusted.Quote(s, untrusted.Max))
 	case u.User != nil:
 		return nil, errors.New("the URL has a user name or a password in it, which every host would show")
-	case u.Scheme != "https" && !bill.Loopback(u):
+	case u.Scheme != "https" && !bill.IsLoopback(u):
 		return nil, errors.New("a server on another machine must use https: over http, anybody on the path could name another payee")
 	}
 	return u, nil

@@ -42,7 +42,7 @@ var errNotAllowed = errors.New("nobody has allowed this program to pay real mone
 // terms returns the limits that apply now. If this server may not be paid, the error says how a
 // person can allow it.
 func (t *till) terms() (buyer.Terms, error) {
-	a, err := t.purse.Allowed(t.serverURL.String())
+	a, err := t.purse.ReadAllowance(t.serverURL.String())
 	switch {
 	case err != nil:
 		return buyer.Terms{}, err
@@ -55,11 +55,11 @@ func (t *till) terms() (buyer.Terms, error) {
 			PerCall: perCall,
 			PerDay:  perDay,
 		}, nil
-	case bill.Loopback(t.serverURL):
+	case bill.IsLoopback(t.serverURL):
 		return buyer.Terms{
-			Play:    true,
-			PerCall: big.NewInt(playPerCall),
-			PerDay:  big.NewInt(playPerDay),
+			IsPlayMoney: true,
+			PerCall:     big.NewInt(playPerCall),
+			PerDay:      big.NewInt(playPerDay),
 		}, nil
 	}
 	return buyer.Terms{}, fmt.Errorf("%w; a person can, in a terminal: %s", errNotAllowed, t.commandLine("allow"))
@@ -68,21 +68,21 @@ func (t *till) terms() (buyer.Terms, error) {
 // wallet returns the wallet that pays. If real money is allowed, the wallet has the key in the
 // key file of the allowance. Otherwise it has the throwaway key.
 func (t *till) wallet() (*x402test.Wallet, error) {
-	a, err := t.purse.Allowed(t.serverURL.String())
+	a, err := t.purse.ReadAllowance(t.serverURL.String())
 	if err != nil {
 		return nil, err
 	}
 	if a != nil {
 		return bill.ReadKey(a.KeyFile)
 	}
-	return bill.Throwaway(t.purse.KeyFile())
+	return bill.ThrowawayWallet(t.purse.KeyFile())
 }
 
 // nodeOf returns a node of the network, which can tell whether a payment was made. For play
 // money, which is on no chain, nodeOf returns nil. It also returns nil if there is no node to
 // ask.
 func (t *till) nodeOf(network, asset string) x402.Evidence {
-	a, err := t.purse.Allowed(t.serverURL.String())
+	a, err := t.purse.ReadAllowance(t.serverURL.String())
 	if err != nil || a == nil {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (t *till) nodeOf(network, asset string) x402.Evidence {
 // checkReceipt returns what is wrong with the receipt of an answer. It returns "" if the
 // receipt is valid, and also if there is none, because the protocol does not require a
 // receipt.
-func (t *till) checkReceipt(ctx context.Context, b buyer.Bought) string {
+func (t *till) checkReceipt(ctx context.Context, b buyer.PaidAnswer) string {
 	var settled x402.SettleResponse
 	raw, paid := b.Reply.Meta[mcp.KeyResponse]
 	if !paid {
@@ -120,14 +120,14 @@ func (t *till) checkReceipt(ctx context.Context, b buyer.Bought) string {
 		return ""
 	}
 	d := bill.Delivery{
-		Asked:     t.urlOfQuestion(b),
-		Resource:  b.Resource,
-		Settled:   settled,
-		Body:      []byte(b.Reply.Text()),
-		Transport: limitedTransport{t.transport},
+		RequestURL: t.urlOfQuestion(b),
+		Resource:   b.Resource,
+		Settled:    settled,
+		Body:       []byte(b.Reply.Text()),
+		Transport:  limitedTransport{t.transport},
 	}
-	if d.Asked == nil {
-		d.Asked = t.serverURL
+	if d.RequestURL == nil {
+		d.RequestURL = t.serverURL
 		d.AnyRequest = true
 	}
 	_, _, err := d.Verify(ctx, signed.Signature)
@@ -142,7 +142,7 @@ func (t *till) checkReceipt(ctx context.Context, b buyer.Bought) string {
 
 // urlOfQuestion returns the URL at which the HTTP API answers the same question as a tool
 // call. For a tool of another product it returns nil.
-func (t *till) urlOfQuestion(b buyer.Bought) *url.URL {
+func (t *till) urlOfQuestion(b buyer.PaidAnswer) *url.URL {
 	var arguments map[string]any
 	if json.Unmarshal(b.Arguments, &arguments) != nil || !strings.HasSuffix(t.serverURL.Path, catalog.PathMCP) {
 		return nil

@@ -17,7 +17,7 @@ func (t *till) printStatus() error {
 	} else {
 		fmt.Fprintf(t.out, "Allowed: %s a call, %s in any 24 hours\n", terms.Amount(terms.PerCall), terms.Amount(terms.PerDay))
 	}
-	signed, err := t.purse.Signed()
+	signed, err := t.purse.RecentEntries()
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (t *till) printStatus() error {
 	if len(signed) == 0 {
 		fmt.Fprintln(t.out, "Signed in the last 24 hours: nothing")
 	}
-	all, err := t.purse.All()
+	all, err := t.purse.Purchases()
 	open := 0
 	for _, c := range all {
 		if c.Answer != nil || c.Payment == nil {
@@ -52,7 +52,7 @@ func (t *till) printStatus() error {
 // forget removes a purchase without an answer. It does not check whether the purchase was
 // charged: the person who calls it must know that it was not.
 func (t *till) forget(ctx context.Context, id string) error {
-	all, err := t.purse.All()
+	all, err := t.purse.Purchases()
 	for _, c := range all {
 		if c.ID() != id || c.Answer != nil {
 			continue

@@ -128,7 +128,7 @@ func writeKey(t *testing.T, dir string) string {
 func allowPayments(t *testing.T, url string) (dir string, p *purse.Purse) {
 	t.Helper()
 	dir = t.TempDir()
-	at := testbed.Must(target(url))
+	at := testbed.Must(parseTarget(url))
 	p = testbed.Must(purse.Open(filepath.Join(dir, folderFor(at)), time.Now, time.After))
 	usdc := x402.USDC()
 	testbed.Check(p.Allow(purse.Allowance{
@@ -188,8 +188,8 @@ func TestChangedTerms(t *testing.T) {
 	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
 	const other = "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
-		change func(s *stranger)
-		says   string
+		change   func(s *stranger)
+		wantText string
 	}{
 		"the price":   {func(s *stranger) { s.terms.Amount = "20001" }, "this costs 0.020001 USDC on Base, and the limit for one call is 0.02 USDC on Base"},
 		"the payee":   {func(s *stranger) { s.terms.PayTo = other }, "the server asks to pay " + other + ", but the allowed payee is " + strangerPayee},
@@ -199,7 +199,7 @@ func TestChangedTerms(t *testing.T) {
 		former := s.terms
 		s.update(c.change)
 		r := h.call(t, "tool_0", map[string]any{"what": name})
-		if !r.IsError || !strings.Contains(textOf(r), c.says) || !strings.Contains(textOf(r), "Nothing was signed or charged") {
+		if !r.IsError || !strings.Contains(textOf(r), c.wantText) || !strings.Contains(textOf(r), "Nothing was signed or charged") {
 			t.Errorf("%s: %s", name, textOf(r))
 		}
 		s.update(func(s *stranger) { s.terms = former })
@@ -207,14 +207,14 @@ func TestChangedTerms(t *testing.T) {
 	s.checkCharged(t, 0)
 	// If one of these files becomes accessible to others, even a running process must stop
 	// paying.
-	for path, says := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
+	for path, wantText := range map[string]string{p.AllowanceFile(): "chmod 600", filepath.Join(dir, "wallet.key"): "chmod 600"} {
 		testbed.Check(os.Chmod(path, 0o644))
-		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(textOf(r), says) {
+		if r := h.call(t, "tool_0", map[string]any{}); !r.IsError || !strings.Contains(textOf(r), wantText) {
 			t.Errorf("%s is open to others: %s", path, textOf(r))
 		}
 		if path == p.AllowanceFile() {
 			list := testbed.Must(startHost(t, testbed.PayMCP(t), "-dir", dir, s.url).ListTools(t.Context(), nil))
-			if said := list.Tools[0].Description; !strings.Contains(said, "Calls are not paid for yet: ") || !strings.Contains(said, says) {
+			if said := list.Tools[0].Description; !strings.Contains(said, "Calls are not paid for yet: ") || !strings.Contains(said, wantText) {
 				t.Errorf("a tool is described as %s", said)
 			}
 		}
@@ -239,7 +239,7 @@ func TestChainDecides(t *testing.T) {
 	s := newStranger(t)
 	s.terms.PayTo = testbed.Account(1)
 	dir, p := allowPayments(t, s.url)
-	a := testbed.Must(p.Allowed(testbed.Must(target(s.url)).String()))
+	a := testbed.Must(p.ReadAllowance(testbed.Must(parseTarget(s.url)).String()))
 	a.PayTo, a.Node = s.terms.PayTo, node
 	testbed.Check(p.Allow(*a))
 	h := startHost(t, testbed.PayMCP(t), "-dir", dir, s.url)
@@ -265,23 +265,23 @@ func TestChainDecides(t *testing.T) {
 // has allowed it: the error must show the command for that.
 func TestNotAllowed(t *testing.T) {
 	t.Parallel()
-	for url, says := range map[string]string{
+	for url, wantErr := range map[string]string{
 		"http://api.example.com/mcp":     "must use https",
 		"https://me:pw@api.example.com/": "user name",
 		"ftp://127.0.0.1/mcp":            "not the URL of an MCP server",
 		"127.0.0.1:8402/mcp":             "not the URL of an MCP server",
 	} {
-		if _, err := target(url); err == nil || !strings.Contains(err.Error(), says) {
+		if _, err := parseTarget(url); err == nil || !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%s: %v", url, err)
 		}
 	}
-	at := testbed.Must(target("https://API.example.com/mcp#x"))
-	p := &program{now: time.Now, after: time.After, self: "/bin/pay-mcp", folder: t.TempDir()}
+	at := testbed.Must(parseTarget("https://API.example.com/mcp#x"))
+	p := &program{now: time.Now, after: time.After, executable: "/bin/pay-mcp", folder: t.TempDir()}
 	till := &till{program: p, serverURL: at, purse: testbed.Must(purse.Open(p.folder, time.Now, time.After))}
 	if _, err := till.terms(); err == nil || !strings.Contains(err.Error(), "/bin/pay-mcp -dir "+p.folder+" -wait 0s allow https://api.example.com/mcp") {
 		t.Error(err)
 	}
-	if here := testbed.Must(target("http://LOCALHOST:8402/mcp")); here.Host != "localhost:8402" || !bill.Loopback(here) {
+	if here := testbed.Must(parseTarget("http://LOCALHOST:8402/mcp")); here.Host != "localhost:8402" || !bill.IsLoopback(here) {
 		t.Error(here)
 	}
 }

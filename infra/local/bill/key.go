@@ -29,10 +29,10 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 	return wallet, nil
 }
 
-// Throwaway returns the wallet of the key in a file. If the file does not exist, Throwaway
-// creates the file with a random key. Nobody has sent money to a random key, so it pays with
-// play money only.
-func Throwaway(path string) (*x402test.Wallet, error) {
+// ThrowawayWallet returns the wallet of the key in a file. If the file does not exist,
+// ThrowawayWallet creates the file with a random key. Nobody has sent money to a random key,
+// so it pays with play money only.
+func ThrowawayWallet(path string) (*x402test.Wallet, error) {
 	wallet, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return wallet, err

@@ -133,13 +133,13 @@ const (
 // Price returns the amount with its token and network, as text for a person.
 func (w Way) Price() string {
 	if !w.USDC {
-		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, untrusted.Text(w.Asset), w.On())
+		return fmt.Sprintf("%s atomic units of the token %s on %s", w.Value, untrusted.Text(w.Asset), w.NetworkName())
 	}
-	return fmt.Sprintf("%s USDC on %s", Dollars(w.Value), w.On())
+	return fmt.Sprintf("%s USDC on %s", Dollars(w.Value), w.NetworkName())
 }
 
-// On returns the name of the network.
-func (w Way) On() string {
+// NetworkName returns the name of the network.
+func (w Way) NetworkName() string {
 	return cmp.Or(x402.Network(w.Network).Name, untrusted.Text(w.Network))
 }
 

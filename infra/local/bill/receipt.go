@@ -31,10 +31,10 @@ var ErrUnchecked = errors.New("the keys of the service cannot be read")
 // Delivery describes a request, its payment and its answer. A signed receipt is checked against
 // them.
 type Delivery struct {
-	// Asked is the URL of the request, with its query.
-	Asked *url.URL
+	// RequestURL is the URL of the request, with its query.
+	RequestURL *url.URL
 	// Resource is the URL of the resource in the offer. The receipt must name that URL. If
-	// Resource is empty, the receipt must name the URL in Asked, with or without the query.
+	// Resource is empty, the receipt must name RequestURL, with or without the query.
 	Resource string
 	// AnyRequest means that it is unknown how the seller normalizes a request. The request in
 	// the receipt is then not compared.
@@ -48,10 +48,10 @@ type Delivery struct {
 // Verify checks that a key of the service signed the receipt jws for the request, the payment
 // and the answer in d. It returns the content of the receipt and the id of the key.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
-	asked := *d.Asked
+	asked := *d.RequestURL
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
 		asked = useHostOfKey(asked, kid)
-		return d.keyOf(ctx, &asked, kid)
+		return d.readKey(ctx, &asked, kid)
 	})
 	switch {
 	case err != nil:
@@ -115,21 +115,21 @@ func useHostOfKey(asked url.URL, kid string) url.URL {
 	for _, name := range []string{"localhost", "127.0.0.1", "[::1]"} {
 		here := asked
 		here.Host = strings.TrimSuffix(name+":"+asked.Port(), ":")
-		if Loopback(&asked) && strings.HasPrefix(kid, receipt.DID(here.Host)+"#") {
+		if IsLoopback(&asked) && strings.HasPrefix(kid, receipt.DID(here.Host)+"#") {
 			return here
 		}
 	}
 	return asked
 }
 
-// keyOf reads a key from the DID document of the service that was asked. It reads the document
-// over https. Over http it reads only a document on this machine, because the service that
-// "make run" starts has no certificate.
-func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
+// readKey reads a key from the DID document of the service that was asked. It reads the
+// document over https. Over http it reads only a document on this machine, because the service
+// that "make run" starts has no certificate.
+func (d Delivery) readKey(ctx context.Context, asked *url.URL, kid string) (ed25519.PublicKey, error) {
 	if !strings.HasPrefix(kid, receipt.DID(strings.ToLower(asked.Host))+"#") {
 		return nil, fmt.Errorf("it is signed by %q, and %q was asked", kid, asked.Host)
 	}
-	if asked.Scheme != "https" && !Loopback(asked) {
+	if asked.Scheme != "https" && !IsLoopback(asked) {
 		return nil, fmt.Errorf("%w: over http, anybody on the path could substitute others", ErrUnchecked)
 	}
 	ctx, cancel := context.WithTimeout(ctx, keysLimit)
@@ -150,8 +150,9 @@ func (d Delivery) keyOf(ctx context.Context, asked *url.URL, kid string) (ed2551
 	return receipt.FindKey(r.Body, kid)
 }
 
-// Loopback reports whether the host of a URL is this machine: localhost or a loopback address.
-func Loopback(u *url.URL) bool {
+// IsLoopback reports whether the host of a URL is this machine: localhost or a loopback
+// address.
+func IsLoopback(u *url.URL) bool {
 	if u.Hostname() == "localhost" {
 		return true
 	}

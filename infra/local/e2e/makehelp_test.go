@@ -48,12 +48,12 @@ func targets(t *testing.T) (all []target) {
 func TestMakeNeedsGo(t *testing.T) {
 	t.Parallel()
 	skipInShort(t, "needs make")
-	old, without := t.TempDir(), t.TempDir()
+	newerGoFolder, binWithoutGo := t.TempDir(), t.TempDir()
 	makefile := testbed.Must(os.ReadFile(filepath.Join(root, "Makefile")))
-	testbed.Check(os.WriteFile(filepath.Join(old, "Makefile"), makefile, 0o600))
-	testbed.Check(os.WriteFile(filepath.Join(old, "go.mod"), []byte("module example.com/later\n\ngo 1.999.0\n"), 0o600))
+	testbed.Check(os.WriteFile(filepath.Join(newerGoFolder, "Makefile"), makefile, 0o600))
+	testbed.Check(os.WriteFile(filepath.Join(newerGoFolder, "go.mod"), []byte("module example.com/later\n\ngo 1.999.0\n"), 0o600))
 	for _, name := range []string{"awk", "mkdir", "sed"} {
-		testbed.Check(os.Symlink(testbed.Must(exec.LookPath(name)), filepath.Join(without, name)))
+		testbed.Check(os.Symlink(testbed.Must(exec.LookPath(name)), filepath.Join(binWithoutGo, name)))
 	}
 	used := 0
 	for _, target := range targets(t) {
@@ -62,15 +62,15 @@ func TestMakeNeedsGo(t *testing.T) {
 		}
 		used++
 		for _, c := range []struct {
-			env  []string
-			says string
+			env      []string
+			wantNote string
 		}{
 			{newcomerEnv("GOTOOLCHAIN=local"), "This needs Go 1.999.0 or later, from https://go.dev/dl; the one here is go version " + runtime.Version()},
-			{[]string{"PATH=" + without}, "Go is not installed: this needs Go 1.999.0 or later, from https://go.dev/dl\n"},
+			{[]string{"PATH=" + binWithoutGo}, "Go is not installed: this needs Go 1.999.0 or later, from https://go.dev/dl\n"},
 		} {
-			out, notes, code := runMake(t, c.env, "-C", old, target.name)
-			if code == 0 || out != "" || !strings.Contains(notes, c.says) {
-				t.Errorf("make %s: exit status %d, stdout %q, want %q in stderr:\n%s", target.name, code, out, c.says, notes)
+			out, notes, code := runMake(t, c.env, "-C", newerGoFolder, target.name)
+			if code == 0 || out != "" || !strings.Contains(notes, c.wantNote) {
+				t.Errorf("make %s: exit status %d, stdout %q, want %q in stderr:\n%s", target.name, code, out, c.wantNote, notes)
 			}
 		}
 	}

@@ -104,12 +104,12 @@ func (r *run) checkAnswer(e exchange, w wantAnswer) {
 	if r.Failed() {
 		return
 	}
-	says := testbed.FaultOf(e.Reply)
-	checkEqual(r, "code", says.Code, string(w.code))
+	reported := testbed.FaultOf(e.Reply)
+	checkEqual(r, "code", reported.Code, string(w.code))
 	if w.code != "" && w.code != fault.PaymentRequired {
-		checkEqual(r, "charged", says.Charged, w.charged)
+		checkEqual(r, "charged", reported.Charged, w.charged)
 	}
-	checkContains(r, "the answer", says.Message, w.message)
+	checkContains(r, "the answer", reported.Message, w.message)
 	checkEqual(r, x402.HeaderReplayed, e.Header.Get(x402.HeaderReplayed), map[bool]string{true: "true"}[w.isReplay])
 	checkEqual(r, "has PAYMENT-RESPONSE", e.Header.Get(x402.HeaderResponse) != "", w.hasReceipt)
 	if w.body != "" {

@@ -43,21 +43,21 @@ func (d *deployer) answer(r *testbed.Relayed) {
 		testbed.Check(json.Unmarshal(r.Sent, &call))
 	}
 	payment := call.PaymentPayload.Payload
-	var says any
+	var reply any
 	switch r.URL.Path {
 	case "/verify":
-		says = map[string]any{"isValid": true, "payer": payment.Authorization.From}
+		reply = map[string]any{"isValid": true, "payer": payment.Authorization.From}
 	case "/settle":
 		d.mu.Lock()
 		d.settledSignatures = append(d.settledSignatures, payment.Signature)
 		d.mu.Unlock()
-		says = x402.SettleResponse{Success: true, Transaction: "0x" + strings.Repeat("d", 64), Network: d.network, Payer: payment.Authorization.From}
+		reply = x402.SettleResponse{Success: true, Transaction: "0x" + strings.Repeat("d", 64), Network: d.network, Payer: payment.Authorization.From}
 	default:
 		r.Pass()
 		return
 	}
 	r.ResponseWriter.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(r.ResponseWriter).Encode(says) // an error means that the service has ended
+	_ = json.NewEncoder(r.ResponseWriter).Encode(reply) // an error means that the service has ended
 }
 
 // signatures returns the signatures of the payments that the facilitator was asked to settle.

@@ -21,7 +21,7 @@ const (
 	askTime  = 10 * time.Second
 )
 
-// account has everything about one payer, as -json prints it.
+// account has the payments of one payer and a summary of them, as -json prints it.
 type account struct {
 	Wallet   string    `json:"wallet"`
 	Network  string    `json:"network"`

@@ -64,7 +64,7 @@ func (f folder) throwawayWallet() (*x402test.Wallet, error) {
 	if err := f.create(); err != nil {
 		return nil, err
 	}
-	return bill.Throwaway(filepath.Join(string(f), throwawayKey))
+	return bill.ThrowawayWallet(filepath.Join(string(f), throwawayKey))
 }
 
 // latestPayment returns the path of the latest payment.

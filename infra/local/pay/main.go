@@ -195,7 +195,7 @@ func (p *payer) wallet(o options) (*x402test.Wallet, error) {
 	if p.isRealKey {
 		p.keyDescription = "the key in " + o.keyFile
 		o.max = cmp.Or(o.max, defaultMax)
-		if p.url.Scheme != "https" && !bill.Loopback(p.url) {
+		if p.url.Scheme != "https" && !bill.IsLoopback(p.url) {
 			return nil, usageError("a real key pays over https only: over http, anybody on the path could name another payee")
 		}
 	}

@@ -30,7 +30,7 @@ func (p *payer) printReceiptCheck(ctx context.Context, r x402test.Reply) {
 		p.printNote("receipt: not checked: its format is not %s\n", x402.FormatJWS)
 		return
 	}
-	delivery := bill.Delivery{Asked: p.url, Settled: settled, Body: r.Body}
+	delivery := bill.Delivery{RequestURL: p.url, Settled: settled, Body: r.Body}
 	s, kid, err := delivery.Verify(ctx, signed.Signature)
 	switch {
 	case errors.Is(err, bill.ErrUnchecked):

@@ -187,6 +187,6 @@ func TestReceiptOverHTTP(t *testing.T) {
 	must(t, err)
 	jws, err := signer.Sign(receipt.Statement{ResourceURL: u.String()})
 	must(t, err)
-	_, _, err = bill.Delivery{Asked: u}.Verify(t.Context(), jws)
+	_, _, err = bill.Delivery{RequestURL: u}.Verify(t.Context(), jws)
 	checkError(t, err, "over http, anybody on the path could substitute others")
 }

@@ -98,7 +98,7 @@ func unreachableError(u *url.URL, err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("stopped before anything was signed")
-	case errors.Is(err, syscall.ECONNREFUSED) && bill.Loopback(u):
+	case errors.Is(err, syscall.ECONNREFUSED) && bill.IsLoopback(u):
 		where := ""
 		if u.Host != localAddr {
 			where = "LOCAL_ADDR=" + u.Host + " "
@@ -138,7 +138,7 @@ func notForSaleError(u *url.URL, r x402test.Reply) error {
 	switch missing := r.Status == http.StatusNotFound; {
 	case f.Code == "unknown_path":
 		said += formatSafe("\nWhat is sold there, and for how much: %s://%s/v1/catalog", u.Scheme, u.Host)
-	case missing && bill.Loopback(u) && u.Scheme == "http":
+	case missing && bill.IsLoopback(u) && u.Scheme == "http":
 		said += "\nIs the port in URL right? make run prints it; the port after it is the play-money facilitator's."
 		if port, err := strconv.ParseUint(u.Port(), 10, 16); err == nil && port > 1 {
 			before := *u

@@ -63,28 +63,28 @@ func TestAgainWithoutANetwork(t *testing.T) {
 func TestServiceWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		code    string
-		takes   time.Duration
-		retries []string // the Retry-After of each answer
-		tries   int
-		ends    time.Duration
+		code         string
+		delay        time.Duration
+		retryAfter   []string // the Retry-After of each answer
+		wantTries    int
+		wantDuration time.Duration
 	}{
-		"nothing answers its questions": {code: "dns_timeout", takes: 7 * time.Second, retries: []string{"1"}, tries: 1, ends: 7 * time.Second},
-		"half of that":                  {code: "ssl_timeout", takes: 3 * time.Second, retries: []string{"1", "10"}, tries: 2, ends: 7 * time.Second},
-		"there is no way out":           {code: "upstream_unavailable", retries: []string{"1", "10", "60"}, tries: 3, ends: 11 * time.Second},
-		"another seller's words":        {code: "no_luck", takes: time.Second, retries: []string{"2"}, tries: 5, ends: 13 * time.Second},
-		"the money moves":               {code: "settlement_uncertain", takes: 7 * time.Second, retries: []string{"1", "10", "600"}, tries: 3, ends: 32 * time.Second},
+		"nothing answers its questions": {code: "dns_timeout", delay: 7 * time.Second, retryAfter: []string{"1"}, wantTries: 1, wantDuration: 7 * time.Second},
+		"half of that":                  {code: "ssl_timeout", delay: 3 * time.Second, retryAfter: []string{"1", "10"}, wantTries: 2, wantDuration: 7 * time.Second},
+		"there is no way out":           {code: "upstream_unavailable", retryAfter: []string{"1", "10", "60"}, wantTries: 3, wantDuration: 11 * time.Second},
+		"another seller's words":        {code: "no_luck", delay: time.Second, retryAfter: []string{"2"}, wantTries: 5, wantDuration: 13 * time.Second},
+		"the money moves":               {code: "settlement_uncertain", delay: 7 * time.Second, retryAfter: []string{"1", "10", "600"}, wantTries: 3, wantDuration: 32 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				b := newBuyer(t, "http://service.example/", "")
-				s := &slowService{delay: c.takes, code: c.code, retryAfter: c.retries}
+				s := &slowService{delay: c.delay, code: c.code, retryAfter: c.retryAfter}
 				b.transport, b.now, b.after = s, time.Now, time.After
 				begun := time.Now()
 				err := b.send(t.Context(), "signature")
-				if took := time.Since(begun); !errors.Is(err, errAnswered) || s.tries != c.tries || took != c.ends {
-					t.Errorf("%v after %d tries and %s, want %d and %s", err, s.tries, took, c.tries, c.ends)
+				if took := time.Since(begun); !errors.Is(err, errAnswered) || s.tries != c.wantTries || took != c.wantDuration {
+					t.Errorf("%v after %d tries and %s, want %d and %s", err, s.tries, took, c.wantTries, c.wantDuration)
 				}
 				if last := b.notes.String(); !strings.Contains(last, "         No answer yet; the payment is kept. From ") || !strings.HasSuffix(last, ": make pay AGAIN=1\n") {
 					t.Error(last)
@@ -156,9 +156,9 @@ func TestKeep(t *testing.T) {
 func TestUnreachable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		host string
-		err  error
-		ends string
+		host       string
+		err        error
+		wantSuffix string
 	}{
 		{"127.0.0.1:8402", syscall.ECONNREFUSED, "Start the service there with:\n  make run"},
 		{"example.com", syscall.ECONNREFUSED, "is the port right?"},
@@ -167,8 +167,8 @@ func TestUnreachable(t *testing.T) {
 		{"example.com", &net.OpError{Op: "dial", Err: syscall.ENETUNREACH}, "cannot be reached: is there a network?"},
 		{"example.com", context.Canceled, "stopped before anything was signed"},
 	} {
-		if got := unreachableError(&url.URL{Host: c.host}, c.err); !strings.HasSuffix(got.Error(), c.ends) {
-			t.Errorf("%v: %q, want %q", c.err, got, c.ends)
+		if got := unreachableError(&url.URL{Host: c.host}, c.err); !strings.HasSuffix(got.Error(), c.wantSuffix) {
+			t.Errorf("%v: %q, want %q", c.err, got, c.wantSuffix)
 		}
 	}
 	if got, err := localPing("[::]:82"); err != nil || got != "http://[::1]:82"+catalog.Ping().Path {

@@ -50,7 +50,7 @@ type Buyer struct {
 	// information.
 	Chain func(network, asset string) x402.Evidence
 	// Receipt returns a warning if the receipt of an answer is invalid, and "" otherwise.
-	Receipt func(ctx context.Context, b Bought) string
+	Receipt func(ctx context.Context, b PaidAnswer) string
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
 	Wait    time.Duration // how long a call may take
@@ -60,8 +60,8 @@ type Buyer struct {
 	HowToForget func(id string) string
 }
 
-// Bought is an answer that was paid for.
-type Bought struct {
+// PaidAnswer is an answer that was paid for.
+type PaidAnswer struct {
 	Tool      string
 	Arguments json.RawMessage
 	Resource  string // the URL of the resource, as the offer names it
@@ -207,8 +207,8 @@ func (b *Buyer) unreservedResult(terms Terms, w bill.Way, err error) Result {
 		return messageResult("Not bought: %s. Nothing was charged.", err)
 	}
 	until := ""
-	if !over.Free.IsZero() {
-		until = fmt.Sprintf(" The budget has room for it again at %s.", formatTime(over.Free))
+	if !over.RoomAt.IsZero() {
+		until = fmt.Sprintf(" The budget has room for it again at %s.", formatTime(over.RoomAt))
 	}
 	return messageResult("Not bought: this costs %s, and %s of the budget of %s for any 24 hours is signed for already. Nothing was charged.%s "+
 		"Do not try again before then. Only a person can raise the budget, in a terminal: %s",

@@ -18,7 +18,7 @@ import (
 // callStep is one call: what goes wrong with its payments, and what must be true after it.
 type callStep struct {
 	delay      time.Duration
-	deeds      []deed
+	outcomes   []outcome
 	wantText   string // a part of the result's text; "" means that the result must be the answer without a note
 	transfers  int    // how many transfers all calls so far must have made
 	signatures int    // how many signatures of the last 24 hours the book must then have
@@ -28,14 +28,14 @@ type callStep struct {
 // makeCall makes the call of step i and checks its result.
 func (p *buyerPlace) makeCall(b *buyer.Buyer, i int, s callStep) {
 	time.Sleep(s.delay)
-	p.seller.planNext(s.deeds...)
+	p.seller.planNext(s.outcomes...)
 	r, died := call(b, question)
 	plain := isAnswered(r) && len(r.Notes) == 0
 	if !died && (s.wantText == "") != plain || !strings.Contains(textOf(r), s.wantText) {
 		p.t.Errorf("call %d says %s\nwant %q", i, textOf(r), s.wantText)
 	}
 	p.checkTransfers(s.transfers, fmt.Sprint("after call ", i))
-	if signed := must[[]purse.Entry](p.t)(b.Purse.Signed()); len(signed) != s.signatures {
+	if signed := must[[]purse.Entry](p.t)(b.Purse.RecentEntries()); len(signed) != s.signatures {
 		p.t.Errorf("after call %d: %d signatures, want %d", i, len(signed), s.signatures)
 	}
 }
@@ -45,71 +45,71 @@ func (p *buyerPlace) makeCall(b *buyer.Buyer, i int, s callStep) {
 func TestCalls(t *testing.T) {
 	const repeated = "This answer is "
 	for name, c := range map[string]struct {
-		keeps, chain bool
-		steps        []callStep
+		keepsRecords, hasChain bool
+		steps                  []callStep
 	}{
-		"once, and again within the window": {keeps: true, steps: []callStep{
+		"once, and again within the window": {keepsRecords: true, steps: []callStep{
 			{transfers: 1, signatures: 1}, {delay: 89 * time.Second, wantText: repeated, transfers: 1, signatures: 1}, {delay: time.Second, transfers: 2, signatures: 2},
 		}},
 		"at a server without records": {steps: []callStep{
 			{transfers: 1, signatures: 1}, {delay: 89 * time.Second, wantText: repeated, restart: true, transfers: 1, signatures: 1}, {delay: time.Second, transfers: 2, signatures: 2},
 		}},
-		"a reply is lost": {keeps: true, steps: []callStep{{deeds: []deed{replyLost, replyLost}, transfers: 1, signatures: 1}}},
-		"a reply is lost for long": {keeps: true, steps: []callStep{
-			{deeds: []deed{replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost}, wantText: "It may have been charged", transfers: 1, signatures: 1},
+		"a reply is lost": {keepsRecords: true, steps: []callStep{{outcomes: []outcome{replyLost, replyLost}, transfers: 1, signatures: 1}}},
+		"a reply is lost for long": {keepsRecords: true, steps: []callStep{
+			{outcomes: []outcome{replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost, replyLost}, wantText: "It may have been charged", transfers: 1, signatures: 1},
 			{delay: time.Hour, restart: true, transfers: 1, signatures: 1},
 		}},
-		"a request is lost": {keeps: true, steps: []callStep{{deeds: []deed{requestLost}, transfers: 1, signatures: 1}}},
-		"the server cannot be reached for long, and the signature expires": {keeps: true, steps: []callStep{
-			{deeds: []deed{notConnected, notConnected, notConnected, notConnected, notConnected, notConnected, notConnected}, wantText: "There is no answer yet", transfers: 0, signatures: 1},
+		"a request is lost": {keepsRecords: true, steps: []callStep{{outcomes: []outcome{requestLost}, transfers: 1, signatures: 1}}},
+		"the server cannot be reached for long, and the signature expires": {keepsRecords: true, steps: []callStep{
+			{outcomes: []outcome{notConnected, notConnected, notConnected, notConnected, notConnected, notConnected, notConnected}, wantText: "There is no answer yet", transfers: 0, signatures: 1},
 			{delay: time.Hour, transfers: 1, signatures: 2},
 		}},
-		"killed after the settlement": {keeps: true, steps: []callStep{
-			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
+		"killed after the settlement": {keepsRecords: true, steps: []callStep{
+			{outcomes: []outcome{killedAfterServing}, transfers: 1, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
 		}},
-		"killed before the settlement": {keeps: true, steps: []callStep{
-			{deeds: []deed{killedBeforeServing}, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
+		"killed before the settlement": {keepsRecords: true, steps: []callStep{
+			{outcomes: []outcome{killedBeforeServing}, signatures: 1}, {restart: true, transfers: 1, signatures: 1},
 		}},
 		"killed after the settlement, at a server without records": {steps: []callStep{
-			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1},
+			{outcomes: []outcome{killedAfterServing}, transfers: 1, signatures: 1},
 			{restart: true, wantText: "could still be charged", transfers: 1, signatures: 1},
 			{delay: time.Hour, wantText: "may have been charged; the server refuses it now", transfers: 1, signatures: 1},
 		}},
-		"the same, with a chain": {chain: true, steps: []callStep{
-			{deeds: []deed{killedAfterServing}, transfers: 1, signatures: 1},
+		"the same, with a chain": {hasChain: true, steps: []callStep{
+			{outcomes: []outcome{killedAfterServing}, transfers: 1, signatures: 1},
 			{restart: true, wantText: "Charged, and not answered: the payment of 0.005 USDC on Base was made in the transaction 0xfeed", transfers: 1, signatures: 1},
 		}},
-		"killed before the settlement, with a chain": {chain: true, steps: []callStep{
-			{deeds: []deed{killedBeforeServing}, signatures: 1},
+		"killed before the settlement, with a chain": {hasChain: true, steps: []callStep{
+			{outcomes: []outcome{killedBeforeServing}, signatures: 1},
 			{restart: true, delay: time.Hour, transfers: 1, signatures: 2},
 		}},
-		"refused": {keeps: true, steps: []callStep{
-			{deeds: []deed{paymentRefused}, wantText: "it was not charged. Its reason: \"insufficient_funds\"", signatures: 1},
+		"refused": {keepsRecords: true, steps: []callStep{
+			{outcomes: []outcome{paymentRefused}, wantText: "it was not charged. Its reason: \"insufficient_funds\"", signatures: 1},
 			{transfers: 1, signatures: 2},
 		}},
 		"refused by a server without records": {steps: []callStep{
-			{deeds: []deed{paymentRefused}, wantText: "could still be charged", signatures: 1},
+			{outcomes: []outcome{paymentRefused}, wantText: "could still be charged", signatures: 1},
 			{transfers: 1, signatures: 1},
 		}},
 		"refused by a server without records, until it expires": {steps: []callStep{
-			{deeds: []deed{paymentRefused}, wantText: "could still be charged", signatures: 1},
+			{outcomes: []outcome{paymentRefused}, wantText: "could still be charged", signatures: 1},
 			{delay: 10 * time.Minute, transfers: 1, signatures: 2},
 		}},
 		"a settlement that failed was made": {steps: []callStep{
-			{deeds: []deed{settledButReportedFailed}, wantText: "could still be charged", transfers: 1, signatures: 1},
+			{outcomes: []outcome{settledButReportedFailed}, wantText: "could still be charged", transfers: 1, signatures: 1},
 			{delay: time.Hour, wantText: "may have been charged", transfers: 1, signatures: 1},
 		}},
-		"the answer is owed": {keeps: true, steps: []callStep{{deeds: []deed{answerOwed}, transfers: 1, signatures: 1}}},
-		"it is busy":         {keeps: true, steps: []callStep{{deeds: []deed{retryLater, retryLater}, transfers: 1, signatures: 1}}},
+		"the answer is owed": {keepsRecords: true, steps: []callStep{{outcomes: []outcome{answerOwed}, transfers: 1, signatures: 1}}},
+		"it is busy":         {keepsRecords: true, steps: []callStep{{outcomes: []outcome{retryLater, retryLater}, transfers: 1, signatures: 1}}},
 		"the tool is broken": {steps: []callStep{
-			{deeds: []deed{toolFails}, wantText: "It does not say whether the payment of 0.005 USDC on Base was charged", signatures: 1},
+			{outcomes: []outcome{toolFailure}, wantText: "It does not say whether the payment of 0.005 USDC on Base was charged", signatures: 1},
 			{transfers: 1, signatures: 1},
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inNewPlace(t, c.keeps, func(t *testing.T, p *buyerPlace) {
-				if c.chain {
+			inNewPlace(t, c.keepsRecords, func(t *testing.T, p *buyerPlace) {
+				if c.hasChain {
 					p.chain = p.seller
 				}
 				b := p.start()
@@ -127,11 +127,11 @@ func TestCalls(t *testing.T) {
 // TestAtOnce checks hosts that share one folder. If they ask the same question at once, they
 // must make only one purchase.
 func TestAtOnce(t *testing.T) {
-	for _, keeps := range []bool{true, false} {
-		inNewPlace(t, keeps, func(t *testing.T, p *buyerPlace) {
-			p.seller.planNext(replyLost, succeeds)
-			if !keeps {
-				p.seller.planNext(succeeds)
+	for _, keepsRecords := range []bool{true, false} {
+		inNewPlace(t, keepsRecords, func(t *testing.T, p *buyerPlace) {
+			p.seller.planNext(replyLost, success)
+			if !keepsRecords {
+				p.seller.planNext(success)
 			}
 			var all sync.WaitGroup
 			for range 8 {
@@ -184,7 +184,7 @@ func TestChargedIsNotForgotten(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		r, _ := call(p.start(), question)
-		if !strings.Contains(textOf(r), "Charged, and not answered") || len(must[[]purse.Entry](t)(b.Purse.Signed())) != 1 {
+		if !strings.Contains(textOf(r), "Charged, and not answered") || len(must[[]purse.Entry](t)(b.Purse.RecentEntries())) != 1 {
 			t.Error(textOf(r))
 		}
 	})
@@ -233,8 +233,8 @@ func TestCanonical(t *testing.T) {
 func TestNotAllowed(t *testing.T) {
 	other := "0x0000000000000000000000000000000000000bad"
 	for name, c := range map[string]struct {
-		change func(p *buyerPlace)
-		says   []string
+		edit      func(p *buyerPlace)
+		wantTexts []string
 	}{
 		"the price":   {func(p *buyerPlace) { p.seller.offer.Accepts[0].Amount = "10001" }, []string{"this costs 0.010001 USDC on Base", "the limit for one call is 0.01 USDC on Base"}},
 		"the payee":   {func(p *buyerPlace) { p.seller.offer.Accepts[0].PayTo = other }, []string{"the server asks to pay " + other, "the payee has changed"}},
@@ -248,10 +248,10 @@ func TestNotAllowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inNewPlace(t, true, func(t *testing.T, p *buyerPlace) {
-				c.change(p)
+				c.edit(p)
 				b := p.start()
 				r, _ := call(b, question)
-				for _, want := range append(c.says, "Nothing was signed or charged", "pay-mcp allow") {
+				for _, want := range append(c.wantTexts, "Nothing was signed or charged", "pay-mcp allow") {
 					if !strings.Contains(textOf(r), want) {
 						t.Errorf("it says %s\nwant %q", textOf(r), want)
 					}
@@ -259,7 +259,7 @@ func TestNotAllowed(t *testing.T) {
 				if strings.ContainsAny(textOf(r), "\x1b\u202e") || r.Reply != nil {
 					t.Errorf("it says %q", textOf(r))
 				}
-				if signed := must[[]purse.Entry](t)(b.Purse.Signed()); len(signed) != 0 || len(p.seller.sent) != 0 {
+				if signed := must[[]purse.Entry](t)(b.Purse.RecentEntries()); len(signed) != 0 || len(p.seller.sent) != 0 {
 					t.Errorf("signed %+v, sent %v", signed, p.seller.sent)
 				}
 			})
@@ -347,7 +347,7 @@ func TestFree(t *testing.T) {
 		b := p.start()
 		b.Upstream = freeServer{}
 		r, _ := call(b, question)
-		if !isAnswered(r) || len(r.Notes) != 0 || len(must[[]*purse.Purchase](t)(b.Purse.All())) != 0 {
+		if !isAnswered(r) || len(r.Notes) != 0 || len(must[[]*purse.Purchase](t)(b.Purse.Purchases())) != 0 {
 			t.Error(textOf(r))
 		}
 	})

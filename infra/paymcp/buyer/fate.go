@@ -29,11 +29,12 @@ type fate struct {
 }
 
 // fateOf finds out what became of a signature that the server refuses. If the server states
-// that it did not charge, the signature is dead. Otherwise the chain decides. Without a chain,
-// the signature has moved money if the server says that it charged. If the server does not say,
-// the signature is open until it expires. An expired signature is dead if the server refused it
-// every time without an attempt to settle. If the server may have tried to settle, the expired
-// signature is stuck: money may have moved although the server reported a failure.
+// that it did not charge, the fate is fateDead. Otherwise the chain decides. Without a chain,
+// the fate is fateMoved if the server says that it charged. If the server does not say, the
+// fate is fateOpen until the signature expires. After that, the fate is fateDead if the server
+// refused the signature every time without an attempt to settle. If the server may have tried
+// to settle, the fate is fateStuck: money may have moved although the server reported a
+// failure.
 func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	if p.Charged != nil && !*p.Charged {
 		return fate{kind: fateDead}
@@ -53,8 +54,8 @@ func (b *Buyer) fateOf(ctx context.Context, p *purse.Payment) fate {
 	return fate{kind: fateDead}
 }
 
-// fateOnChain asks the chain what became of a signature. If the chain cannot tell, the
-// signature is open until it has expired, and stuck after that.
+// fateOnChain asks the chain what became of a signature. If the chain cannot tell, the fate is
+// fateOpen until the signature has expired, and fateStuck after that.
 func fateOnChain(ctx context.Context, chain x402.Evidence, p *purse.Payment, expired bool) fate {
 	q, err := questionOf(p)
 	if err != nil {

@@ -36,7 +36,7 @@ func (b *Buyer) judge(p *purse.Payment, reply Reply, err error) verdict {
 	if err != nil {
 		return judgeError(p, err)
 	}
-	recordCharge(p, reply.charged())
+	recordCharge(p, reply.statedCharge())
 	if !reply.IsError {
 		p.Said = ""
 		if parts := reply.owedParts(); len(parts) > 0 {
@@ -104,7 +104,7 @@ func (b *Buyer) keepAnswer(ctx context.Context, c *purse.Purchase, reply Reply) 
 	if err != nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("This answer could not be kept: %s.", err))
 	}
-	if warning := b.Receipt(ctx, Bought{c.Tool, c.Arguments, resourceOf(c.Payment), reply}); warning != "" {
+	if warning := b.Receipt(ctx, PaidAnswer{c.Tool, c.Arguments, resourceOf(c.Payment), reply}); warning != "" {
 		r.Notes = append(r.Notes, "Warning: "+warning)
 	}
 	return r
@@ -164,7 +164,7 @@ func (b *Buyer) pendingResult(c *purse.Purchase) Result {
 
 // handleRefusal decides what to do when the server refuses the payment and asks for another
 // one. It buys with a new signature only if an earlier call made the refused signature, and
-// that signature is known to be dead. If this call made the refused signature (fresh), the
+// the fate of that signature is fateDead. If this call made the refused signature (fresh), the
 // server would refuse a new one as well.
 func (b *Buyer) handleRefusal(ctx context.Context, c *purse.Purchase, o bill.Offer, fresh bool) Result {
 	p := c.Payment

@@ -26,8 +26,8 @@ type buyerPlace struct {
 	receiptWarning string
 }
 
-func newPlace(t *testing.T, keeps bool) *buyerPlace {
-	p := &buyerPlace{t: t, dir: t.TempDir(), seller: newSeller(keeps)}
+func newPlace(t *testing.T, keepsRecords bool) *buyerPlace {
+	p := &buyerPlace{t: t, dir: t.TempDir(), seller: newSeller(keepsRecords)}
 	p.wallet = must[*x402test.Wallet](t)(x402test.NewWallet(rand.Reader))
 	usdc := x402.USDC()
 	p.terms = buyer.Terms{PayTo: payee, Network: usdc.Network, Asset: usdc.Asset, PerCall: big.NewInt(10_000), PerDay: big.NewInt(1_000_000)}
@@ -42,7 +42,7 @@ func (p *buyerPlace) start() *buyer.Buyer {
 		Terms:   func() (buyer.Terms, error) { return p.terms, nil },
 		Wallet:  func() (*x402test.Wallet, error) { return p.wallet, nil },
 		Chain:   func(string, string) x402.Evidence { return p.chain },
-		Receipt: func(context.Context, buyer.Bought) string { return p.receiptWarning },
+		Receipt: func(context.Context, buyer.PaidAnswer) string { return p.receiptWarning },
 		Now:     time.Now, After: time.After, Wait: buyer.CallTime,
 		HowToAllow: "pay-mcp allow", HowToForget: func(id string) string { return "pay-mcp forget " + id },
 	}
@@ -77,9 +77,9 @@ func textOf(r buyer.Result) string {
 const question = `{"domain":"example.com"}`
 
 // inNewPlace runs a test with a fake clock, in a new place.
-func inNewPlace(t *testing.T, keeps bool, run func(t *testing.T, p *buyerPlace)) {
+func inNewPlace(t *testing.T, keepsRecords bool, run func(t *testing.T, p *buyerPlace)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keeps)) })
+	synctest.Test(t, func(t *testing.T) { run(t, newPlace(t, keepsRecords)) })
 }
 
 func (p *buyerPlace) checkTransfers(transfers int, what string) {

@@ -183,9 +183,9 @@ func (r Reply) owedParts() []string {
 	return parts
 }
 
-// charged returns what the server says about the charge: true if money has moved, false if
+// statedCharge returns what the server says about the charge: true if money has moved, false if
 // not, nil if the server does not say.
-func (r Reply) charged() *bool {
+func (r Reply) statedCharge() *bool {
 	var charged bool
 	if r.readOwnMeta("charged", &charged) {
 		return &charged

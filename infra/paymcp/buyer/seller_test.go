@@ -23,23 +23,23 @@ const (
 	price = "5000"
 )
 
-// deed is how a request with a payment is handled.
-type deed int
+// outcome is how a request with a payment is handled.
+type outcome int
 
 const (
-	succeeds                 deed = iota
-	notConnected                  // the buyer cannot connect
-	requestLost                   // the request is lost on its way
-	replyLost                     // the request is handled, but the reply is lost
-	retryLater                    // an error before any charge; the payment may be sent again
-	retryInAnHour                 // like retryLater, but the payment may be sent again only after an hour
-	answerOwed                    // an error after the charge; the answer is owed, and the payment may be sent again
-	paymentRefused                // the facilitator refuses the payment, and nothing is charged
-	settledButReportedFailed      // the money moves, but the settlement is reported as failed
-	toolFails                     // the tool fails before any charge, and the error does not mention the payment
-	killedAfterServing            // like replyLost, and the buyer's process is killed
-	killedBeforeServing           // like requestLost, and the buyer's process is killed
-	deedCount
+	success                  outcome = iota
+	notConnected                     // the buyer cannot connect
+	requestLost                      // the request is lost on its way
+	replyLost                        // the request is handled, but the reply is lost
+	retryLater                       // an error before any charge; the payment may be sent again
+	retryInAnHour                    // like retryLater, but the payment may be sent again only after an hour
+	answerOwed                       // an error after the charge; the answer is owed, and the payment may be sent again
+	paymentRefused                   // the facilitator refuses the payment, and nothing is charged
+	settledButReportedFailed         // the money moves, but the settlement is reported as failed
+	toolFailure                      // the tool fails before any charge, and the error does not mention the payment
+	killedAfterServing               // like replyLost, and the buyer's process is killed
+	killedBeforeServing              // like requestLost, and the buyer's process is killed
+	outcomeCount
 )
 
 // seller is a paid server with its own chain, which executes an authorization only once.
@@ -50,7 +50,7 @@ type seller struct {
 	// reference servers.
 	keepsRecords bool
 	offer        x402.PaymentRequired
-	plan         func() deed
+	plan         func() outcome
 	now          func() time.Time
 
 	mu            sync.Mutex
@@ -61,12 +61,12 @@ type seller struct {
 	sent          []string // the nonces of the payments that arrived, in order
 }
 
-func newSeller(keeps bool) *seller {
+func newSeller(keepsRecords bool) *seller {
 	terms := x402.USDC()
 	terms.PayTo = payee
-	s := &seller{keepsRecords: keeps, plan: func() deed { return succeeds }, now: time.Now, transferTimes: map[string]time.Time{}, payingNonce: map[string]string{}, owedRequests: map[string]int{}}
+	s := &seller{keepsRecords: keepsRecords, plan: func() outcome { return success }, now: time.Now, transferTimes: map[string]time.Time{}, payingNonce: map[string]string{}, owedRequests: map[string]int{}}
 	s.offer = x402.PaymentRequired{X402Version: x402.Version, Resource: x402.Resource{URL: "https://api.example.com/mcp"}, Accepts: []x402.Requirements{terms.Requirements(price)}}
-	if keeps {
+	if keepsRecords {
 		s.offer.Extensions = map[string]json.RawMessage{
 			x402.ExtensionToken:      json.RawMessage(`{"info":{"token":"t"}}`),
 			x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false}}`),
@@ -116,7 +116,7 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 
 // serve answers a request that carries a payment. A seller that keeps records answers by
 // serveKept.
-func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Reply {
+func (s *seller) serve(q buyer.Request, a x402.Authorization, d outcome) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
 	expired := s.now().Unix() > until
@@ -131,7 +131,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 		return s.paymentRequired("invalid_exact_evm_nonce_already_used", nil)
 	case d == paymentRefused || d == retryLater || d == retryInAnHour || d == answerOwed:
 		return s.paymentRequired("insufficient_funds", nil)
-	case d == toolFails:
+	case d == toolFailure:
 		return errorReply("Internal Server Error")
 	case d == settledButReportedFailed:
 		s.transferTimes[a.Nonce] = s.now()
@@ -142,7 +142,7 @@ func (s *seller) serve(q buyer.Request, a x402.Authorization, d deed) buyer.Repl
 }
 
 // serveKept answers as a server that keeps records does.
-func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, expired bool, d deed) buyer.Reply {
+func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, expired bool, d outcome) buyer.Reply {
 	if s.payingNonce[key] == "" {
 		switch {
 		case expired:
@@ -153,7 +153,7 @@ func (s *seller) serveKept(q buyer.Request, a x402.Authorization, key string, ex
 			return errorReply(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":1}}`)
 		case d == retryInAnHour:
 			return errorReply(`{"error":{"code":"overloaded","message":"Later.","charged":false,"retryable":true,"retry_after":3600}}`)
-		case d == toolFails:
+		case d == toolFailure:
 			return errorReply(`{"error":{"code":"internal_error","message":"Oh.","charged":null,"retryable":true,"retry_after":1}}`)
 		}
 		s.transferTimes[a.Nonce], s.payingNonce[key] = s.now(), a.Nonce
@@ -223,12 +223,12 @@ func (s *seller) transfers() int {
 }
 
 // planNext plans how the next requests are handled. Requests after those succeed.
-func (s *seller) planNext(next ...deed) {
+func (s *seller) planNext(next ...outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.plan = func() deed {
+	s.plan = func() outcome {
 		if len(next) == 0 {
-			return succeeds
+			return success
 		}
 		d := next[0]
 		next = next[1:]
@@ -238,11 +238,11 @@ func (s *seller) planNext(next ...deed) {
 
 // planAtRandom plans at random how requests are handled. About half of them succeed.
 func (s *seller) planAtRandom(r *rand.Rand) {
-	s.plan = func() deed {
+	s.plan = func() outcome {
 		if r.IntN(2) == 0 {
-			return succeeds
+			return success
 		}
-		return deed(r.IntN(int(deedCount)))
+		return outcome(r.IntN(int(outcomeCount)))
 	}
 }
 

@@ -16,8 +16,8 @@ import (
 
 // Terms limit what may be paid, to whom and in which token.
 type Terms struct {
-	// Play means that the key holds no money. Any payee is then allowed.
-	Play                  bool
+	// IsPlayMoney means that the key holds no money. Any payee is then allowed.
+	IsPlayMoney           bool
 	PayTo, Network, Asset string   // the only payee, network and token that are allowed; ignored for play money
 	PerCall, PerDay       *big.Int // in atomic units
 }
@@ -45,11 +45,11 @@ func (t Terms) firstAllowedWay(o bill.Offer) (bill.Way, error) {
 // checkWay returns nil if a way to pay is allowed, and otherwise an error that says why not.
 func (t Terms) checkWay(w bill.Way) error {
 	switch {
-	case t.Play && !w.USDC:
+	case t.IsPlayMoney && !w.USDC:
 		return fmt.Errorf("the server asks for %s, but play money exists only for the USDC of a known network", w.Price())
-	case t.Play:
+	case t.IsPlayMoney:
 	case w.Network != t.Network:
-		return fmt.Errorf("the server asks to be paid on %s, but the allowed network is %s", w.On(), t.Network)
+		return fmt.Errorf("the server asks to be paid on %s, but the allowed network is %s", w.NetworkName(), t.Network)
 	case !strings.EqualFold(w.Asset, t.Asset):
 		return fmt.Errorf("the server asks for the token %s, but the allowed token is %s", untrusted.Text(w.Asset), t.Asset)
 	case !strings.EqualFold(w.PayTo, t.PayTo):
@@ -63,7 +63,7 @@ func (t Terms) checkWay(w bill.Way) error {
 
 // Amount formats an amount of the allowed token.
 func (t Terms) Amount(atomic *big.Int) string {
-	if t.Play || (x402.Terms{Network: t.Network, Asset: t.Asset}).IsUSDC() {
+	if t.IsPlayMoney || (x402.Terms{Network: t.Network, Asset: t.Asset}).IsUSDC() {
 		return bill.Dollars(atomic) + " USDC"
 	}
 	return atomic.String() + " atomic units of the token " + t.Asset

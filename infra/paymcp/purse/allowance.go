@@ -44,9 +44,9 @@ func (p *Purse) Allow(a Allowance) error {
 	return replaceFile(p.AllowanceFile(), a)
 }
 
-// Allowed reads the allowance for a server from AllowanceFile. It returns nil if there is no
-// such file, and an error if others than the owner of the file can access it.
-func (p *Purse) Allowed(server string) (*Allowance, error) {
+// ReadAllowance reads the allowance for a server from AllowanceFile. It returns nil if there
+// is no such file, and an error if others than the owner of the file can access it.
+func (p *Purse) ReadAllowance(server string) (*Allowance, error) {
 	const limit = 64 << 10
 	text, err := keyfile.ReadUpTo(p.AllowanceFile(), limit)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -71,7 +71,7 @@ func (p *Purse) Allowed(server string) (*Allowance, error) {
 }
 
 // Limits returns the largest amounts for one call and for any 24 hours, in atomic units. The
-// allowance must come from Allowed, which validates the amounts.
+// allowance must come from ReadAllowance, which validates the amounts.
 func (a *Allowance) Limits() (perCall, perDay *big.Int) {
 	return parseValidAmount(a.PerCall), parseValidAmount(a.PerDay)
 }

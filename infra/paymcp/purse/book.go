@@ -43,8 +43,8 @@ const (
 
 // OverBudget means that a signature would exceed the budget.
 type OverBudget struct {
-	Spent *big.Int  // the sum of the amounts signed for in the last 24 hours
-	Free  time.Time // when the budget will have room for the signature; zero if never
+	Spent  *big.Int  // the sum of the amounts signed for in the last 24 hours
+	RoomAt time.Time // when the budget will have room for the signature; zero if never
 }
 
 // Error implements error.
@@ -60,7 +60,7 @@ func (p *Purse) Reserve(ctx context.Context, e Entry, limit *big.Int) error {
 		return err
 	}
 	defer unlock()
-	signed, err := p.Signed()
+	signed, err := p.RecentEntries()
 	if err != nil {
 		return err
 	}
@@ -70,13 +70,13 @@ func (p *Purse) Reserve(ctx context.Context, e Entry, limit *big.Int) error {
 	}
 	spent := Sum(signed, e.Network, e.Asset)
 	if new(big.Int).Add(spent, amount).Cmp(limit) > 0 {
-		return &OverBudget{Spent: spent, Free: timeOfRoom(signed, e, amount, limit)}
+		return &OverBudget{Spent: spent, RoomAt: timeOfRoom(signed, e, amount, limit)}
 	}
 	return replaceFile(p.bookFile(), book{bookVersion, append(signed, e)})
 }
 
-// Signed returns the entries of the last 24 hours, oldest first.
-func (p *Purse) Signed() ([]Entry, error) {
+// RecentEntries returns the entries of the last 24 hours, oldest first.
+func (p *Purse) RecentEntries() ([]Entry, error) {
 	var b book
 	err := readJSON(p.bookFile(), &b)
 	switch {

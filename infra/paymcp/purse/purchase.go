@@ -140,9 +140,9 @@ func (p *Purse) Drop(c *Purchase) error {
 	return err
 }
 
-// All returns the stored purchases. The error joins the errors of purchases that cannot be
-// read.
-func (p *Purse) All() ([]*Purchase, error) {
+// Purchases returns the stored purchases. The error joins the errors of purchases that cannot
+// be read.
+func (p *Purse) Purchases() ([]*Purchase, error) {
 	files, err := os.ReadDir(p.purchases())
 	var all []*Purchase
 	for _, f := range files {
@@ -163,7 +163,7 @@ func (p *Purse) All() ([]*Purchase, error) {
 // Sweep removes purchases whose answer is more than a day old, and the unfinished files of
 // killed processes.
 func (p *Purse) Sweep(ctx context.Context) error {
-	all, err := p.All()
+	all, err := p.Purchases()
 	for _, c := range all {
 		if c.Answer == nil || p.now().Before(c.Answer.At.Add(Day)) {
 			continue

@@ -57,7 +57,7 @@ func TestReserveAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	signed, err := open(t, dir, time.Now).Signed()
+	signed, err := open(t, dir, time.Now).RecentEntries()
 	if taken.Load() != 7 || len(signed) != 7 || err != nil {
 		t.Errorf("%d were taken, %d are in the book: %v", taken.Load(), len(signed), err)
 	}
@@ -207,7 +207,7 @@ func TestSweep(t *testing.T) {
 	if err := p.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	all, err := p.All()
+	all, err := p.Purchases()
 	if len(all) != 2 || err != nil {
 		t.Errorf("%d are left, %v", len(all), err)
 	}
@@ -219,48 +219,48 @@ func TestAllowance(t *testing.T) {
 	t.Parallel()
 	good := purse.Allowance{Server: server, PayTo: payee, Network: network, Asset: asset, PerCall: "100000", PerDay: "1000000", KeyFile: "/home/me/key", Allowed: time.Now()}
 	for name, c := range map[string]struct {
-		change func(t *testing.T, a *purse.Allowance)
-		mode   os.FileMode
-		says   string
+		edit    func(t *testing.T, a *purse.Allowance)
+		mode    os.FileMode
+		wantErr string
 	}{
 		"as it is written": {mode: 0o600},
-		"others can read":  {mode: 0o640, says: "chmod 600"},
-		"another server":   {mode: 0o600, change: func(_ *testing.T, a *purse.Allowance) { a.Server += "/x" }, says: "not for this server"},
-		"no key":           {mode: 0o600, change: func(_ *testing.T, a *purse.Allowance) { a.KeyFile = "" }, says: "not for this server"},
-		"no limit":         {mode: 0o600, change: func(_ *testing.T, a *purse.Allowance) { a.PerDay = "" }, says: "allowed.json"},
-		"no payee":         {mode: 0o600, change: func(_ *testing.T, a *purse.Allowance) { a.PayTo = "somebody" }, says: "allowed.json"},
+		"others can read":  {mode: 0o640, wantErr: "chmod 600"},
+		"another server":   {mode: 0o600, edit: func(_ *testing.T, a *purse.Allowance) { a.Server += "/x" }, wantErr: "not for this server"},
+		"no key":           {mode: 0o600, edit: func(_ *testing.T, a *purse.Allowance) { a.KeyFile = "" }, wantErr: "not for this server"},
+		"no limit":         {mode: 0o600, edit: func(_ *testing.T, a *purse.Allowance) { a.PerDay = "" }, wantErr: "allowed.json"},
+		"no payee":         {mode: 0o600, edit: func(_ *testing.T, a *purse.Allowance) { a.PayTo = "somebody" }, wantErr: "allowed.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			a := good
-			if c.change != nil {
-				c.change(t, &a)
+			if c.edit != nil {
+				c.edit(t, &a)
 			}
 			got, err := saveAndRead(t, a, c.mode)
-			if c.says == "" && err == nil {
+			if c.wantErr == "" && err == nil {
 				call, day := got.Limits()
 				if call.Int64() != 100_000 || day.Int64() != 1_000_000 {
 					t.Errorf("%+v", got)
 				}
 				return
 			}
-			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %s", err, c.says)
+			if err == nil || !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("%v, want %s", err, c.wantErr)
 			}
 		})
 	}
 }
 
-// saveAndRead writes an allowance to a file with the given mode, and returns what Allowed then
-// reads.
+// saveAndRead writes an allowance to a file with the given mode, and returns what
+// ReadAllowance then reads.
 func saveAndRead(t *testing.T, a purse.Allowance, mode os.FileMode) (*purse.Allowance, error) {
 	t.Helper()
 	p := open(t, t.TempDir(), time.Now)
-	if none, err := p.Allowed(server); none != nil || err != nil {
+	if none, err := p.ReadAllowance(server); none != nil || err != nil {
 		t.Errorf("before anything is allowed: %v, %v", none, err)
 	}
 	if err := errors.Join(p.Allow(a), os.Chmod(p.AllowanceFile(), mode)); err != nil {
 		t.Fatal(err)
 	}
-	return p.Allowed(server)
+	return p.ReadAllowance(server)
 }
