@@ -15,14 +15,14 @@ import (
 
 // Alarm is an alarm as a template defines it.
 type Alarm struct {
-	ID      string  // the alarm's logical id in the template
-	Name    string  // the property AlarmName
-	Means   string  // the property AlarmDescription
-	Queries []Query // the metrics and expressions, in the order of the template; a plain alarm has one metric
-	returns string  // id of the query whose value is compared with the threshold
+	ID       string  // the alarm's logical id in the template
+	Name     string  // the property AlarmName
+	Means    string  // the property AlarmDescription
+	Queries  []Query // the metrics and expressions, in the order of the template; a plain alarm has one metric
+	resultID string  // the id of the query whose value is compared with the threshold
 
-	below     bool // whether values below the threshold breach; otherwise values above it breach
-	threshold float64
+	breachesBelow bool // whether values below the threshold breach; otherwise values above the threshold breach
+	threshold     float64
 	// The alarm goes off if at least Datapoints of the last Periods data points breach. Period
 	// is the length of a period in seconds.
 	Period, Periods, Datapoints int
@@ -80,7 +80,7 @@ func ReadAlarms(doc []byte, stack string) ([]Alarm, error) {
 
 // readAll reads the resources of one type, sorted by logical id. It returns an error for an
 // unknown property, and for resources of other types that evaluate metrics.
-func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) (T, error)) ([]T, error) {
+func readAll[P, T any](doc []byte, stack, kind string, readOne func(id string, p P) (T, error)) ([]T, error) {
 	var t struct {
 		Resources map[string]struct {
 			Type       string
@@ -99,13 +99,13 @@ func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) 
 		if r.Type != kind {
 			continue
 		}
-		text, err := json.Marshal(plain(r.Properties, stack))
+		text, err := json.Marshal(resolveIntrinsics(r.Properties, stack))
 		d := json.NewDecoder(bytes.NewReader(text))
 		d.DisallowUnknownFields()
 		var p P
 		var read T
 		if err = cmp.Or(err, d.Decode(&p)); err == nil {
-			read, err = one(id, p)
+			read, err = readOne(id, p)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
@@ -115,13 +115,13 @@ func readAll[P, T any](doc []byte, stack, kind string, one func(id string, p P) 
 	return all, nil
 }
 
-// plain returns a value of a template without intrinsic functions: it fills in the stack's name,
-// and replaces references to resources with their logical ids.
-func plain(v any, stack string) any {
+// resolveIntrinsics returns a value of a template without intrinsic functions. It fills in the
+// stack's name, and replaces references to resources with the resources' logical ids.
+func resolveIntrinsics(v any, stack string) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, part := range v {
-			v[name] = plain(part, stack)
+			v[name] = resolveIntrinsics(part, stack)
 		}
 		if text, ok := v["Fn::Sub"].(string); ok {
 			return strings.ReplaceAll(text, "${AWS::StackName}", stack)
@@ -130,22 +130,22 @@ func plain(v any, stack string) any {
 			return id
 		}
 		if join, ok := v["Fn::Join"].([]any); ok && len(join) == 2 {
-			return joined(join)
+			return joinTexts(join)
 		}
 		if at, ok := v["Fn::GetAtt"].([]any); ok && len(at) == 2 && at[1] == "Version.Version" {
 			return fmt.Sprint(at[0], ".", at[1])
 		}
 	case []any:
 		for i, part := range v {
-			v[i] = plain(part, stack)
+			v[i] = resolveIntrinsics(part, stack)
 		}
 	}
 	return v
 }
 
-// joined returns the result of Fn::Join. If a part is not a text, it returns the arguments
+// joinTexts returns the result of Fn::Join. If a part is not a text, it returns the arguments
 // unchanged.
-func joined(join []any) any {
+func joinTexts(join []any) any {
 	separator, _ := join[0].(string)
 	parts, _ := join[1].([]any)
 	var texts []string
@@ -169,24 +169,24 @@ func readAlarm(id string, p properties) (Alarm, error) {
 		p.Metrics = []dataQuery{one}
 	}
 	a := Alarm{
-		ID: id, Name: p.AlarmName, Means: p.AlarmDescription, below: p.ComparisonOperator == "LessThanThreshold", threshold: p.Threshold,
+		ID: id, Name: p.AlarmName, Means: p.AlarmDescription, breachesBelow: p.ComparisonOperator == "LessThanThreshold", threshold: p.Threshold,
 		Period: p.Metrics[0].MetricStat.Period, Periods: p.EvaluationPeriods, Datapoints: p.DatapointsToAlarm,
 		Missing: p.TreatMissingData, Tells: p.AlarmActions, Lost: p.InsufficientDataActions, Extra: LeastExtra,
 	}
-	known := map[string]number{}
+	earlierQueries := map[string]number{}
 	for _, m := range p.Metrics {
-		q, err := readQuery(m, a.Period, known)
+		q, err := readQuery(m, a.Period, earlierQueries)
 		if err != nil {
 			return a, err
 		}
 		if m.ReturnData == nil || *m.ReturnData {
-			a.returns += m.ID
+			a.resultID += m.ID
 		}
-		known[m.ID] = missing()
+		earlierQueries[m.ID] = missingPoint()
 		a.Queries = append(a.Queries, q)
 	}
-	_, one := known[a.returns]
-	if !one {
+	_, hasResult := earlierQueries[a.resultID]
+	if !hasResult {
 		return a, fmt.Errorf("it does not compare one query: %+v", p)
 	}
 	return a, a.check(p)
@@ -195,7 +195,7 @@ func readAlarm(id string, p properties) (Alarm, error) {
 // check returns an error if this package cannot evaluate an alarm: if a property has a value
 // that is not supported, or if a metric is one of DynamoDB's.
 func (a Alarm) check(p properties) error {
-	compares := a.below || p.ComparisonOperator == "GreaterThanThreshold"
+	compares := a.breachesBelow || p.ComparisonOperator == "GreaterThanThreshold"
 	treats := slices.Contains([]string{"notBreaching", "breaching", "ignore", "missing"}, a.Missing)
 	if !compares || !treats || a.Datapoints < 1 || a.Datapoints > a.Periods {
 		return fmt.Errorf("not known here: %+v", p)
@@ -207,12 +207,12 @@ func (a Alarm) check(p properties) error {
 }
 
 // readQuery reads a metric or an expression of an alarm. An expression may use only earlier
-// queries. The keys of the argument known are the ids of these queries.
-func readQuery(m dataQuery, period int, known map[string]number) (Query, error) {
+// queries. The keys of earlierQueries are the ids of these queries.
+func readQuery(m dataQuery, period int, earlierQueries map[string]number) (Query, error) {
 	stat := m.MetricStat
 	q := Query{ID: m.ID, Metric: Metric{Namespace: stat.Metric.Namespace, Name: stat.Metric.MetricName}, Statistic: stat.Stat, Expression: m.Expression}
 	for _, d := range stat.Metric.Dimensions {
-		q.Metric.Of += d.Name + "=" + d.Value + ";"
+		q.Metric.Dimensions += d.Name + "=" + d.Value + ";"
 	}
 	if m.Expression == "" {
 		if q.Metric.Namespace == "" || q.Metric.Name == "" || statistics()[q.Statistic] == nil || stat.Period != period {
@@ -222,7 +222,7 @@ func readQuery(m dataQuery, period int, known map[string]number) (Query, error) 
 	}
 	var err error
 	if q.parsed, err = parser.ParseExpr(m.Expression); err == nil {
-		_, err = formula{of: known}.calculate(q.parsed)
+		_, err = formula{values: earlierQueries}.calculate(q.parsed)
 	}
 	if err != nil {
 		return q, fmt.Errorf("query %s: %w", m.ID, err)

@@ -44,12 +44,12 @@ func TestReadAlarms(t *testing.T) {
 	lost.Datapoints = 1
 	for _, c := range []struct {
 		alarm Alarm
-		src   recorded
+		src   recordedValues
 		want  []State
 	}{
-		{lost, recorded{errorsOf: {nil, {2}}}, []State{Insufficient, OK, OK, OK, Firing}},
-		{plain, recorded{errorsOf: {nil, {0, 3}, {1, 0, 1}, {1}, {2}}}, []State{OK, OK, Firing, Firing, OK}},
-		{ratio, recorded{bad: {nil, {1, 1}, {1}, {1, 5}, {2}}, all: {{20}, {20}, {20}, {5}, {10}}}, []State{OK, Firing, OK, OK, Firing}},
+		{lost, recordedValues{errorsOf: {nil, {2}}}, []State{Insufficient, OK, OK, OK, Firing}},
+		{plain, recordedValues{errorsOf: {nil, {0, 3}, {1, 0, 1}, {1}, {2}}}, []State{OK, OK, Firing, Firing, OK}},
+		{ratio, recordedValues{bad: {nil, {1, 1}, {1}, {1, 5}, {2}}, all: {{20}, {20}, {20}, {5}, {10}}}, []State{OK, Firing, OK, OK, Firing}},
 	} {
 		if diff := cmp.Diff(c.want, c.alarm.History(c.src, len(c.want))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", c.alarm.Name, diff)
@@ -83,7 +83,7 @@ func TestReadEMF(t *testing.T) {
 			t.Errorf("%s: %v, %v", other, got, err)
 		}
 	}
-	for _, c := range []struct{ old, changed, says string }{
+	for _, c := range []struct{ old, changed, wantErr string }{
 		{`"Requests":1,`, ``, "metric Requests"},
 		{`"Requests":1,`, `"Requests":"1",`, "metric Requests"},
 		{`"operation":"dns",`, ``, "dimension operation"},
@@ -92,8 +92,8 @@ func TestReadEMF(t *testing.T) {
 		{`"Namespace":"N",`, ``, "without namespace"},
 		{`{"time"`, `["time"`, "a line with _aws"},
 	} {
-		if _, _, err := ReadEMF([]byte(strings.Replace(line, c.old, c.changed, 1))); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v; want %q", c.changed, err, c.says)
+		if _, _, err := ReadEMF([]byte(strings.Replace(line, c.old, c.changed, 1))); err == nil || !strings.Contains(err.Error(), c.wantErr) {
+			t.Errorf("%s: %v; want %q", c.changed, err, c.wantErr)
 		}
 	}
 }

@@ -57,15 +57,15 @@ func (d *door) shut() {
 	}
 }
 
-// serve starts an HTTP server behind a door. If secure is not nil, the server uses TLS.
-func serve(t testing.TB, addr string, h http.Handler, secure *tls.Config) *door {
+// serve starts an HTTP server behind a door. If tlsConfig is not nil, the server uses TLS.
+func serve(t testing.TB, addr string, h http.Handler, tlsConfig *tls.Config) *door {
 	return openDoor(t, addr, func() (func(), error) {
 		listener, err := net.Listen("tcp", addr)
 		if err != nil {
 			return nil, err
 		}
-		if secure != nil {
-			listener = tls.NewListener(listener, secure)
+		if tlsConfig != nil {
+			listener = tls.NewListener(listener, tlsConfig)
 		}
 		server := &http.Server{Handler: h, ReadHeaderTimeout: patience}
 		go func() { _ = server.Serve(listener) }() // returns an error when the door is shut
@@ -78,17 +78,17 @@ const registryName = "rdap.registry.net"
 // resolver is the recursive resolver of one world. Every name exists.
 type resolver struct {
 	*door
-	mute    atomic.Bool // whether the resolver receives queries without answering them
-	strayed atomic.Bool // whether the public origin resolves to the same address as every other name
+	ignoresQueries atomic.Bool // whether the resolver receives queries without answering them
+	originStrayed  atomic.Bool // whether the public origin resolves to the same address as every other name
 }
 
 func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *resolver {
 	r := &resolver{}
 	zone := testbed.ReadZone(t, fmt.Sprintf("*. 30 A %s\n%s. 30 A %s\ncom. 30 NS a.gtld-servers.net.\n", origin, registryName, registry))
-	names := leadingTo(front, &r.strayed, zone)
+	names := resolveFront(front, &r.originStrayed, zone)
 	r.door = openDoor(t, addr, func() (func(), error) {
 		s, err := testbed.ListenDNS(addr, dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
-			if !r.mute.Load() {
+			if !r.ignoresQueries.Load() {
 				names.ServeDNS(w, q)
 			}
 		}))
@@ -100,8 +100,8 @@ func newResolver(t testing.TB, addr string, origin, registry, front net.IP) *res
 	return r
 }
 
-// registry handles requests to an RDAP registry in which every domain under com exists.
-func registry(w http.ResponseWriter, q *http.Request) {
+// serveRegistry handles requests to an RDAP registry in which every domain under com exists.
+func serveRegistry(w http.ResponseWriter, q *http.Request) {
 	w.Header().Set("Content-Type", "application/rdap+json")
 	_ = json.NewEncoder(w).Encode(map[string]any{ // an error means that the client has gone away
 		"objectClassName": "domain", "ldhName": strings.TrimPrefix(q.URL.Path, "/v1/domain/"), "handle": "1_DOMAIN_COM", "status": []string{"active"},
@@ -109,12 +109,12 @@ func registry(w http.ResponseWriter, q *http.Request) {
 	})
 }
 
-// bootstrap serves IANA's bootstrap file, which lists the registries.
-func bootstrap(w http.ResponseWriter, _ *http.Request) {
+// serveBootstrap serves IANA's bootstrap file, which lists the registries.
+func serveBootstrap(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	fmt.Fprintf(w, `{"version":"1.0","publication":"2026-11-01T00:00:00Z","services":[[["com"],["https://%s/v1/"]]]}`, registryName)
 }
 
-func origin(w http.ResponseWriter, _ *http.Request) {
+func serveOrigin(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 }

@@ -13,7 +13,7 @@ import (
 type Filter struct {
 	LogGroup string // the log group's logical id in the template
 	Metric   Metric
-	finds    condition
+	matches  condition
 	value    string // what the filter adds to the metric: a number, or a reference to a member of the line
 }
 
@@ -37,7 +37,7 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 		m := p.MetricTransformations[0]
 		f := Filter{LogGroup: p.LogGroupName, Metric: Metric{m.MetricNamespace, m.MetricName, ""}, value: m.MetricValue}
 		var err error
-		if f.finds, err = readPattern(p.FilterPattern); err != nil {
+		if f.matches, err = readPattern(p.FilterPattern); err != nil {
 			return f, fmt.Errorf("pattern %q: %w", p.FilterPattern, err)
 		}
 		_, notNumber := strconv.ParseFloat(f.value, 64)
@@ -54,7 +54,7 @@ func ReadFilters(doc []byte, stack string) ([]Filter, error) {
 // the value to count, the line does not match.
 func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	var members map[string]any
-	if json.Unmarshal(line, &members) != nil || !f.finds(members) {
+	if json.Unmarshal(line, &members) != nil || !f.matches(members) {
 		return 0, false
 	}
 	if name, ok := strings.CutPrefix(f.value, "$."); ok {
@@ -65,7 +65,8 @@ func (f Filter) Finds(line []byte) (value float64, yes bool) {
 	return value, err == nil
 }
 
-// pattern parses a filter's pattern. The field rest is the text that is not parsed yet.
+// pattern is a parser for a filter's pattern. The field rest is the text that is not parsed
+// yet.
 type pattern struct{ rest string }
 
 func readPattern(text string) (condition, error) {
@@ -75,53 +76,57 @@ func readPattern(text string) (condition, error) {
 		return nil, errors.New("it is not one of JSON lines")
 	}
 	p := &pattern{text}
-	c, err := p.any()
+	c, err := p.parseAlternatives()
 	if err == nil && p.rest != "" {
 		err = fmt.Errorf("%q is not understood", p.rest)
 	}
 	return c, err
 }
 
-func (p *pattern) take(word string) bool {
+// skipText skips a text at the beginning of p.rest, and reports whether p.rest began with it.
+func (p *pattern) skipText(word string) bool {
 	rest, ok := strings.CutPrefix(p.rest, word)
 	p.rest = rest
 	return ok
 }
 
-func (p *pattern) any() (condition, error) {
-	c, err := p.all()
-	for err == nil && p.take(" || ") {
-		var other condition
-		if other, err = p.all(); err == nil {
-			one := c
-			c = func(m map[string]any) bool { return one(m) || other(m) }
+// parseAlternatives parses one or more conditions that are combined with ||.
+func (p *pattern) parseAlternatives() (condition, error) {
+	c, err := p.parseConjunction()
+	for err == nil && p.skipText(" || ") {
+		var right condition
+		if right, err = p.parseConjunction(); err == nil {
+			left := c
+			c = func(m map[string]any) bool { return left(m) || right(m) }
 		}
 	}
 	return c, err
 }
 
-func (p *pattern) all() (condition, error) {
-	c, err := p.one()
-	for err == nil && p.take(" && ") {
-		var other condition
-		if other, err = p.one(); err == nil {
-			one := c
-			c = func(m map[string]any) bool { return one(m) && other(m) }
+// parseConjunction parses one or more conditions that are combined with &&.
+func (p *pattern) parseConjunction() (condition, error) {
+	c, err := p.parseParentheses()
+	for err == nil && p.skipText(" && ") {
+		var right condition
+		if right, err = p.parseParentheses(); err == nil {
+			left := c
+			c = func(m map[string]any) bool { return left(m) && right(m) }
 		}
 	}
 	return c, err
 }
 
-// one parses a pair of parentheses with a comparison or a whole condition in it.
-func (p *pattern) one() (condition, error) {
-	if !p.take("(") {
+// parseParentheses parses a pair of parentheses. The text between them is either a single
+// comparison, or a condition that parseAlternatives can parse.
+func (p *pattern) parseParentheses() (condition, error) {
+	if !p.skipText("(") {
 		return nil, fmt.Errorf("there is no ( before %q", p.rest)
 	}
-	c, err := p.comparison()
+	c, err := p.parseComparison()
 	if err != nil {
-		c, err = p.any()
+		c, err = p.parseAlternatives()
 	}
-	if err == nil && !p.take(")") {
+	if err == nil && !p.skipText(")") {
 		err = fmt.Errorf("there is no ) before %q", p.rest)
 	}
 	return c, err
@@ -129,12 +134,12 @@ func (p *pattern) one() (condition, error) {
 
 // Regular expressions for the supported comparisons.
 const (
-	ofText   = `^\$\.(\w+) (!?=) "([^"]*)"`
-	ofNumber = `^\$\.(\w+) (=|>=) (\d+)`
+	textComparison   = `^\$\.(\w+) (!?=) "([^"]*)"`
+	numberComparison = `^\$\.(\w+) (=|>=) (\d+)`
 )
 
-func (p *pattern) comparison() (condition, error) {
-	if m := regexp.MustCompile(ofText).FindStringSubmatch(p.rest); m != nil {
+func (p *pattern) parseComparison() (condition, error) {
+	if m := regexp.MustCompile(textComparison).FindStringSubmatch(p.rest); m != nil {
 		p.rest = p.rest[len(m[0]):]
 		text := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(m[3]), `\*`, ".*") + "$")
 		return func(members map[string]any) bool {
@@ -142,7 +147,7 @@ func (p *pattern) comparison() (condition, error) {
 			return ok && text.MatchString(said) == (m[2] == "=")
 		}, nil
 	}
-	m := regexp.MustCompile(ofNumber).FindStringSubmatch(p.rest)
+	m := regexp.MustCompile(numberComparison).FindStringSubmatch(p.rest)
 	if m == nil {
 		return nil, fmt.Errorf("%q is no comparison that is known here", p.rest)
 	}

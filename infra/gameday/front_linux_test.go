@@ -21,10 +21,10 @@ const frontName = "api.facts.net"
 
 // front serves the public origin of a world: the gateway, behind TLS.
 type front struct {
-	ca       *testbed.Authority
-	gateway  http.Handler // set once the gateway exists
-	unmapped atomic.Bool  // whether the domain has lost its mapping to the API
-	ending   atomic.Bool  // whether the certificate expires soon
+	ca          *testbed.Authority
+	gateway     http.Handler // set once the gateway exists
+	mappingLost atomic.Bool  // whether the domain has lost its mapping to the API
+	expiresSoon atomic.Bool  // whether the certificate expires soon
 }
 
 // newFront starts the front at an address.
@@ -35,7 +35,7 @@ func newFront(t testing.TB, ca *testbed.Authority, ip net.IP) *front {
 }
 
 func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if f.unmapped.Load() {
+	if f.mappingLost.Load() {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"message":"Not Found"}`) // an error means that the client has gone away
 		return
@@ -43,20 +43,20 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.gateway.ServeHTTP(w, r)
 }
 
-// certificate returns a certificate that was recently renewed. While ending is set, it returns
-// one that expires soon, because ACM failed to renew it.
+// certificate returns a certificate that was recently renewed. While expiresSoon is set, it
+// returns a certificate that ACM failed to renew.
 func (f *front) certificate(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
 	left := 60 * 24 * time.Hour
-	if f.ending.Load() {
+	if f.expiresSoon.Load() {
 		left = 10 * 24 * time.Hour
 	}
 	leaf := f.ca.Leaf(hello.ServerName, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(left) })
 	return &leaf, nil
 }
 
-// leadingTo returns a DNS handler that answers from the zone, except that the public origin
-// resolves to ip. While strayed is set, the zone answers for the public origin as well.
-func leadingTo(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
+// resolveFront returns a DNS handler that answers from the zone, except that the public origin
+// resolves to ip. While strayed is set, the public origin resolves as the zone says.
+func resolveFront(ip net.IP, strayed *atomic.Bool, zone testbed.Zone) dns.Handler {
 	own := testbed.Must(dns.NewRR(fmt.Sprintf("%s. 30 A %s", frontName, ip)))
 	return dns.HandlerFunc(func(w dns.ResponseWriter, q *dns.Msg) {
 		name, qtype, ok := testbed.Question(q)

@@ -16,9 +16,9 @@ import (
 	_ "github.com/hostfacts/hostfacts/pkg/operations" // the tested programs contain this package; the import makes the test cache depend on it
 )
 
-// network is the input of the program ip. Its commands assign every IPv4 address to this
+// ipCommands is the input of the program ip. Its commands assign every IPv4 address to this
 // machine.
-const network = `link set lo up
+const ipCommands = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 `
 
@@ -33,10 +33,10 @@ func TestGameDay(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil {
 		t.Skip(err)
 	}
-	if err := testbed.IP(network); err != nil {
+	if err := testbed.IP(ipCommands); err != nil {
 		t.Fatal(err)
 	}
-	doc := synthesized(t)
+	doc := synthesize(t)
 	alarms, err := ReadAlarms(doc, stack)
 	alarms = slices.DeleteFunc(alarms, func(a Alarm) bool { return len(a.Tells) == 0 })
 	if err != nil || len(alarms) == 0 {
@@ -46,7 +46,7 @@ func TestGameDay(t *testing.T) {
 		db: cloud.StartDynamo(t), ca: testbed.NewAuthority(t, pkix.Name{CommonName: "Game Day CA"}),
 		turnstile: &turnstile{room: make(chan struct{}, 2*runtime.GOMAXPROCS(0))}, gateway: readGatewayLog(t, doc),
 	}
-	quiet := scenario{name: "a calm day", payers: 2, rounds: 3, ready: 200}
+	quiet := scenario{name: "a calm day", payers: 2, rounds: 3, readyStatus: 200}
 	list := append([]scenario{quiet}, scenarios()...)
 	outcomes := make([]*outcome, len(list))
 	t.Run(quiet.name, func(t *testing.T) { outcomes[0] = quiet.play(t, s, alarms) })
@@ -72,48 +72,48 @@ func TestGameDay(t *testing.T) {
 func checkOutcomes(t *testing.T, list []scenario, outcomes []*outcome, alarms []Alarm) {
 	t.Helper()
 	for _, a := range alarms {
-		if !slices.ContainsFunc(outcomes[1:], func(o *outcome) bool { return slices.Contains(o.fired, name(a)) }) {
-			t.Errorf("no scenario sets alarm %s off", name(a))
+		if !slices.ContainsFunc(outcomes[1:], func(o *outcome) bool { return slices.Contains(o.firedAlarms, shortName(a)) }) {
+			t.Errorf("no scenario sets alarm %s off", shortName(a))
 		}
-		if calm := outcomes[0]; slices.Contains(calm.fired, name(a)) || !slices.Contains(calm.quiet, name(a)) {
-			t.Errorf("alarm %s goes off on a calm day, or has nothing to say", name(a))
+		if calm := outcomes[0]; slices.Contains(calm.firedAlarms, shortName(a)) || !slices.Contains(calm.okAlarms, shortName(a)) {
+			t.Errorf("alarm %s goes off on a calm day, or has nothing to say", shortName(a))
 		}
 	}
 	for i, o := range outcomes {
-		pagesOnce(t, list[i].name, o, alarms)
+		checkOnePage(t, list[i].name, o, alarms)
 	}
 	for _, c := range list[1:] {
-		if told := len(c.fires); told != max(c.faults, 1) && !(c.heals && told == 0) {
-			t.Errorf("%s: somebody is told %d times: %v", c.name, told, c.fires)
+		if told := len(c.wantAlarms); told != max(c.faults, 1) && !(c.mayHeal && told == 0) {
+			t.Errorf("%s: somebody is told %d times: %v", c.name, told, c.wantAlarms)
 		}
 	}
 }
 
-// pagesOnce checks that one cause leads to at most one page.
-func pagesOnce(t *testing.T, cause string, o *outcome, alarms []Alarm) {
+// checkOnePage checks that one cause leads to at most one page.
+func checkOnePage(t *testing.T, cause string, o *outcome, alarms []Alarm) {
 	t.Helper()
-	woken := slices.DeleteFunc(slices.Clone(alarms), func(a Alarm) bool { return !pages(a) || !slices.Contains(o.fired, name(a)) })
+	woken := slices.DeleteFunc(slices.Clone(alarms), func(a Alarm) bool { return !sendsPage(a) || !slices.Contains(o.firedAlarms, shortName(a)) })
 	if len(woken) > 1 {
-		t.Errorf("%s: %d pages for one cause: %v", cause, len(woken), o.fired)
+		t.Errorf("%s: %d pages for one cause: %v", cause, len(woken), o.firedAlarms)
 	}
 }
 
-// operator is the package of the operator's command, which "make owed" and "make books" run.
-const operator = "./infra/local/operate"
+// operatorCommand is the package of the command that "make owed" and "make books" run.
+const operatorCommand = "./infra/local/operate"
 
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if testing.Short() {
 		os.Exit(m.Run()) // the short tests are about alarms and need no built programs
 	}
-	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operator, testbed.CDKApp, testbed.Dynalite))
+	os.Exit(testbed.Isolate(m, 8, testbed.AllFunctions, operatorCommand, testbed.CDKApp, testbed.Dynalite))
 }
 
 // stack is the name of the stack. The name of every alarm begins with it.
 const stack = deployed.Stack
 
-// synthesized returns the template that the CDK app synthesizes.
-func synthesized(t *testing.T) []byte {
+// synthesize returns the template that the CDK app synthesizes.
+func synthesize(t *testing.T) []byte {
 	// The app is a separate program. Reading its sources here makes go test's cache depend on
 	// them.
 	sources, _ := filepath.Glob("../cdk/*.go") // the pattern is well-formed
@@ -129,6 +129,8 @@ func synthesized(t *testing.T) []byte {
 	return doc
 }
 
-func name(a Alarm) string { return strings.TrimPrefix(a.Name, stack+"-") }
+// shortName returns the name of an alarm without the name of the stack.
+func shortName(a Alarm) string { return strings.TrimPrefix(a.Name, stack+"-") }
 
-func pages(a Alarm) bool { return slices.Contains(a.Tells, "Alarms") }
+// sendsPage reports whether an alarm pages somebody when it goes off.
+func sendsPage(a Alarm) bool { return slices.Contains(a.Tells, "Alarms") }

@@ -67,10 +67,10 @@ func (t *Timeline) Add(m Metric, at time.Duration, value float64) {
 	t.values[m][minute] = append(t.values[m][minute], value)
 }
 
-// between returns the values that were measured in a range of minutes. The first minute
+// valuesBetween returns the values that were measured in a range of minutes. The first minute
 // belongs to the range, and the last does not. It leaves out values that CloudWatch does not
 // have yet at the beginning of the current minute.
-func (t *Timeline) between(m Metric, from, to, now int) (values []float64) {
+func (t *Timeline) valuesBetween(m Metric, from, to, now int) (values []float64) {
 	for minute := from; minute < min(to, now-t.Late); minute++ {
 		values = append(values, t.values[m][minute]...)
 	}
@@ -87,7 +87,7 @@ func (a Alarm) Minutes(t *Timeline, minutes int) []State {
 		end := minute + 1
 		points := make([]float64, 0, a.Periods+a.Extra)
 		for to := end; len(points) < cap(points); to -= long {
-			points = append(points, a.value(func(m Metric) []float64 { return t.between(m, to-long, to, end) }))
+			points = append(points, a.value(func(m Metric) []float64 { return t.valuesBetween(m, to-long, to, end) }))
 		}
 		return points
 	})
@@ -100,7 +100,7 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 	state := Insufficient
 	known := false
 	for now := range history {
-		state = a.judged(points(now), state)
+		state = a.nextState(points(now), state)
 		known = known || state != Insufficient
 		history[now] = state
 		if known && state == Insufficient && len(a.Lost) > 0 {
@@ -110,35 +110,35 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 	return history
 }
 
-// judged returns the next state of an alarm. The given points are those of the evaluation
+// nextState returns the next state of an alarm. The given points are those of the evaluation
 // range, newest first, and the given state is the previous one. The alarm evaluates the newest
 // points that exist, up to a.Periods of them. If at least a.Periods points exist, none counts
 // as missing, wherever the gaps are.
-func (a Alarm) judged(points []float64, before State) State {
-	there := 0
+func (a Alarm) nextState(points []float64, before State) State {
+	existing := 0
 	breaching := 0
 	oldest := 0
 	for age, v := range points {
-		if math.IsNaN(v) || there == a.Periods {
+		if math.IsNaN(v) || existing == a.Periods {
 			continue
 		}
-		there++
+		existing++
 		oldest = age + 1
-		if v < a.threshold && a.below || v > a.threshold && !a.below {
+		if v < a.threshold && a.breachesBelow || v > a.threshold && !a.breachesBelow {
 			breaching++
 		}
 	}
-	lacks := a.Periods - there
+	lacks := a.Periods - existing
 	if a.Missing == "breaching" {
 		breaching += lacks
 	}
-	undecided := lacks > 0 && breaching == there && breaching < a.Datapoints
+	undecided := lacks > 0 && breaching == existing && breaching < a.Datapoints
 	switch {
 	case breaching >= a.Datapoints:
 		return Firing
 	case undecided && a.Missing == "ignore":
 		return before
-	case undecided && a.Missing == "missing" && there == 0:
+	case undecided && a.Missing == "missing" && existing == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
 		// All existing points breach, and the oldest of them is from the a.Datapoints-th newest
@@ -151,16 +151,16 @@ func (a Alarm) judged(points []float64, before State) State {
 // value returns the value that the alarm compares with its threshold in one period, or NaN if
 // there is none. The callback returns the values of a metric in that period.
 func (a Alarm) value(values func(Metric) []float64) float64 {
-	f := formula{of: map[string]number{}, quota: a.Quota}
+	f := formula{values: map[string]number{}, quota: a.Quota}
 	for _, q := range a.Queries {
-		f.of[q.ID] = missing()
+		f.values[q.ID] = missingPoint()
 		if q.parsed != nil {
-			f.of[q.ID], _ = f.calculate(q.parsed) // ReadAlarms has checked the expression
+			f.values[q.ID], _ = f.calculate(q.parsed) // ReadAlarms has checked the expression
 		} else if v := values(q.Metric); len(v) > 0 {
-			f.of[q.ID] = number{value: statistics()[q.Statistic](v)}
+			f.values[q.ID] = number{value: statistics()[q.Statistic](v)}
 		}
 	}
-	return f.of[a.returns].value
+	return f.values[a.resultID].value
 }
 
 // statistics returns the supported statistics by name. Each needs at least one value.

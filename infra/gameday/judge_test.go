@@ -12,10 +12,10 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// recorded is a Source with the values of each metric by period.
-type recorded map[Metric][][]float64
+// recordedValues is a Source. It has the values of each metric by period.
+type recordedValues map[Metric][][]float64
 
-func (r recorded) Values(m Metric, period int) []float64 {
+func (r recordedValues) Values(m Metric, period int) []float64 {
 	if period >= len(r[m]) {
 		return nil
 	}
@@ -30,9 +30,9 @@ func (r recorded) Values(m Metric, period int) []float64 {
 func TestMissingData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		points string
-		of     int // how many of 3 points must breach
-		want   string
+		points     string
+		datapoints int // how many of 3 points must breach
+		want       string
 	}{
 		{"0 - X - X", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
 		{"0 - - - -", 3, "missing OK, ignore OK, breaching OK, notBreaching OK"},
@@ -59,19 +59,19 @@ func TestMissingData(t *testing.T) {
 		for _, before := range []State{OK, Firing, Insufficient} {
 			var got []string
 			for _, treatment := range []string{"missing", "ignore", "breaching", "notBreaching"} {
-				a := Alarm{threshold: 1, Periods: 3, Datapoints: c.of, Missing: treatment}
-				got = append(got, fmt.Sprint(treatment, " ", a.judged(points, before)))
+				a := Alarm{threshold: 1, Periods: 3, Datapoints: c.datapoints, Missing: treatment}
+				got = append(got, fmt.Sprint(treatment, " ", a.nextState(points, before)))
 			}
 			if diff := cmp.Diff(strings.ReplaceAll(c.want, "*", string(before)), strings.Join(got, ", ")); diff != "" {
-				t.Errorf("%s, %d of 3, was %s (-want +got):\n%s", c.points, c.of, before, diff)
+				t.Errorf("%s, %d of 3, was %s (-want +got):\n%s", c.points, c.datapoints, before, diff)
 			}
 		}
 	}
 }
 
-// judgedBy returns an alarm with the given properties that has one metric. It also returns the
+// alarmWith returns an alarm with the given properties that has one metric. It also returns the
 // metric.
-func judgedBy(t *testing.T, properties string) (Alarm, Metric) {
+func alarmWith(t *testing.T, properties string) (Alarm, Metric) {
 	t.Helper()
 	doc := `{"Resources":{"A":{"Type":"AWS::CloudWatch::Alarm","Properties":{"Threshold":0,"ComparisonOperator":"GreaterThanThreshold",` + properties + `}}}}`
 	alarms, err := ReadAlarms([]byte(doc), "prod")
@@ -88,11 +88,11 @@ const plainSum = `"Namespace":"N","MetricName":"M","Statistic":"Sum",`
 // until it leaves the evaluation range.
 func TestEveryMinute(t *testing.T) {
 	t.Parallel()
-	a, m := judgedBy(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
+	a, m := alarmWith(t, plainSum+`"Period":300,"EvaluationPeriods":1,"DatapointsToAlarm":1,"TreatMissingData":"notBreaching"`)
 	line := &Timeline{}
 	line.Add(m, 150*time.Second, 1) // in minute 2
-	for _, c := range []struct{ late, from, to int }{{0, 2, 16}, {2, 4, 16}, {5, 7, 16}} {
-		line.Late = c.late
+	for _, c := range []struct{ minutesLate, from, to int }{{0, 2, 16}, {2, 4, 16}, {5, 7, 16}} {
+		line.Late = c.minutesLate
 		history := a.Minutes(line, 20)
 		first := slices.Index(history, Firing)
 		last := len(history) - 1
@@ -100,7 +100,7 @@ func TestEveryMinute(t *testing.T) {
 			last--
 		}
 		if first != c.from || last != c.to {
-			t.Errorf("%d minutes late: it is on from minute %d to %d, want %d to %d: %v", c.late, first, last, c.from, c.to, history)
+			t.Errorf("%d minutes late: it is on from minute %d to %d, want %d to %d: %v", c.minutesLate, first, last, c.from, c.to, history)
 		}
 	}
 }
@@ -114,7 +114,7 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 	const filled = `"Metrics":[{"Id":"m","ReturnData":false,"MetricStat":{"Stat":"Sum","Period":60,"Metric":{"Namespace":"N","MetricName":"M"}}},{"Id":"v","Expression":"FILL(m, 0)"}],`
 	for _, c := range []struct {
 		name, properties string
-		late             int
+		minutesLate      int
 		goesOff          bool
 	}{
 		{"at once", filled + `"EvaluationPeriods":1,"DatapointsToAlarm":1`, 0, true},
@@ -123,8 +123,8 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 		{"late, without FILL", plainSum + `"Period":60,"EvaluationPeriods":1,"DatapointsToAlarm":1`, 2, true},
 		{"late, over five minutes", strings.Replace(filled, "60", "300", 1) + `"EvaluationPeriods":1,"DatapointsToAlarm":1`, 2, true},
 	} {
-		a, m := judgedBy(t, c.properties+`,"TreatMissingData":"notBreaching"`)
-		line := &Timeline{Late: c.late}
+		a, m := alarmWith(t, c.properties+`,"TreatMissingData":"notBreaching"`)
+		line := &Timeline{Late: c.minutesLate}
 		for minute := range 20 {
 			line.Add(m, time.Duration(minute)*time.Minute, 1)
 		}
@@ -140,8 +140,8 @@ func TestFillHidesWhatIsLate(t *testing.T) {
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for periods, want := range map[int]int{1: 15, 3: 25} {
-		a, m := judgedBy(t, plainSum+fmt.Sprintf(`"Period":300,"EvaluationPeriods":%[1]d,"DatapointsToAlarm":%[1]d,"TreatMissingData":"missing","InsufficientDataActions":["T"]`, periods))
-		a.below = true
+		a, m := alarmWith(t, plainSum+fmt.Sprintf(`"Period":300,"EvaluationPeriods":%[1]d,"DatapointsToAlarm":%[1]d,"TreatMissingData":"missing","InsufficientDataActions":["T"]`, periods))
+		a.breachesBelow = true
 		line := &Timeline{}
 		if slices.Contains(a.Minutes(line, 60), Firing) {
 			t.Errorf("%d periods: it goes off before there were any data", periods)
@@ -176,9 +176,9 @@ func TestStatistics(t *testing.T) {
 
 // pointOf returns the data point for a symbol of the documentation: X for one that breaches, 0
 // for one that does not, and - for a missing one.
-func pointOf(t *testing.T, drawn string) float64 {
+func pointOf(t *testing.T, symbol string) float64 {
 	t.Helper()
-	switch drawn {
+	switch symbol {
 	case "X":
 		return 2
 	case "0":
@@ -186,6 +186,6 @@ func pointOf(t *testing.T, drawn string) float64 {
 	case "-":
 		return math.NaN()
 	}
-	t.Fatalf("%q is no data point", drawn)
+	t.Fatalf("%q is no data point", symbol)
 	return 0
 }

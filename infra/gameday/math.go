@@ -14,8 +14,8 @@ type number struct {
 	scalar bool
 }
 
-// missing returns a missing point of a series.
-func missing() number { return number{value: math.NaN()} }
+// missingPoint returns a missing point of a series.
+func missingPoint() number { return number{value: math.NaN()} }
 
 func (n number) isMissing() bool { return math.IsNaN(n.value) }
 
@@ -23,8 +23,8 @@ func (n number) isMissing() bool { return math.IsNaN(n.value) }
 // queries, operators, and some functions. Such expressions have the syntax and the precedence of
 // Go expressions, so Go's parser can read them.
 type formula struct {
-	of    map[string]number // values by the id of their query
-	quota float64           // the value of SERVICE_QUOTA; 0 if there is none
+	values map[string]number // the values of the queries, by id
+	quota  float64           // the value of SERVICE_QUOTA; 0 if there is none
 }
 
 func (f formula) calculate(n ast.Expr) (number, error) {
@@ -33,29 +33,30 @@ func (f formula) calculate(n ast.Expr) (number, error) {
 		v, err := strconv.ParseFloat(n.Value, 64)
 		return number{v, true}, err
 	case *ast.Ident:
-		if v, ok := f.of[n.Name]; ok {
+		if v, ok := f.values[n.Name]; ok {
 			return v, nil
 		}
-		return missing(), fmt.Errorf("%s is not the id of a query before it", n.Name)
+		return missingPoint(), fmt.Errorf("%s is not the id of a query before it", n.Name)
 	case *ast.ParenExpr:
 		return f.calculate(n.X)
 	case *ast.BinaryExpr:
-		v, err := f.all(n.X, n.Y)
+		v, err := f.calculateAll(n.X, n.Y)
 		if err != nil {
-			return missing(), err
+			return missingPoint(), err
 		}
 		return operate(n.Op.String(), v[0], v[1])
 	case *ast.CallExpr:
-		v, err := f.all(n.Args...)
+		v, err := f.calculateAll(n.Args...)
 		if err != nil {
-			return missing(), err
+			return missingPoint(), err
 		}
-		return f.call(fmt.Sprint(n.Fun), v)
+		return f.applyFunction(fmt.Sprint(n.Fun), v)
 	}
-	return missing(), fmt.Errorf("%T is not known here", n)
+	return missingPoint(), fmt.Errorf("%T is not known here", n)
 }
 
-func (f formula) all(parts ...ast.Expr) ([]number, error) {
+// calculateAll returns the value of each of the expressions.
+func (f formula) calculateAll(parts ...ast.Expr) ([]number, error) {
 	var values []number
 	for _, part := range parts {
 		v, err := f.calculate(part)
@@ -80,9 +81,9 @@ func operate(name string, a, b number) (number, error) {
 	apply, ok := operators[name]
 	switch {
 	case !ok:
-		return missing(), fmt.Errorf("%s is not known here", name)
+		return missingPoint(), fmt.Errorf("%s is not known here", name)
 	case a.isMissing() && (b.isMissing() || b.scalar), b.isMissing() && a.scalar:
-		return missing(), nil
+		return missingPoint(), nil
 	case a.isMissing():
 		a.value = 0
 	case b.isMissing():
@@ -105,8 +106,8 @@ func quotient(a, b float64) float64 {
 	return a / b
 }
 
-// call applies one of the supported functions of metric math.
-func (f formula) call(name string, v []number) (number, error) {
+// applyFunction applies one of the supported functions of metric math.
+func (f formula) applyFunction(name string, v []number) (number, error) {
 	switch {
 	case name == "FILL" && len(v) == 2 && !v[0].scalar && v[1].scalar:
 		if v[0].isMissing() {
@@ -114,28 +115,28 @@ func (f formula) call(name string, v []number) (number, error) {
 		}
 		return v[0], nil
 	case name == "IF" && len(v) == 2 && !v[0].scalar:
-		return chosen(v[0], v[1], missing()), nil
+		return choose(v[0], v[1], missingPoint()), nil
 	case name == "IF" && len(v) == 3 && !v[0].scalar:
-		return chosen(v[0], v[1], v[2]), nil
+		return choose(v[0], v[1], v[2]), nil
 	case name == "FLOOR" && len(v) == 1 && !v[0].scalar:
 		return number{value: math.Floor(v[0].value)}, nil
 	case name == "SERVICE_QUOTA" && len(v) == 1 && !v[0].scalar:
 		if f.quota == 0 || v[0].isMissing() {
-			return missing(), nil
+			return missingPoint(), nil
 		}
 		return number{value: f.quota}, nil
 	}
-	return missing(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
+	return missingPoint(), fmt.Errorf("%s is not known here with %d of this kind", name, len(v))
 }
 
-// chosen returns the result of IF. If the condition is missing, the result is missing. If the
+// choose returns the result of IF. If the condition is missing, the result is missing. If the
 // condition is true, the result is the second argument of IF, or 0 if that argument is
 // missing. If the condition is false, the result is the third argument, even if that argument
 // is missing.
-func chosen(condition, yes, no number) number {
+func choose(condition, yes, no number) number {
 	v := number{value: no.value}
 	if condition.isMissing() {
-		return missing()
+		return missingPoint()
 	}
 	if condition.value != 0 {
 		v.value = yes.value

@@ -12,15 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// calculated returns the value of an expression in a period, given the values of the series.
-func calculated(expression string, of map[string]float64) (float64, error) {
+// calculateText returns the value of an expression in a period, given the values of the series.
+func calculateText(expression string, series map[string]float64) (float64, error) {
 	n, err := parser.ParseExpr(expression)
 	if err != nil {
 		return 0, err
 	}
-	f := formula{of: map[string]number{}, quota: 1000}
-	for id, v := range of {
-		f.of[id] = number{value: v}
+	f := formula{values: map[string]number{}, quota: 1000}
+	for id, v := range series {
+		f.values[id] = number{value: v}
 	}
 	v, err := f.calculate(n)
 	return v.value, err
@@ -42,7 +42,7 @@ func TestMath(t *testing.T) {
 		"IF(one, ten)": 10, "IF(zero, ten)": n, "IF(none, ten)": n, "IF(one, ten, 5)": 10, "IF(zero, ten, 5)": 5, "IF(none, ten, 5)": n, "IF(one, none, 5)": 0,
 		"IF(zero, ten, none)": n, "ten / SERVICE_QUOTA(ten)": 0.01, "SERVICE_QUOTA(none)": n,
 	} {
-		got, err := calculated(expression, of)
+		got, err := calculateText(expression, of)
 		if !cmp.Equal(want, got, cmpopts.EquateNaNs(), cmpopts.EquateApprox(0, 1e-9)) || err != nil {
 			t.Errorf("%s: %v, %v; want %v", expression, got, err, want)
 		}
@@ -51,7 +51,7 @@ func TestMath(t *testing.T) {
 	for _, expression := range []string{
 		"", "one +", "one ten", "one ^ 2", "-one", "one.b", `"text"`, "other", "RATE(one)", "FILL(one)", "FILL(one, ten)", "FILL(1, 2)", "IF(one)", "IF(1, one, ten)", "IF(one, one, one, one)", "FLOOR(1)", "SERVICE_QUOTA(5)", "other + one", "FLOOR(other)",
 	} {
-		if v, err := calculated(expression, of); err == nil {
+		if v, err := calculateText(expression, of); err == nil {
 			t.Errorf("%q is %v", expression, v)
 		}
 	}
@@ -64,7 +64,7 @@ func TestDocumentedMath(t *testing.T) {
 	comparisons := map[string]string{"metric1": "30 20 0 0", "metric2": "20 - 20 -"}
 	choices := map[string]string{"metric1": "1 1 0 0 -", "metric2": "30 - 0 0 30", "metric3": "0 0 20 - 20"}
 	for _, c := range []struct {
-		of               map[string]string
+		series           map[string]string
 		expression, want string
 	}{
 		{comparisons, "metric2 > metric1", "0 0 1 0"}, // means metric1 < metric2, but < is not supported
@@ -75,16 +75,16 @@ func TestDocumentedMath(t *testing.T) {
 		{choices, "IF(metric1, metric2, 5)", "30 0 5 5 -"},
 	} {
 		var got []string
-		for at := range strings.Fields(c.of["metric1"]) {
+		for at := range strings.Fields(c.series["metric1"]) {
 			of := map[string]float64{}
-			for id, values := range c.of {
+			for id, values := range c.series {
 				v, err := strconv.ParseFloat(strings.Fields(values)[at], 64)
 				if err != nil {
 					v = math.NaN()
 				}
 				of[id] = v
 			}
-			v, err := calculated(c.expression, of)
+			v, err := calculateText(c.expression, of)
 			if err != nil {
 				t.Fatal(err)
 			}

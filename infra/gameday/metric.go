@@ -7,9 +7,9 @@ import (
 	"fmt"
 )
 
-// Metric identifies a metric. The field Of has the dimensions, each as name=value followed by a
+// Metric identifies a metric. Each dimension in Dimensions is written as name=value and a
 // semicolon.
-type Metric struct{ Namespace, Name, Of string }
+type Metric struct{ Namespace, Name, Dimensions string }
 
 // Sample is one value of a metric.
 type Sample struct {

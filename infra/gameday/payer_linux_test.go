@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// sight is an answer as a client sees it.
-type sight struct {
+// clientAnswer is an answer as a client sees it.
+type clientAnswer struct {
 	status        int
 	testbed.Fault               // empty for a success, and for an error by the gateway itself
 	wait          time.Duration // how long the client is asked to wait (Retry-After)
@@ -22,7 +22,7 @@ type sight struct {
 }
 
 // String formats the answer for a line of the report.
-func (s sight) String() string {
+func (s clientAnswer) String() string {
 	switch {
 	case s.Code != "":
 		return fmt.Sprintf("%d %s, charged %s, retryable %s, Retry-After %t", s.status, s.Code, s.Charged, s.Retryable, s.wait > 0)
@@ -32,12 +32,12 @@ func (s sight) String() string {
 	return fmt.Sprint(s.status)
 }
 
-// answered reports whether the client has got the answer that was paid for.
-func (s sight) answered() bool { return s.status == http.StatusOK }
+// isSuccess reports whether the client has got the answer that was paid for.
+func (s clientAnswer) isSuccess() bool { return s.status == http.StatusOK }
 
-// final reports whether it is useless to send the same signature again.
-func (s sight) final() bool {
-	return s.answered() || s.Retryable == "false" || s.status == http.StatusPaymentRequired
+// isFinal reports whether it is useless to send the same signature again.
+func (s clientAnswer) isFinal() bool {
+	return s.isSuccess() || s.Retryable == "false" || s.status == http.StatusPaymentRequired
 }
 
 // payer is a client with one signed payment for one request.
@@ -47,8 +47,8 @@ type payer struct {
 	client         *x402test.Client
 	address        string // the wallet's address, in lower case
 	url, signature string
-	seen           []sight
-	broken         error // why there is no answer, no final answer, or no log entry of the request; nil if nothing failed
+	answers        []clientAnswer
+	err            error // why the payer has no answer or no final answer, or the log has no entry of the request; nil if nothing failed
 }
 
 // newPayer returns a payer who has signed a payment for a lookup of a new domain name.
@@ -67,18 +67,18 @@ func (w *world) newPayer(op catalog.Operation, n int) *payer {
 
 // send sends the payment once, records the answer, and waits until the log contains the id of
 // the request.
-func (p *payer) send() sight {
+func (p *payer) send() clientAnswer {
 	leave := p.w.turnstile.enter(p.address)
 	defer leave()
 	reply, err := p.client.Get(p.w.Context(), p.url, p.signature)
 	if err != nil {
-		p.broken = err
-		return sight{}
+		p.err = err
+		return clientAnswer{}
 	}
-	s := sight{reply.Status, testbed.FaultOf(reply), reply.RetryAfter(), reply.Header.Get("X-Request-Id")}
-	p.seen = append(p.seen, s)
-	if !p.w.series.says(p.w.Context(), s.request) {
-		p.broken = fmt.Errorf("the log says nothing of request %s", s.request)
+	s := clientAnswer{reply.Status, testbed.FaultOf(reply), reply.RetryAfter(), reply.Header.Get("X-Request-Id")}
+	p.answers = append(p.answers, s)
+	if !p.w.series.waitForText(p.w.Context(), s.request) {
+		p.err = fmt.Errorf("the log says nothing of request %s", s.request)
 	}
 	return s
 }
@@ -87,36 +87,38 @@ func (p *payer) send() sight {
 // once the ledger has recorded it. For a second after a refusal or a failed lookup, the ledger
 // repeats its last answer, so comeBack waits before it sends.
 func (p *payer) comeBack() {
-	if s := p.last(); s.status >= http.StatusBadRequest {
-		p.pause(ledgerRepeats)
+	if s := p.lastAnswer(); s.status >= http.StatusBadRequest {
+		p.pause(repeatDelay)
 	}
 	for begun := time.Now(); time.Since(begun) < 2*patience; {
 		s := p.send()
-		_, redeemed := p.w.table.redeemed.Load(p.address)
-		if p.broken != nil || s.final() && (!s.answered() || redeemed) {
+		_, redeemed := p.w.table.redeemedPayers.Load(p.address)
+		if p.err != nil || s.isFinal() && (!s.isSuccess() || redeemed) {
 			return
 		}
-		p.pause(max(s.wait, settleDown)) // s.wait is from Retry-After
+		p.pause(max(s.wait, settleDelay)) // s.wait is from Retry-After
 	}
-	p.broken = fmt.Errorf("no final answer after %s", 2*patience)
+	p.err = fmt.Errorf("no final answer after %s", 2*patience)
 }
 
 // pause waits for d, or until the test ends.
 func (p *payer) pause(d time.Duration) {
 	select {
 	case <-p.w.Context().Done():
-		p.broken = p.w.Context().Err()
+		p.err = p.w.Context().Err()
 	case <-time.After(d):
 	}
 }
 
-func (p *payer) answered() bool {
-	return slices.ContainsFunc(p.seen, sight.answered)
+// hasAnswer reports whether the payer has got the answer that was paid for.
+func (p *payer) hasAnswer() bool {
+	return slices.ContainsFunc(p.answers, clientAnswer.isSuccess)
 }
 
-func (p *payer) last() sight {
-	if len(p.seen) == 0 {
-		return sight{}
+// lastAnswer returns the last answer that the payer has seen.
+func (p *payer) lastAnswer() clientAnswer {
+	if len(p.answers) == 0 {
+		return clientAnswer{}
 	}
-	return p.seen[len(p.seen)-1]
+	return p.answers[len(p.answers)-1]
 }

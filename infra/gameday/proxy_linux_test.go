@@ -29,23 +29,23 @@ type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 // proxy is a server behind a door. It forwards calls to another server.
 type proxy struct {
 	*door
-	read   func(r *http.Request, body []byte) call
-	next   http.Handler
-	served func(call) // called when the server has answered with 200
-	breaks atomic.Pointer[failure]
+	parseCall func(r *http.Request, body []byte) call
+	next      http.Handler
+	onSuccess func(call) // called when the server has answered with 200
+	failure   atomic.Pointer[failure]
 }
 
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	testbed.Relay{To: p.next, Do: func(r *testbed.Relayed) {
-		c := p.read(r.Request, r.Sent)
+		c := p.parseCall(r.Request, r.Sent)
 		carryOut := func() (answer func()) {
 			a := r.Answer()
 			if a.Code == http.StatusOK {
-				p.served(c)
+				p.onSuccess(c)
 			}
 			return func() { r.Send(a, a.Body.Len()) }
 		}
-		if breaks := p.breaks.Load(); breaks != nil {
+		if breaks := p.failure.Load(); breaks != nil {
 			(*breaks)(r, c, carryOut)
 		} else {
 			carryOut()()
@@ -54,7 +54,7 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // turnstile limits how many payments begin at the same time, because dozens at once would slow
-// each other down. When a payment has been written to the table, the next one may begin.
+// each other down. When a payment has been written to the table, the next payment may begin.
 type turnstile struct {
 	room  chan struct{}
 	leave sync.Map // the functions that enter returned, by the payer's address
@@ -69,9 +69,9 @@ func (t *turnstile) enter(payer string) (leave func()) {
 	return leave
 }
 
-// passed makes room for another payment. It does nothing if the payer has not entered, or has
+// makeRoom makes room for another payment. It does nothing if the payer has not entered, or has
 // already left.
-func (t *turnstile) passed(payer string) {
+func (t *turnstile) makeRoom(payer string) {
 	if leave, ok := t.leave.LoadAndDelete(payer); ok {
 		leave.(func())()
 	}
@@ -80,17 +80,17 @@ func (t *turnstile) passed(payer string) {
 // facilitator is the play-money facilitator behind a door.
 type facilitator struct {
 	proxy
-	books *testbed.Facilitator
-	asked atomic.Int32 // number of calls to /supported
+	books          *testbed.Facilitator
+	supportedCalls atomic.Int32 // number of calls to /supported
 }
 
 func newFacilitator(t testing.TB, addr string) *facilitator {
 	f := &facilitator{books: testbed.NewFacilitator(t)}
 	f.next = f.books
-	f.served = func(call) {}
-	f.read = func(r *http.Request, body []byte) call {
+	f.onSuccess = func(call) {}
+	f.parseCall = func(r *http.Request, body []byte) call {
 		if r.URL.Path == "/supported" {
-			f.asked.Add(1)
+			f.supportedCalls.Add(1)
 		}
 		return call{operation: r.URL.Path, payer: testbed.CallPayer(body)}
 	}
@@ -98,11 +98,11 @@ func newFacilitator(t testing.TB, addr string) *facilitator {
 	return f
 }
 
-// untelling returns a node that forwards calls to the handler next. While untold is set, it
-// refuses the calls that look for payments.
-func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
+// hidePayments returns a node that forwards calls to the handler next. While hidden is set, the
+// node refuses the calls that look for payments.
+func hidePayments(next http.Handler, hidden *atomic.Bool) http.Handler {
 	return testbed.Relay{To: next, Do: func(r *testbed.Relayed) {
-		if untold.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {
+		if hidden.Load() && regexp.MustCompile(`"eth_(getLogs|call)"`).Match(r.Sent) {
 			http.Error(r.ResponseWriter, "not in your plan", http.StatusForbidden)
 			return
 		}
@@ -110,34 +110,37 @@ func untelling(next http.Handler, untold *atomic.Bool) http.Handler {
 	}}
 }
 
-// table is a DynamoDB-compatible server behind a door. The keys of redeemed are the addresses
-// of the payers whose answers are recorded in the table.
+// table is a DynamoDB-compatible server behind a door. The keys of redeemedPayers are the
+// addresses of the payers whose answers are recorded in the table.
 type table struct {
 	proxy
-	redeemed sync.Map
+	redeemedPayers sync.Map
 }
 
-func newTable(t testing.TB, addr, target string, passed func(payer string)) *table {
+// newTable returns a table that forwards calls to the server at target. After each call that
+// succeeds, it calls onWrite with the payer of the payment that the call wrote. This payer is
+// empty if the call wrote no payment.
+func newTable(t testing.TB, addr, target string, onWrite func(payer string)) *table {
 	b := &table{}
 	b.next = testbed.ProxyTo(t, target)
-	b.read = func(r *http.Request, body []byte) (c call) {
+	b.parseCall = func(r *http.Request, body []byte) (c call) {
 		c.state, c.payer = cloud.Written(r, body)
 		return c
 	}
-	b.served = func(c call) {
+	b.onSuccess = func(c call) {
 		if c.state == ledger.Redeemed {
-			b.redeemed.Store(c.payer, true)
+			b.redeemedPayers.Store(c.payer, true)
 		}
-		passed(c.payer)
+		onWrite(c.payer)
 	}
 	b.door = serve(t, addr, b, nil)
 	return b
 }
 
-// throttling returns a failure in which the table accepts the claim of a payment, but refuses
+// throttleWrites returns a failure in which the table accepts the claim of a payment, but refuses
 // the later writes. The refusals alternate between the two errors that DynamoDB uses for
 // throttling.
-func throttling(*world) failure {
+func throttleWrites(*world) failure {
 	var n atomic.Int64
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 		if c.state != ledger.Settled && c.state != ledger.Redeemed {

@@ -20,47 +20,47 @@ import (
 )
 
 // breakage is a fault in a world: how it begins, and how it is repaired.
-type breakage struct{ breaks, mends func(w *world) }
+type breakage struct{ begin, repair func(w *world) }
 
-func shut(behind func(w *world) *door) breakage {
+func shutDoor(behind func(w *world) *door) breakage {
 	return breakage{
-		breaks: func(w *world) { behind(w).shut() },
-		mends:  func(w *world) { must(w, behind(w).open()) },
+		begin:  func(w *world) { behind(w).shut() },
+		repair: func(w *world) { must(w, behind(w).open()) },
 	}
 }
 
-// set returns a breakage that sets a flag of the world, and whose repair clears it.
-func set(flag func(w *world) *atomic.Bool) breakage {
+// setFlag returns a breakage that sets a flag of the world, and whose repair clears it.
+func setFlag(flag func(w *world) *atomic.Bool) breakage {
 	return breakage{
-		breaks: func(w *world) { flag(w).Store(true) },
-		mends:  func(w *world) { flag(w).Store(false) },
+		begin:  func(w *world) { flag(w).Store(true) },
+		repair: func(w *world) { flag(w).Store(false) },
 	}
 }
 
-func crashing(functions ...string) breakage {
+func crashFunctions(functions ...string) breakage {
 	return breakage{
-		breaks: func(w *world) { w.crash(true, functions...) },
-		mends:  func(w *world) { w.crash(false, functions...) },
+		begin:  func(w *world) { w.setCrashing(true, functions...) },
+		repair: func(w *world) { w.setCrashing(false, functions...) },
 	}
 }
 
-// failing returns a breakage in which calls to a server end as the given failure says.
-func failing(of func(w *world) *proxy, how func(w *world) failure) breakage {
+// failCalls returns a breakage in which the calls to a server fail. newFailure says how.
+func failCalls(proxyOf func(w *world) *proxy, newFailure func(w *world) failure) breakage {
 	return breakage{
-		breaks: func(w *world) {
-			f := how(w)
-			of(w).breaks.Store(&f)
+		begin: func(w *world) {
+			f := newFailure(w)
+			proxyOf(w).failure.Store(&f)
 		},
-		mends: func(w *world) { of(w).breaks.Store(nil) },
+		repair: func(w *world) { proxyOf(w).failure.Store(nil) },
 	}
 }
 
-func theTable(w *world) *proxy { return &w.table.proxy }
+func tableProxy(w *world) *proxy { return &w.table.proxy }
 
-// settling returns a breakage in which only settlements end as the given failure says.
-func settling(how func(w *world) failure) breakage {
-	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(w *world) failure {
-		settles := how(w)
+// failSettlements returns a breakage in which only settlements fail. newFailure says how.
+func failSettlements(newFailure func(w *world) failure) breakage {
+	return failCalls(func(w *world) *proxy { return &w.facilitator.proxy }, func(w *world) failure {
+		settles := newFailure(w)
 		return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 			if c.operation == "/settle" {
 				settles(r, c, carryOut)
@@ -71,23 +71,23 @@ func settling(how func(w *world) failure) breakage {
 	})
 }
 
-// and returns a breakage that consists of both breakages at the same time.
-func (b breakage) and(c breakage) breakage {
+// together returns a breakage that consists of both breakages at the same time.
+func (b breakage) together(c breakage) breakage {
 	return breakage{
-		breaks: func(w *world) { b.breaks(w); c.breaks(w) },
-		mends:  func(w *world) { b.mends(w); c.mends(w) },
+		begin:  func(w *world) { b.begin(w); c.begin(w) },
+		repair: func(w *world) { b.repair(w); c.repair(w) },
 	}
 }
 
-// answersAfter returns a failure in which the facilitator moves the money at once, and answers
+// answerAfter returns a failure in which the facilitator moves the money at once, and answers
 // after a delay. If the delay is 0, the facilitator never answers.
-func answersAfter(late time.Duration) func(*world) failure {
+func answerAfter(delay time.Duration) func(*world) failure {
 	return func(*world) failure {
 		return func(r *testbed.Relayed, _ call, carryOut func() (answer func())) {
 			answer := carryOut()
 			var due <-chan time.Time
-			if late > 0 {
-				due = time.After(late)
+			if delay > 0 {
+				due = time.After(delay)
 			}
 			select {
 			case <-r.Context().Done():
@@ -98,45 +98,44 @@ func answersAfter(late time.Duration) func(*world) failure {
 	}
 }
 
-// killing returns a failure that moves the money, and kills the process that handles the
+// killProcess returns a failure that moves the money, and kills the process that handles the
 // payment before the process gets the facilitator's answer.
-func killing(w *world) failure {
+func killProcess(w *world) failure {
 	return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 		carryOut()
-		if process := w.serving(c.payer); process != nil {
+		if process := w.processOf(c.payer); process != nil {
 			process.Kill()
 		}
 		r.Drop()
 	}
 }
 
-// hanging returns a failure in which the facilitator moves no money and does not answer.
-func hanging(*world) failure {
+// hang returns a failure in which the facilitator moves no money and does not answer.
+func hang(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) { r.Hold() }
 }
 
-// refusing returns a failure that answers every payment as a facilitator does while the token
-// is paused.
-func refusing(*world) failure {
+// refusePayment returns a failure that answers every payment as a facilitator does while the
+// token is paused.
+func refusePayment(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"invalid_exact_evm_transaction_simulation_failed","transaction":"","network":"eip155:8453"}`)
 	}
 }
 
-// reverting returns a failure that answers as a facilitator does when the transaction was
-// reverted. This happens, for example, if the payer empties the wallet before the transaction
-// is executed.
-func reverting(*world) failure {
+// revertTransaction returns a failure that answers as a facilitator does for a transaction that
+// was reverted, for example because the payer has emptied the wallet.
+func revertTransaction(*world) failure {
 	return func(r *testbed.Relayed, _ call, _ func() (answer func())) {
 		_, _ = io.WriteString(r.ResponseWriter, `{"success":false,"errorReason":"transaction_reverted","transaction":"","network":"eip155:8453"}`)
 	}
 }
 
-// again makes every payer send the same payment several more times.
-func again(_ *world, payers []*payer) {
-	for range 2 * several {
+// resendPayments makes every payer send the same payment several more times.
+func resendPayments(_ *world, payers []*payer) {
+	for range 2 * severalPayers {
 		for _, p := range payers {
-			p.pause(ledgerRepeats)
+			p.pause(repeatDelay)
 			p.send()
 		}
 	}
@@ -151,7 +150,7 @@ func payeeDiffers() breakage {
 			w.restart()
 		}
 	}
-	return breakage{breaks: pays(testbed.Account(2)), mends: pays(testbed.Account(1))}
+	return breakage{begin: pays(testbed.Account(2)), repair: pays(testbed.Account(1))}
 }
 
 // newQuota is the quota of concurrent invocations in a new account. askers is the number of
@@ -161,17 +160,17 @@ const (
 	askers   = 24
 )
 
-// probed is how long the facilitator takes to answer /supported during a burst.
-const probed = 1500 * time.Millisecond
+// supportedDelay is how long the facilitator takes to answer /supported during a burst.
+const supportedDelay = 1500 * time.Millisecond
 
-// supportingSlowly returns a breakage in which the facilitator answers /supported slowly.
-func supportingSlowly() breakage {
-	return failing(func(w *world) *proxy { return &w.facilitator.proxy }, func(*world) failure {
+// slowSupported returns a breakage in which the facilitator answers /supported slowly.
+func slowSupported() breakage {
+	return failCalls(func(w *world) *proxy { return &w.facilitator.proxy }, func(*world) failure {
 		return func(r *testbed.Relayed, c call, carryOut func() (answer func())) {
 			if c.operation == "/supported" {
 				select {
 				case <-r.Context().Done():
-				case <-time.After(probed):
+				case <-time.After(supportedDelay):
 				}
 			}
 			carryOut()()
@@ -182,7 +181,7 @@ func supportingSlowly() breakage {
 // burst calls /ready from many addresses at once. The service must then ask the facilitator only
 // once.
 func burst(w *world, _ []*payer) {
-	before := w.facilitator.asked.Load()
+	before := w.facilitator.supportedCalls.Load()
 	var all sync.WaitGroup
 	for i := range askers {
 		all.Go(func() {
@@ -195,22 +194,22 @@ func burst(w *world, _ []*payer) {
 		})
 	}
 	all.Wait()
-	if asked := w.facilitator.asked.Load() - before; asked != 1 {
+	if asked := w.facilitator.supportedCalls.Load() - before; asked != 1 {
 		w.Errorf("a burst of %d asks the facilitator %d times", askers, asked)
 	}
 	w.Logf("%d processes answered %d at once", w.host.Started("HealthFunction"), askers)
 }
 
-// frozenFor is longer than a lookup may take, but so short that the invocation can succeed.
-const frozenFor = 12500 * time.Millisecond
+// freezeTime is longer than a lookup may take, but so short that the invocation can succeed.
+const freezeTime = 12500 * time.Millisecond
 
-// freezing returns a failure that freezes the process that handles a payment, once the
+// freezeProcess returns a failure that freezes the process that handles a payment, once the
 // settlement is recorded. The process is frozen for longer than the lookup may take.
-func freezing(w *world) failure {
+func freezeProcess(w *world) failure {
 	var frozen sync.Map
 	return func(_ *testbed.Relayed, c call, carryOut func() (answer func())) {
 		defer carryOut()()
-		process := w.serving(c.payer)
+		process := w.processOf(c.payer)
 		if process == nil || c.state != ledger.Settled {
 			return
 		}
@@ -218,13 +217,13 @@ func freezing(w *world) failure {
 			if err := syscall.Kill(-process.PID, syscall.SIGSTOP); err != nil {
 				w.Errorf("freeze: %v", err)
 			}
-			time.AfterFunc(frozenFor, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // an error means that the process has ended
+			time.AfterFunc(freezeTime, func() { _ = syscall.Kill(-process.PID, syscall.SIGCONT) }) // an error means that the process has ended
 		}
 	}
 }
 
-// unreachable checks that the free paths answer with 500 while their functions crash.
-func unreachable(w *world, _ []*payer) {
+// checkUnreachable checks that the free paths answer with 500 while their functions crash.
+func checkUnreachable(w *world, _ []*payer) {
 	for _, path := range []string{catalog.PathHealth, catalog.PathReady, catalog.PathCatalog, catalog.PathDocs, catalog.PathMCP} {
 		if code, body := w.get(path); code != http.StatusInternalServerError {
 			w.Errorf("%s of a function that crashes is %d: %s", path, code, body)
@@ -232,21 +231,23 @@ func unreachable(w *world, _ []*payer) {
 	}
 }
 
-func everybody(s sight) func(string) sight { return func(string) sight { return s } }
-
-func refusal(code fault.Code, charged, retryable string) sight {
-	info, _ := catalog.CodeOf(code)
-	return sight{status: info.Status, Fault: testbed.Fault{Code: string(code), Charged: charged, Retryable: retryable}}
+func everyOperation(s clientAnswer) func(string) clientAnswer {
+	return func(string) clientAnswer { return s }
 }
 
-// owedWith returns what payers see when they are owed an answer: the error code for their
+func refusal(code fault.Code, charged, retryable string) clientAnswer {
+	info, _ := catalog.CodeOf(code)
+	return clientAnswer{status: info.Status, Fault: testbed.Fault{Code: string(code), Charged: charged, Retryable: retryable}}
+}
+
+// owedAnswers returns what payers see when they are owed an answer: the error code for their
 // operation, or a success if codes has none.
-func owedWith(codes map[string]fault.Code) func(string) sight {
-	return func(op string) sight {
+func owedAnswers(codes map[string]fault.Code) func(string) clientAnswer {
+	return func(op string) clientAnswer {
 		if code, ok := codes[op]; ok {
 			return refusal(code, "true", "true")
 		}
-		return sight{status: http.StatusOK}
+		return clientAnswer{status: http.StatusOK}
 	}
 }
 
@@ -272,129 +273,128 @@ func timeouts() (codes, silences map[string]fault.Code) {
 	return codes, silences
 }
 
-// several is the number of payers in scenarios whose alarm tolerates one or two payers.
-const several = 3
+// severalPayers is the number of payers in scenarios whose alarm tolerates one or two payers.
+const severalPayers = 3
 
-// slow is a delay that sets off the alarm facilitator-slow, but leaves no payment in doubt.
-const slow = 8250 * time.Millisecond
+// slowDelay is a delay that sets off the alarm facilitator-slow, but leaves no payment in doubt.
+const slowDelay = 8250 * time.Millisecond
 
 // scenarios returns all scenarios except the calm one. The longest come first.
 func scenarios() []scenario {
 	theResolver := func(w *world) *door { return w.resolver.door }
 	late, silent := timeouts()
 	lookups := slices.Sorted(maps.Keys(late))
-	unresolved := owedWith(silent)
-	inDoubt := everybody(refusal(fault.SettlementUncertain, "null", "true"))
+	unresolved := owedAnswers(silent)
+	inDoubt := everyOperation(refusal(fault.SettlementUncertain, "null", "true"))
 	return []scenario{{
-		name: "a function is killed when the money has moved", payers: 1, breakage: settling(killing),
-		sees: everybody(sight{status: http.StatusInternalServerError}), fires: []string{"errors"},
+		name: "a function is killed when the money has moved", payers: 1, breakage: failSettlements(killProcess),
+		firstAnswer: everyOperation(clientAnswer{status: http.StatusInternalServerError}), wantAlarms: []string{"errors"},
 	}, {
-		name: "the free functions crash", breakage: crashing("HealthFunction", "DiscoveryFunction", "McpFunction"),
-		meanwhile: unreachable, fires: []string{"errors"},
+		name: "the free functions crash", breakage: crashFunctions("HealthFunction", "DiscoveryFunction", "McpFunction"),
+		meanwhile: checkUnreachable, wantAlarms: []string{"errors"},
 	}, {
-		name: "reconcile crashes", rounds: 6, blind: true, breakage: crashing(reconcileFunction),
-		fires: []string{"reconcile-silent"},
+		name: "reconcile crashes", rounds: 6, reconcileFails: true, breakage: crashFunctions(reconcileFunction),
+		wantAlarms: []string{"reconcile-silent"},
 	}, {
-		name: "the resolver cannot be reached", ops: lookups, payers: several, together: true, rounds: 4,
-		breakage: shut(theResolver),
-		ready:    http.StatusServiceUnavailable, sees: unresolved, fires: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.run(w, true) }, // two runs of reconcile must find the fault; otherwise the alarm named lookups goes off as well
+		name: "the resolver cannot be reached", ops: lookups, payers: severalPayers, allAtOnce: true, rounds: 4,
+		breakage:    shutDoor(theResolver),
+		readyStatus: http.StatusServiceUnavailable, firstAnswer: unresolved, wantAlarms: []string{"resolvers"},
+		meanwhile: func(w *world, _ []*payer) { scenario{}.runReconcile(w, true) }, // two runs of reconcile must find the fault; otherwise the alarm named lookups goes off as well
 	}, {
-		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: several, together: true,
-		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.mute }).and(failing(theTable, freezing)), sees: owedWith(late), fires: []string{"lookups"},
+		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: severalPayers, allAtOnce: true,
+		breakage: setFlag(func(w *world) *atomic.Bool { return &w.resolver.ignoresQueries }).together(failCalls(tableProxy, freezeProcess)), firstAnswer: owedAnswers(late), wantAlarms: []string{"lookups"},
 		// A frozen process continues after the time limit of its call to the table. If it
 		// notices the limit before the answer, the call counts in the alarm ledger-faults.
-		may: []string{"ledger-faults"},
+		optionalAlarms: []string{"ledger-faults"},
 	}, {
-		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shut(func(w *world) *door { return w.facilitator.door }),
-		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.FacilitatorUnavailable, "false", "true")),
-		fires: []string{"facilitator-faults"},
+		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shutDoor(func(w *world) *door { return w.facilitator.door }),
+		readyStatus: http.StatusServiceUnavailable, firstAnswer: everyOperation(refusal(fault.FacilitatorUnavailable, "false", "true")),
+		wantAlarms: []string{"facilitator-faults"},
 	}, {
-		name: "the facilitator is slow", payers: several, together: true, breakage: settling(answersAfter(slow)), fires: []string{"facilitator-slow"},
+		name: "the facilitator is slow", payers: severalPayers, allAtOnce: true, breakage: failSettlements(answerAfter(slowDelay)), wantAlarms: []string{"facilitator-slow"},
 	}, {
-		name: "the facilitator refuses every payment", payers: 1, breakage: settling(refusing),
-		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
+		name: "the facilitator refuses every payment", payers: 1, breakage: failSettlements(refusePayment),
+		readyStatus: http.StatusOK, firstAnswer: everyOperation(refusal(fault.PaymentRequired, "", "")), wantAlarms: []string{"refused"},
 	}, {
 		name: "the service offers another payee than it takes", payers: 1, breakage: payeeDiffers(),
-		ready: http.StatusOK, sees: everybody(refusal(fault.PaymentRequired, "", "")), fires: []string{"refused"},
+		readyStatus: http.StatusOK, firstAnswer: everyOperation(refusal(fault.PaymentRequired, "", "")), wantAlarms: []string{"refused"},
 	}, {
-		name: "the facilitator's word leaves every payment in doubt", payers: 1, breakage: settling(reverting),
-		ready: http.StatusOK, sees: inDoubt, fires: []string{"refused"},
+		name: "the facilitator's word leaves every payment in doubt", payers: 1, breakage: failSettlements(revertTransaction),
+		readyStatus: http.StatusOK, firstAnswer: inDoubt, wantAlarms: []string{"refused"},
 	}, {
-		name: "one payer empties the wallet before each settlement", ops: []string{"dns"}, payers: 1, breakage: settling(reverting),
-		sees: inDoubt, meanwhile: again, heals: true,
+		name: "one payer empties the wallet before each settlement", ops: []string{"dns"}, payers: 1, breakage: failSettlements(revertTransaction),
+		firstAnswer: inDoubt, meanwhile: resendPayments, mayHeal: true,
 	}, {
-		name: "many ask at once whether it is ready", ops: []string{"ping"}, payers: 1, breakage: supportingSlowly(),
-		meanwhile: burst, quota: newQuota, fires: []string{"concurrency"},
+		name: "many ask at once whether it is ready", ops: []string{"ping"}, payers: 1, breakage: slowSupported(),
+		meanwhile: burst, quota: newQuota, wantAlarms: []string{"concurrency"},
 	}, {
-		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: several + 1, together: true, rounds: 4,
-		breakage: settling(answersAfter(0)).and(shut(func(w *world) *door { return w.chain })),
-		ready:    http.StatusOK, sees: inDoubt, fires: []string{"uncertain", "chain"}, faults: 2,
+		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: severalPayers + 1, allAtOnce: true, rounds: 4,
+		breakage:    failSettlements(answerAfter(0)).together(shutDoor(func(w *world) *door { return w.chain })),
+		readyStatus: http.StatusOK, firstAnswer: inDoubt, wantAlarms: []string{"uncertain", "chain"}, faults: 2,
 		// The first payer of each operation never comes back. Reconcile finds that payment.
-		absent: 1, owed: len(catalog.All()),
+		absentPayers: 1, owedPayers: len(catalog.All()),
 	}, {
-		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: several, together: true, rounds: 4,
-		breakage: settling(hanging), sees: inDoubt, fires: []string{"uncertain"}, // the payments stay in doubt while their authorizations can be used
+		name: "the facilitator hangs and moves nothing", ops: []string{"dns", "host-intel"}, payers: severalPayers, allAtOnce: true, rounds: 4,
+		breakage: failSettlements(hang), firstAnswer: inDoubt, wantAlarms: []string{"uncertain"}, // the payments stay in doubt while their authorizations can be used
 	}, {
 		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
-		breakage: settling(answersAfter(0)).and(set(func(w *world) *atomic.Bool { return &w.untold })),
-		ready:    http.StatusOK, sees: inDoubt, fires: []string{"reconcile-open"},
+		breakage:    failSettlements(answerAfter(0)).together(setFlag(func(w *world) *atomic.Bool { return &w.paymentsHidden })),
+		readyStatus: http.StatusOK, firstAnswer: inDoubt, wantAlarms: []string{"reconcile-open"},
 	}, {
-		name: "DynamoDB is down", payers: 1, rounds: 6, blind: true, breakage: shut(func(w *world) *door { return w.table.door }),
-		ready: http.StatusServiceUnavailable, sees: everybody(refusal(fault.LedgerUnavailable, "null", "true")), fires: []string{"ledger-faults"},
+		name: "DynamoDB is down", payers: 1, rounds: 6, reconcileFails: true, breakage: shutDoor(func(w *world) *door { return w.table.door }),
+		readyStatus: http.StatusServiceUnavailable, firstAnswer: everyOperation(refusal(fault.LedgerUnavailable, "null", "true")), wantAlarms: []string{"ledger-faults"},
 	}, {
-		// DynamoDB refuses the writes after the claim: the answer is sold but cannot be
-		// recorded.
-		name: "DynamoDB throttles once the money has moved", payers: 1, steady: true, rounds: 2,
-		breakage: failing(theTable, throttling), fires: []string{"ledger-faults"},
+		// DynamoDB refuses the writes after the claim: a sold answer cannot be recorded.
+		name: "DynamoDB throttles once the money has moved", payers: 1, paysEachRound: true, rounds: 2,
+		breakage: failCalls(tableProxy, throttleWrites), wantAlarms: []string{"ledger-faults"},
 	}, {
 		// This happens if a deployment gives the stack another stack's table.
 		name: "the ledger's table is marked for another payee", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: breakage{
-			breaks: func(w *world) { w.mark(stack, testbed.Account(5)) },
-			mends:  func(w *world) { w.mark(stack, boot.LocalPayTo) },
+			begin:  func(w *world) { w.markTable(stack, testbed.Account(5)) },
+			repair: func(w *world) { w.markTable(stack, boot.LocalPayTo) },
 		},
-		ready: http.StatusOK, fires: []string{"ledger-mark"},
+		readyStatus: http.StatusOK, wantAlarms: []string{"ledger-mark"},
 	}, {
 		// The service works, but clients cannot reach it.
 		name: "the domain leads to another's page", ops: []string{"ping"}, payers: 1, rounds: 2,
-		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
-		ready:    http.StatusOK, fires: []string{"public-origin"},
+		breakage:    setFlag(func(w *world) *atomic.Bool { return &w.resolver.originStrayed }),
+		readyStatus: http.StatusOK, wantAlarms: []string{"public-origin"},
 	}, {
 		name: "the domain's mapping to the API is lost", ops: []string{"ping"}, payers: 1, rounds: 2,
-		breakage: set(func(w *world) *atomic.Bool { return &w.front.unmapped }),
-		ready:    http.StatusOK, fires: []string{"public-origin"},
+		breakage:    setFlag(func(w *world) *atomic.Bool { return &w.front.mappingLost }),
+		readyStatus: http.StatusOK, wantAlarms: []string{"public-origin"},
 	}, {
 		// A single run of reconcile that cannot reach the origin causes no alarm.
 		name: "the domain is away for a moment", ops: []string{"ping"}, payers: 1,
-		breakage: set(func(w *world) *atomic.Bool { return &w.resolver.strayed }),
-		ready:    http.StatusOK, heals: true,
+		breakage:    setFlag(func(w *world) *atomic.Bool { return &w.resolver.originStrayed }),
+		readyStatus: http.StatusOK, mayHeal: true,
 	}, {
 		name: "the certificate is not renewed", ops: []string{"ping"}, payers: 1,
-		breakage: set(func(w *world) *atomic.Bool { return &w.front.ending }),
-		ready:    http.StatusOK, fires: []string{"certificate"},
+		breakage:    setFlag(func(w *world) *atomic.Bool { return &w.front.expiresSoon }),
+		readyStatus: http.StatusOK, wantAlarms: []string{"certificate"},
 	}, {
 		// Each payer is owed an answer. Two debts in a day set off no alarm.
-		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absent: 1,
-		breakage: shut(theResolver), sees: unresolved, owed: 2, heals: true,
+		name: "payers never come back", ops: []string{"dns", "ssl-check"}, payers: 1, absentPayers: 1,
+		breakage: shutDoor(theResolver), firstAnswer: unresolved, owedPayers: 2, mayHeal: true,
 	}, {
 		name: "every lookup that was paid for has failed", ops: []string{"dns"}, payers: 2,
-		breakage: shut(theResolver),
-		sees:     unresolved, meanwhile: exhaust, ends: everybody(refusal(lookup.UpstreamUnavailable, "true", "false")), owed: 2,
-		fires: []string{"reconcile-refund"}, lingers: []string{"reconcile-refund"},
+		breakage:    shutDoor(theResolver),
+		firstAnswer: unresolved, meanwhile: exhaustLookups, lastAnswer: everyOperation(refusal(lookup.UpstreamUnavailable, "true", "false")), owedPayers: 2,
+		wantAlarms: []string{"reconcile-refund"}, lastingAlarms: []string{"reconcile-refund"},
 	}, {
-		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: several,
-		breakage: placesTaken("host-intel", bundlePlaces),
-		sees:     everybody(refusal(fault.Overloaded, "false", "true")), fires: []string{"overloaded"},
+		name: "all places of an operation are taken", ops: []string{"host-intel"}, payers: severalPayers,
+		breakage:    takePlaces("host-intel", bundlePlaces),
+		firstAnswer: everyOperation(refusal(fault.Overloaded, "false", "true")), wantAlarms: []string{"overloaded"},
 	}, {
 		name: "receipts are signed with a key that is not published", ops: []string{"dns", "ping"}, payers: 1,
 		breakage: breakage{
-			breaks: func(w *world) { w.sign(1); w.restart() },
-			mends:  func(w *world) { w.sign(0); w.restart() },
+			begin:  func(w *world) { w.setReceiptKey(1); w.restart() },
+			repair: func(w *world) { w.setReceiptKey(0); w.restart() },
 		},
-		ready: http.StatusOK, fires: []string{"receipts"},
+		readyStatus: http.StatusOK, wantAlarms: []string{"receipts"},
 	}, {
 		name: "a record cannot be dealt with", ops: []string{"ping"}, payers: 1, rounds: 2,
-		breakage: strangeRecord(), fires: []string{"reconcile-failing"},
+		breakage: strangeRecord(), wantAlarms: []string{"reconcile-failing"},
 	}}
 }

@@ -14,27 +14,27 @@ import (
 	"time"
 )
 
-// measured is a Source. It holds the logs of the functions and of the gateway, and their metrics
-// by round.
-type measured struct {
+// measurements is a Source. It holds the logs of the functions and of the gateway, and their
+// metrics by round.
+type measurements struct {
 	gateway gatewayLog
 	mu      sync.Mutex
 	text    bytes.Buffer // what the functions printed, and the errors of failed invocations
-	values  []dated
+	values  []roundSample
 	rounds  []int64 // when each round began, in Unix milliseconds
 	faults  []error // lines that CloudWatch would drop
 	running int     // number of running invocations
 }
 
-// dated is a sample with the round to which it belongs.
-type dated struct {
+// roundSample is a sample with the round to which it belongs.
+type roundSample struct {
 	Sample
 	round int
 }
 
-// begin begins a round. The round begins with a new millisecond, so no earlier line can have a
-// timestamp in the round.
-func (s *measured) begin() {
+// beginRound begins a round. The round begins with a new millisecond, so no earlier line can
+// have a timestamp in the round.
+func (s *measurements) beginRound() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {
 	}
@@ -44,7 +44,7 @@ func (s *measured) begin() {
 }
 
 // Write adds whole lines of the functions' output.
-func (s *measured) Write(p []byte) (int, error) {
+func (s *measurements) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text.Write(p)
@@ -57,37 +57,37 @@ func (s *measured) Write(p []byte) (int, error) {
 			s.faults = append(s.faults, fmt.Errorf("the line of a request, or of reconcile, does not name its invocation: %.500s", line))
 		}
 		for _, x := range samples {
-			s.values = append(s.values, dated{x, s.roundOf(at)})
+			s.values = append(s.values, roundSample{x, s.roundOf(at)})
 		}
 	}
 	return len(p), nil
 }
 
-// begun records the metrics that Lambda counts when an invocation begins.
-func (s *measured) begun() {
+// recordBegin records the metrics that Lambda counts when an invocation begins.
+func (s *measurements) recordBegin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running++
 	for _, name := range []string{"ConcurrentExecutions", "ClaimedAccountConcurrency"} {
-		s.values = append(s.values, dated{Sample{Metric{"AWS/Lambda", name, ""}, float64(s.running)}, s.roundOf(time.Now().UnixMilli())})
+		s.values = append(s.values, roundSample{Sample{Metric{"AWS/Lambda", name, ""}, float64(s.running)}, s.roundOf(time.Now().UnixMilli())})
 	}
 }
 
-// ended records the metrics that are counted in the gateway's log line of an invocation.
-func (s *measured) ended(function string, payload []byte, err error) {
+// recordEnd records the metrics that are counted in the gateway's log line of an invocation.
+func (s *measurements) recordEnd(function string, payload []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.running--
 	if err != nil {
 		fmt.Fprintln(&s.text, err)
 	}
-	for _, m := range s.gateway.counts(function, payload, err) {
-		s.values = append(s.values, dated{Sample{m, 1}, s.roundOf(time.Now().UnixMilli())})
+	for _, m := range s.gateway.metricsOf(function, payload, err) {
+		s.values = append(s.values, roundSample{Sample{m, 1}, s.roundOf(time.Now().UnixMilli())})
 	}
 }
 
 // Values implements Source: a round is a period.
-func (s *measured) Values(m Metric, round int) (out []float64) {
+func (s *measurements) Values(m Metric, round int) (out []float64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, v := range s.values {
@@ -98,7 +98,7 @@ func (s *measured) Values(m Metric, round int) (out []float64) {
 	return out
 }
 
-func (s *measured) roundOf(at int64) int {
+func (s *measurements) roundOf(at int64) int {
 	for i := len(s.rounds) - 1; i >= 0; i-- {
 		if at >= s.rounds[i] {
 			return i
@@ -107,15 +107,15 @@ func (s *measured) roundOf(at int64) int {
 	return -1
 }
 
-func (s *measured) now() int {
+func (s *measurements) currentRound() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.rounds) - 1
 }
 
-// says waits until the log contains a text, and reports whether it does. It has to wait, because
-// the log comes through a pipe.
-func (s *measured) says(ctx context.Context, text string) bool {
+// waitForText waits until the log contains a text, and reports whether it does. It has to
+// wait, because the log comes through a pipe.
+func (s *measurements) waitForText(ctx context.Context, text string) bool {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for !strings.Contains(s.log(), text) {
@@ -128,10 +128,10 @@ func (s *measured) says(ctx context.Context, text string) bool {
 	return true
 }
 
-// tooLate matches the log lines of calls that exceeded their time limit.
-var tooLate = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout|Task timed out`)
+// timeoutMessage matches the log lines of calls that exceeded their time limit.
+var timeoutMessage = regexp.MustCompile(`deadline exceeded|took too long|i/o timeout|Client\.Timeout|Task timed out`)
 
-func (s *measured) log() string {
+func (s *measurements) log() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.text.String()
@@ -166,28 +166,29 @@ func readGatewayLog(t *testing.T, doc []byte) gatewayLog {
 	return gatewayLog{log.Format, filters}
 }
 
-// variable matches a variable in the format of the gateway's log.
-var variable = regexp.MustCompile(`\$context\.([\w.]+)`)
+// logVariable matches a variable in the format of the gateway's log.
+var logVariable = regexp.MustCompile(`\$context\.([\w.]+)`)
 
 // line returns the gateway's log line for an invocation. It has the status and the integration
 // error; all other variables are "-".
 func (g gatewayLog) line(payload []byte, err error) []byte {
 	var answer struct{ StatusCode int }
 	_ = json.Unmarshal(payload, &answer) // a function that failed has no status
-	says := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
+	values := map[string]string{"status": fmt.Sprint(answer.StatusCode)}
 	if err != nil {
-		says["status"] = fmt.Sprint(http.StatusInternalServerError)
-		says["integrationErrorMessage"] = "The Lambda function returned an error."
+		values["status"] = fmt.Sprint(http.StatusInternalServerError)
+		values["integrationErrorMessage"] = "The Lambda function returned an error."
 	}
-	return variable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
-		if v, ok := says[string(variable.FindSubmatch(name)[1])]; ok {
+	return logVariable.ReplaceAllFunc([]byte(g.format), func(name []byte) []byte {
+		if v, ok := values[string(logVariable.FindSubmatch(name)[1])]; ok {
 			return []byte(v)
 		}
 		return []byte("-")
 	})
 }
 
-func (g gatewayLog) counts(function string, payload []byte, err error) (all []Metric) {
+// metricsOf returns the metrics that the filters count for an invocation.
+func (g gatewayLog) metricsOf(function string, payload []byte, err error) (all []Metric) {
 	if function == reconcileFunction {
 		return nil // the schedule, not the gateway, calls this function
 	}

@@ -36,20 +36,20 @@ import (
 // world holds everything that belongs to one scenario.
 type world struct {
 	testing.TB
-	facilitator *facilitator
-	chain       *door // the door in front of a chain node
-	untold      atomic.Bool
-	table       *table
-	name        string // name of the table
-	db          cloud.Dynamo
-	resolver    *resolver
-	front       *front
-	receiptKey  atomic.Pointer[string] // the key for receipts, which is in the facilitator's secret
-	host        *cloud.Host
-	url         string // URL of the gateway
-	opened      time.Time
-	series      *measured
-	http        *http.Client
+	facilitator    *facilitator
+	chain          *door // the door in front of a chain node
+	paymentsHidden atomic.Bool
+	table          *table
+	name           string // name of the table
+	db             cloud.Dynamo
+	resolver       *resolver
+	front          *front
+	receiptKey     atomic.Pointer[string] // the key for receipts, which is in the facilitator's secret
+	host           *cloud.Host
+	url            string // URL of the gateway
+	openTime       time.Time
+	series         *measurements
+	http           *http.Client
 
 	turnstile *turnstile
 
@@ -77,21 +77,21 @@ func (s *stage) open(t testing.TB) *world {
 	rdap := net.IPv4(93, 184, n, 35)
 	public := net.IPv4(93, 184, n, 36)
 	w := &world{
-		TB: t, opened: time.Now(), db: s.db, name: s.db.Table(t), series: &measured{gateway: s.gateway},
+		TB: t, openTime: time.Now(), db: s.db, name: s.db.Table(t), series: &measurements{gateway: s.gateway},
 		turnstile: s.turnstile, procs: map[string]*cloud.Execution{}, crashes: map[string]bool{},
 		http: &http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}},
 	}
 	w.facilitator = newFacilitator(t, own(9, 8080))
-	w.chain = serve(t, own(6, 8545), untelling(w.facilitator.node(time.Minute, time.Now), &w.untold), nil)
-	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.passed)
+	w.chain = serve(t, own(6, 8545), hidePayments(w.facilitator.node(time.Minute, time.Now), &w.paymentsHidden), nil)
+	w.table = newTable(t, own(8, 8000), s.db.URL, s.turnstile.makeRoom)
 	w.resolver = newResolver(t, own(1, 53), web, rdap, public)
 	w.front = newFront(t, s.ca, public)
 	secure := &tls.Config{GetCertificate: s.ca.For}
-	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(origin), secure)
-	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(registry), secure)
-	file := serve(t, own(7, 80), http.HandlerFunc(bootstrap), nil)
-	w.sign(0)
-	secrets := serve(t, own(10, 80), http.HandlerFunc(w.secret), nil)
+	serve(t, net.JoinHostPort(web.String(), "443"), http.HandlerFunc(serveOrigin), secure)
+	serve(t, net.JoinHostPort(rdap.String(), "443"), http.HandlerFunc(serveRegistry), secure)
+	file := serve(t, own(7, 80), http.HandlerFunc(serveBootstrap), nil)
+	w.setReceiptKey(0)
+	secrets := serve(t, own(10, 80), http.HandlerFunc(w.serveSecret), nil)
 	w.host = cloud.Deployment{
 		Functions: testbed.Functions(t),
 		Parameters: map[string]string{
@@ -100,18 +100,18 @@ func (s *stage) open(t testing.TB) *world {
 			"FacilitatorSecretArn": "arn:aws:secretsmanager:us-east-1:111122223333:secret:gameday-AbCdEf", "ReceiptPublicKeys": receipt.FormatPublic(receiptKey(0).Public().(ed25519.PublicKey)),
 		},
 		Environment: map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://" + w.table.addr, "AWS_ENDPOINT_URL_SECRETS_MANAGER": "http://" + secrets.addr, "SSL_CERT_FILE": s.ca.File},
-		Logs:        w.series, OnEnd: w.series.ended, OnEvent: w.handed,
+		Logs:        w.series, OnEnd: w.series.recordEnd, OnEvent: w.recordPayment,
 	}.Open(t)
 	w.url = w.host.URL
 	w.front.gateway = testbed.ProxyTo(t, w.url)
-	w.mark(stack, boot.LocalPayTo)
+	w.markTable(stack, boot.LocalPayTo)
 	return w
 }
 
-// mark marks the ledger as belonging to a stack and a payee.
-func (w *world) mark(name, payee string) {
+// markTable marks the ledger as belonging to a stack and a payee.
+func (w *world) markTable(name, payee string) {
 	table := boot.Table{Name: w.name, AWS: w.db.Config()}
-	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Origin: "https://" + frontName, Written: w.opened, By: "gameday"}, true); err != nil {
+	if _, err := table.SetMark(w.Context(), boot.Mark{Stack: name, Payee: payee, Origin: "https://" + frontName, Written: w.openTime, By: "gameday"}, true); err != nil {
 		w.Fatal(err)
 	}
 }
@@ -121,15 +121,15 @@ func receiptKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// sign puts the key for receipts into the secret. Functions that start from now on get that
-// key.
-func (w *world) sign(seed byte) {
+// setReceiptKey puts the key for receipts into the secret. Functions that start from now on get
+// that key.
+func (w *world) setReceiptKey(seed byte) {
 	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)
 }
 
-// secret answers requests to Secrets Manager.
-func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
+// serveSecret answers requests to Secrets Manager.
+func (w *world) serveSecret(out http.ResponseWriter, _ *http.Request) {
 	doc, err := json.Marshal(map[string]string{"token": "gameday", "receipt_key": *w.receiptKey.Load()})
 	if err == nil {
 		err = json.NewEncoder(out).Encode(map[string]string{"SecretString": string(doc)})
@@ -139,10 +139,10 @@ func (w *world) secret(out http.ResponseWriter, _ *http.Request) {
 	}
 }
 
-// handed records which process gets a payment. If the function of the process must crash,
-// handed kills the process.
-func (w *world) handed(p *cloud.Execution, event []byte) {
-	w.series.begun()
+// recordPayment records which process gets a payment. If the function of the process must crash,
+// recordPayment kills the process.
+func (w *world) recordPayment(p *cloud.Execution, event []byte) {
+	w.series.recordBegin()
 	var e struct{ Headers map[string]string }
 	_ = json.Unmarshal(event, &e) // the event of a schedule has no headers
 	w.mu.Lock()
@@ -156,15 +156,16 @@ func (w *world) handed(p *cloud.Execution, event []byte) {
 	}
 }
 
-// serving returns the process that got the payment of a payer, or nil if no process has got
+// processOf returns the process that got the payment of a payer, or nil if no process has got
 // it.
-func (w *world) serving(payer string) *cloud.Execution {
+func (w *world) processOf(payer string) *cloud.Execution {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.procs[payer]
 }
 
-func (w *world) crash(yes bool, functions ...string) {
+// setCrashing sets whether the processes of some functions are killed when they get an event.
+func (w *world) setCrashing(yes bool, functions ...string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, f := range functions {
@@ -200,8 +201,8 @@ type debt struct {
 	RefundDue                    bool `json:"refund_due"`
 }
 
-// owed returns the debts that "make owed" lists for the world's table, by payer.
-func (w *world) owed() map[string]debt {
+// listDebts returns the debts that "make owed" lists for the world's table, by payer.
+func (w *world) listDebts() map[string]debt {
 	var list []debt
 	w.operate(&list, nil, "owed")
 	debts := map[string]debt{}
@@ -219,7 +220,7 @@ func (w *world) operate(into any, env []string, arguments ...string) {
 	ctx, cancel := context.WithTimeout(w.Context(), patience)
 	defer cancel()
 	for {
-		cmd := exec.CommandContext(ctx, testbed.Program(w, operator), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
+		cmd := exec.CommandContext(ctx, testbed.Program(w, operatorCommand), append([]string{arguments[0], "-json"}, arguments[1:]...)...)
 		cmd.Env = append(env, testbed.Environment(w.db.Settings(w.name))...)
 		var notes bytes.Buffer
 		cmd.Stderr = &notes
@@ -249,12 +250,12 @@ func (w *world) logFaults() {
 	}
 }
 
-// settleDown is the shortest time that a payer waits before coming back. Retry-After may ask for
+// settleDelay is the shortest time that a payer waits before coming back. Retry-After may ask for
 // more.
-const settleDown = 100 * time.Millisecond
+const settleDelay = 100 * time.Millisecond
 
-// ledgerRepeats is longer than the time for which the ledger repeats a first refusal or failure.
-const ledgerRepeats = 1100 * time.Millisecond
+// repeatDelay is longer than the time for which the ledger repeats a first refusal or failure.
+const repeatDelay = 1100 * time.Millisecond
 
 // node returns a node of the play-money chain. A block is safe once it has reached the given
 // age.
@@ -264,18 +265,18 @@ func (f *facilitator) node(safe time.Duration, now func() time.Time) http.Handle
 
 type tally struct{ Count int }
 
-// audited checks the output of "make books". It must have no differences, count every transfer,
-// and count the debts that "make owed" lists. Because "make books" leaves out transfers that
-// are too recent, audited gives it a node whose blocks are safe at once and whose clock is
-// ahead.
-func (c scenario) audited(w *world, out *outcome) {
+// checkBooks checks the output of "make books". The output must have no differences, count
+// every transfer, and count the debts that "make owed" lists. Because "make books" leaves out
+// transfers that are too recent, checkBooks gives it a node whose blocks are safe at once and
+// whose clock is ahead.
+func (c scenario) checkBooks(w *world, out *outcome) {
 	node := httptest.NewServer(w.facilitator.node(0, func() time.Time { return time.Now().Add(5 * time.Second) }))
 	defer node.Close()
 	received := 0
 	answered := 0
 	owed := 0
 	now := time.Now().UTC()
-	for day := w.opened.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
+	for day := w.openTime.UTC().Truncate(24 * time.Hour); !day.After(now); day = day.AddDate(0, 0, 1) {
 		var b struct { // some fields of the output of make books
 			Received, Answered tally
 			AnswerOwed         tally `json:"answer_owed"`
@@ -297,8 +298,8 @@ func (c scenario) audited(w *world, out *outcome) {
 	// payment's lease has ended. So "make books" may count more debts than "make owed" lists.
 	moved := len(w.facilitator.books.Transfers())
 	late := strings.Count(w.series.log(), `"unrecorded":true`)
-	if received != moved || answered != moved-owed || owed < len(out.left) || owed > len(out.left)+late {
-		w.Errorf("%d transfers, %d debts, %d answers unrecorded; make books says: %d received, %d answered, %d owed", moved, len(out.left), late, received, answered, owed)
+	if received != moved || answered != moved-owed || owed < len(out.owedAtEnd) || owed > len(out.owedAtEnd)+late {
+		w.Errorf("%d transfers, %d debts, %d answers unrecorded; make books says: %d received, %d answered, %d owed", moved, len(out.owedAtEnd), late, received, answered, owed)
 	}
 }
 
@@ -310,22 +311,22 @@ func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 // once.
 const bundlePlaces = 20
 
-// placesTaken returns a breakage in which all n places for concurrent requests of an operation
+// takePlaces returns a breakage in which all n places for concurrent requests of an operation
 // are taken.
-func placesTaken(operation string, n int) breakage {
+func takePlaces(operation string, n int) breakage {
 	var leases []limit.Lease
 	for i := range n {
 		leases = append(leases, limit.Lease{ID: fmt.Sprintf("%04d-elsewhere", i), Until: time.Unix(4_000_000_000, 0)})
 	}
 	return breakage{
-		breaks: func(w *world) {
+		begin: func(w *world) {
 			for _, l := range leases {
 				if _, ok, err := w.store().Acquire(w.Context(), operation, l, n); err != nil || !ok {
 					w.Fatalf("a place is not free: %v", err)
 				}
 			}
 		},
-		mends: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
+		repair: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
 	}
 }
 
@@ -341,12 +342,12 @@ func strangeRecord() breakage {
 			})
 		}
 	}
-	return breakage{breaks: puts(1, ledger.Uncertain), mends: puts(2, ledger.Refused)}
+	return breakage{begin: puts(1, ledger.Uncertain), repair: puts(2, ledger.Refused)}
 }
 
-// exhaust changes the record of each payment so that no lookup is left for the payment.
-func exhaust(w *world, payers []*payer) {
-	debts := w.owed()
+// exhaustLookups changes the record of each payment so that no lookup is left for the payment.
+func exhaustLookups(w *world, payers []*payer) {
+	debts := w.listDebts()
 	for _, p := range payers {
 		r := ledgertest.Payment(w, w.store(), debts[p.address].Key)
 		if r == nil || r.State != ledger.Settled || r.Lookups != 1 || r.LastFault == nil {
