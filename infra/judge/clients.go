@@ -18,10 +18,10 @@ import (
 // stockClient is an unmodified third-party client. A program of infra/clients uses the client
 // to buy in a loop.
 type stockClient struct {
-	name    string
-	tool    bool
-	program string   // the path of that program below infra/clients/testdata
-	needs   []string // the arguments of a command that fails if the client is not installed
+	name         string
+	isTool       bool     // whether the client calls tools over the Model Context Protocol
+	program      string   // the path of that program below infra/clients/testdata
+	installCheck []string // a command that fails if the client is not installed
 }
 
 // loopPause is how long a program of infra/clients pauses between two calls, in milliseconds.
@@ -36,43 +36,44 @@ func stockClients(node, python string) []stockClient {
 	pypi := func(name string) []string { return []string{python, "-c", "import x402, eth_account, " + name} }
 	return []stockClient{
 		{
-			name:    "@x402/fetch",
-			program: "stock/fetch.mjs",
-			needs:   npm("@x402/fetch"),
+			name:         "@x402/fetch",
+			program:      "stock/fetch.mjs",
+			installCheck: npm("@x402/fetch"),
 		},
 		{
-			name:    "@x402/axios",
-			program: "stock/axios.mjs",
-			needs:   npm("@x402/axios"),
+			name:         "@x402/axios",
+			program:      "stock/axios.mjs",
+			installCheck: npm("@x402/axios"),
 		},
 		{
-			name:    "httpx",
-			program: "stock/use_httpx.py",
-			needs:   pypi("httpx"),
+			name:         "httpx",
+			program:      "stock/use_httpx.py",
+			installCheck: pypi("httpx"),
 		},
 		{
-			name:    "requests",
-			program: "stock/use_requests.py",
-			needs:   pypi("requests"),
+			name:         "requests",
+			program:      "stock/use_requests.py",
+			installCheck: pypi("requests"),
 		},
 		{
-			name:    "mcp-sdk-1",
-			tool:    true,
-			program: "mcp/legacy.mjs",
-			needs:   npm("@modelcontextprotocol/sdk/client/index.js"),
+			name:         "mcp-sdk-1",
+			isTool:       true,
+			program:      "mcp/legacy.mjs",
+			installCheck: npm("@modelcontextprotocol/sdk/client/index.js"),
 		},
 		{
-			name:    "mcp-sdk-2",
-			tool:    true,
-			program: "mcp/modern.mjs",
-			needs:   npm("@modelcontextprotocol/client"),
+			name:         "mcp-sdk-2",
+			isTool:       true,
+			program:      "mcp/modern.mjs",
+			installCheck: npm("@modelcontextprotocol/client"),
 		},
 	}
 }
 
-// outsiders returns the installed clients as payers for the judge. It prints the names of the
-// clients that are not installed to notes. If no client is installed, it returns an error.
-func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
+// installedClients returns the installed clients as payers for the judge. It prints the names
+// of the clients that are not installed to notes. If no client is installed, it returns an
+// error.
+func installedClients(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
 		return nil, err
@@ -82,18 +83,18 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 	}
 	var all []judge.Outsider
 	for _, c := range stockClients("node", python) {
-		asked := exec.CommandContext(ctx, c.needs[0], c.needs[1:]...)
-		asked.Dir = programs
-		if err := asked.Run(); err != nil {
+		check := exec.CommandContext(ctx, c.installCheck[0], c.installCheck[1:]...)
+		check.Dir = programs
+		if err := check.Run(); err != nil {
 			fmt.Fprintf(notes, "%s is not installed, and does not buy (see make node-packages, and %s)\n", c.name, filepath.Join(programs, "requirements.txt"))
 			continue
 		}
-		one := loop{runner: c.needs[0], path: filepath.Join(programs, c.program)}
+		one := clientProgram{runner: c.installCheck[0], path: filepath.Join(programs, c.program)}
 		buy := one.buy
-		if c.tool {
-			buy = one.call
+		if c.isTool {
+			buy = one.callTool
 		}
-		all = append(all, judge.Outsider{Way: judge.Way(c.name), Tool: c.tool, Buy: buy})
+		all = append(all, judge.Outsider{Way: judge.Way(c.name), Tool: c.isTool, Buy: buy})
 	}
 	if len(all) == 0 {
 		return nil, errors.New("no client of -clients is installed")
@@ -101,12 +102,12 @@ func outsiders(ctx context.Context, folder, python string, notes io.Writer) ([]j
 	return all, nil
 }
 
-// loop is a program of infra/clients, with the interpreter that runs it.
-type loop struct{ runner, path string }
+// clientProgram is a program of infra/clients, with the interpreter that runs it.
+type clientProgram struct{ runner, path string }
 
 // buy runs the program, which buys over HTTP. The program reads the order o from standard
 // input.
-func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
+func (p clientProgram) buy(ctx context.Context, o judge.Order) (answered bool, err error) {
 	order := map[string]any{
 		"id":      "judge",
 		"url":     o.Origin + o.Goods.Path,
@@ -141,9 +142,9 @@ func (p loop) buy(ctx context.Context, o judge.Order) (answered bool, err error)
 	return result.Answer.Status == http.StatusOK, nil
 }
 
-// call runs the program, which calls a tool. The program gives up early, so call runs it until
-// the tool answers, but at most o.Tries times.
-func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error) {
+// callTool runs the program, which calls a tool. The program gives up early, so callTool runs
+// it until the tool answers, but at most o.Tries times.
+func (p clientProgram) callTool(ctx context.Context, o judge.Order) (answered bool, err error) {
 	for range o.Tries {
 		var isError bool
 		isError, err = p.callOnce(ctx, o)
@@ -159,7 +160,7 @@ func (p loop) call(ctx context.Context, o judge.Order) (answered bool, err error
 
 // callOnce runs the program once. It reports whether the tool's result was an error or
 // missing.
-func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err error) {
+func (p clientProgram) callOnce(ctx context.Context, o judge.Order) (isError bool, err error) {
 	cmd := exec.CommandContext(ctx, p.runner, p.path, o.Origin+o.Goods.ToolPath, o.Goods.Tool, o.Goods.Args, "host")
 	cmd.Env = append(os.Environ(), "PRIVATE_KEY=0x"+o.Key)
 	out, err := p.output(cmd)
@@ -174,7 +175,7 @@ func (p loop) callOnce(ctx context.Context, o judge.Order) (isError bool, err er
 }
 
 // output runs a program and returns what it prints to standard output.
-func (p loop) output(cmd *exec.Cmd) ([]byte, error) {
+func (p clientProgram) output(cmd *exec.Cmd) ([]byte, error) {
 	var complaints bytes.Buffer
 	cmd.Stderr = &complaints
 	out, err := cmd.Output()

@@ -22,8 +22,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// taken holds the ports that address has returned so far.
-var taken sync.Map
+// usedPorts holds the ports that address has returned so far.
+var usedPorts sync.Map
 
 // address returns an address on which no program listens. After a kill, the seller under test
 // must be able to listen on this address again, although other tests start servers meanwhile.
@@ -34,7 +34,7 @@ func address(t *testing.T) string {
 	const low, high = 20_000, 32_000 // this range is below the ports that Linux assigns
 	for {
 		port := low + rand.IntN(high-low)
-		if _, given := taken.LoadOrStore(port, true); given {
+		if _, given := usedPorts.LoadOrStore(port, true); given {
 			continue
 		}
 		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", port))
@@ -46,9 +46,9 @@ func address(t *testing.T) string {
 	}
 }
 
-// judged runs the command judge. It returns the exit status, and what the command printed to
+// runJudge runs the command judge. It returns the exit status, and what the command printed to
 // standard output and to standard error.
-func judged(t *testing.T, args ...string) (status int, out, notes string) {
+func runJudge(t *testing.T, args ...string) (status int, out, notes string) {
 	t.Helper()
 	var printed, noted bytes.Buffer
 	as := called.Here(func(string) string { return "" }, "judge")
@@ -56,9 +56,9 @@ func judged(t *testing.T, args ...string) (status int, out, notes string) {
 	return status, printed.String(), noted.String()
 }
 
-// thirty returns the command line of the demo seller infra/demo/thirty, which keeps no record
-// of payments.
-func thirty(t *testing.T) string {
+// forgetfulSeller returns the command line of the demo seller infra/demo/thirty, which keeps
+// no record of payments.
+func forgetfulSeller(t *testing.T) string {
 	t.Helper()
 	return "PAY_TO=" + testbed.Account(1) + " exec " + testbed.Program(t, "./infra/demo/thirty")
 }
@@ -68,30 +68,30 @@ func thirty(t *testing.T) string {
 // purchase once. Two runs with the same seed must give the same report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
-	forgetful := thirty(t)
-	against := func(more ...string) (status int, out, notes string) {
+	forgetful := forgetfulSeller(t)
+	judgeWith := func(flags ...string) (status int, out, notes string) {
 		addr := address(t)
-		args := append([]string{"-url", "http://" + addr + "/weather", "-price", "0.005", "-hold", "2s", "-slow", "1s"}, more...)
-		return judged(t, append(args, "LOCAL_ADDR="+addr+" "+forgetful)...)
+		args := append([]string{"-url", "http://" + addr + "/weather", "-price", "0.005", "-hold", "2s", "-slow", "1s"}, flags...)
+		return runJudge(t, append(args, "LOCAL_ADDR="+addr+" "+forgetful)...)
 	}
-	status, out, notes := against("-row", "clean,reply-lost,kill-while,refused")
+	status, out, notes := judgeWith("-row", "clean,reply-lost,kill-while,refused")
 	if status != exitHeld || !strings.Contains(out, "2/1 not promised") || !strings.Contains(out, "-row reply-lost -v") {
 		t.Errorf("without a promise: %d\n%s\n%s", status, out, notes)
 	}
-	status, out, notes = against("-row", "reply-lost", "-v", "-promises", "same,new")
+	status, out, notes = judgeWith("-row", "reply-lost", "-v", "-promises", "same,new")
 	for _, said := range []string{"the reply is lost", "the payer signs payment 2", "2/1 BROKEN", "against the promise same", "2/1 not promised"} {
 		if status != exitBroken || !strings.Contains(out, said) {
 			t.Errorf("with promises: %d, without %q\n%s\n%s", status, said, out, notes)
 		}
 	}
-	status, out, notes = against("-row", "reply-lost", "-format", "markdown", "-promises", "same")
+	status, out, notes = judgeWith("-row", "reply-lost", "-format", "markdown", "-promises", "same")
 	if status != exitBroken || !strings.Contains(out, "| 2/1 **broken** | 2/1 not promised |") {
 		t.Errorf("in Markdown: %d\n%s\n%s", status, out, notes)
 	}
-	_, once, _ := against("-format", "json", "-seed", "7")
-	_, again, _ := against("-format", "json", "-seed", "7")
-	if once != again || len(once) < 10_000 {
-		t.Errorf("two runs with one seed differ:\n%s\n%s", once, again)
+	_, first, _ := judgeWith("-format", "json", "-seed", "7")
+	_, second, _ := judgeWith("-format", "json", "-seed", "7")
+	if first != second || len(first) < 10_000 {
+		t.Errorf("two runs with one seed differ:\n%s\n%s", first, second)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestForgetful(t *testing.T) {
 // status is then exitNotJudged.
 func TestNotJudged(t *testing.T) {
 	t.Parallel()
-	forgetful := thirty(t)
+	forgetful := forgetfulSeller(t)
 	busy := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 	defer busy.Close()
 	addr := address(t)
@@ -107,8 +107,8 @@ func TestNotJudged(t *testing.T) {
 	template := filepath.Join(t.TempDir(), "template")
 	testbed.Check(os.WriteFile(template, []byte("url={facilitator}\n"), 0o600))
 	for what, c := range map[string]struct {
-		args []string
-		said string
+		args      []string
+		wantNotes string
 	}{
 		"nothing":            {nil, "usage:"},
 		"no seller":          {[]string{"-url", url}, "usage:"},
@@ -127,8 +127,8 @@ func TestNotJudged(t *testing.T) {
 		"another price":      {[]string{"-url", url, "-price", "0.02", "LOCAL_ADDR=" + addr + " " + forgetful}, "asks for 0.005, and not for 0.02"},
 		"a config file":      {[]string{"-url", url, "-file", template + "=" + template + ".out", fmt.Sprintf("cat %s.out; exit 1", template)}, "it printed:\nurl=http://127.0.0.1:"},
 	} {
-		status, out, notes := judged(t, c.args...)
-		if status != exitNotJudged || !strings.Contains(notes, c.said) {
+		status, out, notes := runJudge(t, c.args...)
+		if status != exitNotJudged || !strings.Contains(notes, c.wantNotes) {
 			t.Errorf("%s: %d, %s\n%s", what, status, out, notes)
 		}
 	}

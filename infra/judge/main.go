@@ -55,14 +55,14 @@ const (
 	exitNotJudged
 )
 
-// list is a flag that can be given several times.
-type list []string
+// stringList is a flag that can be given several times.
+type stringList []string
 
 // String implements flag.Value.
-func (l *list) String() string { return strings.Join(*l, " ") }
+func (l *stringList) String() string { return strings.Join(*l, " ") }
 
 // Set implements flag.Value.
-func (l *list) Set(one string) error {
+func (l *stringList) Set(one string) error {
 	*l = append(*l, one)
 	return nil
 }
@@ -90,8 +90,8 @@ type options struct {
 	patience time.Duration
 
 	dir   string
-	env   list
-	files list
+	env   stringList
+	files stringList
 	log   string
 	ready time.Duration
 
@@ -197,7 +197,7 @@ func run(ctx context.Context, args []string, as called.As, out, notes io.Writer)
 	}
 	broken := report.Broken()
 	if o.format == "text" {
-		fmt.Fprintln(out, byHand(args, as, report))
+		fmt.Fprintln(out, rowHint(args, as, report))
 	}
 	if len(broken) > 0 {
 		return exitBroken
@@ -220,13 +220,13 @@ func (o options) write(out io.Writer, report *judge.Report) error {
 	return report.WriteText(out)
 }
 
-// byHand returns a line that tells the user how to see one row step by step.
-func byHand(args []string, as called.As, report *judge.Report) string {
+// rowHint returns a line that tells the user how to see one row step by step.
+func rowHint(args []string, as called.As, report *judge.Report) string {
 	row := firstWrong(report)
 	if as.ByMake() {
 		return "To see one row step by step, run the same command with ROW=" + row + " V=1"
 	}
-	return "To see one row step by step: " + as.Program("") + " -row " + row + " -v " + quoted(args[1:])
+	return "To see one row step by step: " + as.Program("") + " -row " + row + " -v " + quoteArgs(args[1:])
 }
 
 // firstWrong returns the first row with a case whose verdict is not Held. If there is no such
@@ -242,8 +242,8 @@ func firstWrong(report *judge.Report) string {
 	return "reply-lost"
 }
 
-// quoted quotes a command line for a shell.
-func quoted(args []string) string {
+// quoteArgs quotes a command line for a shell.
+func quoteArgs(args []string) string {
 	var all []string
 	for _, one := range args {
 		if strings.ContainsAny(one, " \t\n\"'`$&|;<>(){}*?[]#~!\\") {
@@ -275,16 +275,16 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 		Hold:     o.hold,
 		Slow:     o.slow,
 		Patience: o.patience,
-		Rows:     words(o.rows),
+		Rows:     splitList(o.rows),
 		Watch:    progress(notes),
 	}
-	for _, one := range words(o.promises) {
+	for _, one := range splitList(o.promises) {
 		c.Promises = append(c.Promises, judge.Promise(one))
 	}
-	for _, one := range words(o.ways) {
+	for _, one := range splitList(o.ways) {
 		c.Ways = append(c.Ways, judge.Way(one))
 	}
-	if err := o.where(p, &c.Goods); err != nil {
+	if err := o.setURLs(p, &c.Goods); err != nil {
 		return c, closeLog, err
 	}
 	settings := o.seller + strings.Join(o.env, " ") + strings.Join(o.files, " ")
@@ -299,7 +299,7 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 		return c, closeLog, err
 	}
 	if o.clients != "" {
-		c.Outsiders, err = outsiders(ctx, o.clients, o.python, notes)
+		c.Outsiders, err = installedClients(ctx, o.clients, o.python, notes)
 		if err != nil {
 			return c, closeLog, err
 		}
@@ -315,9 +315,9 @@ func (o options) config(ctx context.Context, notes io.Writer) (c judge.Config, c
 	return c, closeLog, nil
 }
 
-// where parses the URLs in the options. They must have the same origin. where sets p.Origin,
+// setURLs parses the URLs in the options, which must have the same origin. It sets p.Origin,
 // p.Ready, and the paths in goods.
-func (o options) where(p *launch.Program, goods *judge.Goods) error {
+func (o options) setURLs(p *launch.Program, goods *judge.Goods) error {
 	origins := map[string]bool{}
 	for _, one := range []struct {
 		url  string
@@ -330,7 +330,7 @@ func (o options) where(p *launch.Program, goods *judge.Goods) error {
 		if one.url == "" {
 			continue
 		}
-		origin, path, err := split(one.url)
+		origin, path, err := splitURL(one.url)
 		if err != nil {
 			return err
 		}
@@ -358,8 +358,8 @@ func (o options) where(p *launch.Program, goods *judge.Goods) error {
 	return nil
 }
 
-// split splits a URL into its origin and its path with the query.
-func split(raw string) (origin, path string, err error) {
+// splitURL splits a URL into its origin and its path with the query.
+func splitURL(raw string) (origin, path string, err error) {
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return "", "", errors.Join(fmt.Errorf("%q is not a URL such as http://127.0.0.1:4021/weather", raw), err)
@@ -377,8 +377,8 @@ func query(u *url.URL) string {
 	return "?" + u.RawQuery
 }
 
-// words returns the items of a list that is separated by commas or spaces.
-func words(text string) []string {
+// splitList returns the items of a list that is separated by commas or spaces.
+func splitList(text string) []string {
 	if text == "" {
 		return nil
 	}

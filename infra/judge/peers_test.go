@@ -27,41 +27,41 @@ var update = flag.Bool("update", false, "write peers.md")
 
 // peer is a seller with a column in the table of peers.md.
 type peer struct {
-	name     string
-	ours     bool
-	promises []judge.Promise
-	goods    judge.Goods
-	seller   judge.Seller
-	price    string
-	dearer   string // a higher price at which the seller can be started, if any; judged sets it if price is empty
+	name        string
+	isOurs      bool
+	promises    []judge.Promise
+	goods       judge.Goods
+	seller      judge.Seller
+	price       string
+	higherPrice string // a higher price at which the seller can be started, if any; playRows sets it if price is empty
 }
 
-// weather returns the goods of most of the sellers.
-func weather() judge.Goods {
+// weatherGoods returns the goods of most of the sellers.
+func weatherGoods() judge.Goods {
 	return judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"}
 }
 
-// withTool returns goods that are also sold by the MCP tool "weather".
-func withTool(goods judge.Goods) judge.Goods {
+// addTool returns the given goods with a second way to buy them: the MCP tool "weather".
+func addTool(goods judge.Goods) judge.Goods {
 	goods.ToolPath, goods.Tool, goods.Args, goods.OtherArgs = "/mcp", "weather", `{"city":"Oslo"}`, `{"city":"Rome"}`
 	return goods
 }
 
-func lookup() judge.Goods {
+func lookupGoods() judge.Goods {
 	return judge.Goods{
 		Path: "/v1/tools/dns?domain=example.com", OtherPath: "/v1/tools/dns?domain=example.org",
 		ToolPath: "/mcp", Tool: "dns_lookup", Args: `{"domain":"example.com"}`, OtherArgs: `{"domain":"example.org"}`,
 	}
 }
 
-// everything returns all promises that a seller can make. Our sellers make all of them.
-func everything() []judge.Promise {
+// allPromises returns all promises that a seller can make. Our sellers make all of them.
+func allPromises() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// process returns a seller that is a program. The settings are its environment variables,
+// programSeller returns a seller that is a program. The settings are its environment variables,
 // whose values may contain placeholders such as {facilitator}.
-func process(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
+func programSeller(addr, command string, goods judge.Goods, settings map[string]string) judge.Seller {
 	p := &launch.Program{Command: "exec " + command, Origin: "http://" + addr, Within: 2 * time.Minute}
 	for _, name := range slices.Sorted(maps.Keys(settings)) {
 		p.Env = append(p.Env, name+"="+settings[name])
@@ -74,9 +74,9 @@ func process(addr, command string, goods judge.Goods, settings map[string]string
 	return p
 }
 
-// resolver starts a DNS resolver that knows the domains in the requests for lookups, and returns
-// the resolver's address.
-func resolver(t *testing.T) string {
+// startResolver starts a DNS resolver that knows the domains in the requests for lookups, and
+// returns the resolver's address.
+func startResolver(t *testing.T) string {
 	t.Helper()
 	return testbed.Resolver(t, testbed.ReadZone(t, "example.com. 300 A 192.0.2.1\nexample.org. 300 A 192.0.2.2\ncom. 3600 NS a.example.\n"))
 }
@@ -84,7 +84,7 @@ func resolver(t *testing.T) string {
 // allPeers returns all sellers, in the order of the table's columns.
 func allPeers(t *testing.T) []peer {
 	t.Helper()
-	return slices.Concat([]peer{localRunner(t), deployed(t)}, shops(t), npmPeers(t), pythonPeers(t))
+	return slices.Concat([]peer{localRunner(t), deployedPeer(t)}, shops(t), npmPeers(t), pythonPeers(t))
 }
 
 func localRunner(t *testing.T) peer {
@@ -93,11 +93,11 @@ func localRunner(t *testing.T) peer {
 	env := testbed.Alone()
 	maps.Copy(env, map[string]string{
 		"FACILITATOR_URL": "{facilitator}", "RPC_URL": "{node}", "LOCAL_ADDR": addr, "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"),
-		"DNS_RESOLVERS": resolver(t), "PAY_TO": testbed.Account(1), "DUPLICATE_WINDOW_SECONDS": "600",
+		"DNS_RESOLVERS": startResolver(t), "PAY_TO": testbed.Account(1), "DUPLICATE_WINDOW_SECONDS": "600",
 	})
 	return peer{
-		name: "ours, the local runner", ours: true, promises: everything(), goods: lookup(), price: "0.005",
-		seller: process(addr, testbed.Program(t, testbed.LocalRunner), lookup(), env),
+		name: "ours, the local runner", isOurs: true, promises: allPromises(), goods: lookupGoods(), price: "0.005",
+		seller: programSeller(addr, testbed.Program(t, testbed.LocalRunner), lookupGoods(), env),
 	}
 }
 
@@ -107,7 +107,7 @@ func shops(t *testing.T) []peer {
 	server := testbed.Shop(t, t.TempDir(), nil).Path
 	start := func(goods judge.Goods, node string) judge.Seller {
 		addr := address(t)
-		return process(addr, server, goods, map[string]string{
+		return programSeller(addr, server, goods, map[string]string{
 			"ADDR": addr, "PAY_TO": testbed.Account(1), "LEDGER_FILE": filepath.Join(t.TempDir(), "ledger.db"), "FACILITATOR": "{facilitator}",
 			"NODE": node, "STATION": "{upstream}", "PRICE": "{price}", "WINDOW": "600s",
 		})
@@ -117,9 +117,9 @@ func shops(t *testing.T) []peer {
 		Body: `{"city":"Oslo","notes":"fair"}`, OtherBody: `{"city":"Rome","notes":"fair"}`,
 	}
 	return []peer{
-		{name: "ours, a shop", ours: true, goods: withTool(weather()), seller: start(weather(), "{node}")},
-		{name: "the same, by POST", ours: true, goods: report, seller: start(report, "{node}")},
-		{name: "the same, without a node", ours: true, goods: withTool(weather()), seller: start(weather(), "none")},
+		{name: "ours, a shop", isOurs: true, goods: addTool(weatherGoods()), seller: start(weatherGoods(), "{node}")},
+		{name: "the same, by POST", isOurs: true, goods: report, seller: start(report, "{node}")},
+		{name: "the same, without a node", isOurs: true, goods: addTool(weatherGoods()), seller: start(weatherGoods(), "none")},
 	}
 }
 
@@ -138,12 +138,12 @@ func npmPeers(t *testing.T) []peer {
 		addr := address(t)
 		settings := peerSettings(addr)
 		settings["FLOW"] = flow
-		return process(addr, node+" "+filepath.Join(folder, program), weather(), settings)
+		return programSeller(addr, node+" "+filepath.Join(folder, program), weatherGoods(), settings)
 	}
 	return []peer{
-		{name: "`@x402/express` 2.27.0", goods: weather(), seller: start("express.mjs", "")},
-		{name: "the same, `upfront`", goods: weather(), seller: start("express.mjs", "upfront")},
-		{name: "`@x402/hono` 2.27.0", goods: weather(), seller: start("hono.mjs", "")},
+		{name: "`@x402/express` 2.27.0", goods: weatherGoods(), seller: start("express.mjs", "")},
+		{name: "the same, `upfront`", goods: weatherGoods(), seller: start("express.mjs", "upfront")},
+		{name: "`@x402/hono` 2.27.0", goods: weatherGoods(), seller: start("hono.mjs", "")},
 	}
 }
 
@@ -153,19 +153,19 @@ func pythonPeers(t *testing.T) []peer {
 	python := testbed.Python(t, filepath.Join(folder, "requirements.txt"))
 	start := func(program string, goods judge.Goods) judge.Seller {
 		addr := address(t)
-		return process(addr, python+" "+filepath.Join(folder, program), goods, peerSettings(addr))
+		return programSeller(addr, python+" "+filepath.Join(folder, program), goods, peerSettings(addr))
 	}
-	tool := withTool(judge.Goods{})
+	tool := addTool(judge.Goods{})
 	return []peer{
-		{name: "`x402` 2.25.0 for Python, FastAPI", goods: weather(), seller: start("fastapi_server.py", weather())},
-		{name: "the same, Flask", goods: weather(), seller: start("flask_server.py", weather())},
+		{name: "`x402` 2.25.0 for Python, FastAPI", goods: weatherGoods(), seller: start("fastapi_server.py", weatherGoods())},
+		{name: "the same, Flask", goods: weatherGoods(), seller: start("flask_server.py", weatherGoods())},
 		{name: "the same, an MCP tool", goods: tool, seller: start("tool_server.py", tool)},
 	}
 }
 
-// functions is a seller that runs the built Lambda functions on a DynamoDB table, as
+// lambdaSeller is a seller that runs the built Lambda functions on a DynamoDB table, as
 // template.yaml deploys them.
-type functions struct {
+type lambdaSeller struct {
 	t    *testing.T
 	once sync.Once
 	host *cloud.Host
@@ -174,7 +174,7 @@ type functions struct {
 }
 
 // Start implements judge.Seller.
-func (f *functions) Start(_ context.Context, s judge.Settings) (judge.Instance, error) {
+func (f *lambdaSeller) Start(_ context.Context, s judge.Settings) (judge.Instance, error) {
 	f.once.Do(func() {
 		settings := testbed.Alone()
 		maps.Copy(settings, f.env)
@@ -189,21 +189,21 @@ func (f *functions) Start(_ context.Context, s judge.Settings) (judge.Instance, 
 }
 
 // Origin implements judge.Instance.
-func (f *functions) Origin() string { return f.host.URL }
+func (f *lambdaSeller) Origin() string { return f.host.URL }
 
 // Kill implements judge.Instance. For the next request to a function, the host starts a new
 // process.
-func (f *functions) Kill() {
+func (f *lambdaSeller) Kill() {
 	for _, name := range f.host.Names() {
 		f.host.Kill(name)
 	}
 }
 
-func deployed(t *testing.T) peer {
+func deployedPeer(t *testing.T) peer {
 	t.Helper()
 	return peer{
-		name: "ours, functions on DynamoDB", ours: true, promises: everything(), goods: lookup(), price: "0.005",
-		seller: &functions{t: t, db: cloud.StartDynamoLocal(t), env: map[string]string{"DNS_RESOLVERS": resolver(t), "DUPLICATE_WINDOW_SECONDS": "600"}},
+		name: "ours, functions on DynamoDB", isOurs: true, promises: allPromises(), goods: lookupGoods(), price: "0.005",
+		seller: &lambdaSeller{t: t, db: cloud.StartDynamoLocal(t), env: map[string]string{"DNS_RESOLVERS": startResolver(t), "DUPLICATE_WINDOW_SECONDS": "600"}},
 	}
 }
 
@@ -217,7 +217,7 @@ func TestPeers(t *testing.T) {
 		for i, p := range peers {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()
-				reports[i] = p.judged(t)
+				reports[i] = p.playRows(t)
 			})
 		}
 	})
@@ -239,18 +239,18 @@ func TestPeers(t *testing.T) {
 	t.Errorf("peers.md has another table than this; -update writes it:\n%s", table)
 }
 
-// judged plays every row of the judge against the seller, and returns the report. The test
-// fails if one of our sellers breaks a promise.
-func (p peer) judged(t *testing.T) *judge.Report {
+// playRows plays every row of the judge against the peer's seller, and returns the report. The
+// test fails if one of our sellers breaks a promise.
+func (p peer) playRows(t *testing.T) *judge.Report {
 	t.Helper()
 	if p.price == "" {
-		p.price, p.dearer = "0.01", "0.02"
+		p.price, p.higherPrice = "0.01", "0.02"
 	}
-	if p.ours {
-		p.promises = everything()
+	if p.isOurs {
+		p.promises = allPromises()
 	}
 	report, err := judge.Run(t.Context(), judge.Config{
-		Seller: p.seller, World: testbed.Must(x402test.World(x402.Base)), Goods: p.goods, Price: p.price, OtherPrice: p.dearer,
+		Seller: p.seller, World: testbed.Must(x402test.World(x402.Base)), Goods: p.goods, Price: p.price, OtherPrice: p.higherPrice,
 		Promises: p.promises, Seed: 1,
 	})
 	if err != nil {
@@ -259,7 +259,7 @@ func (p peer) judged(t *testing.T) *judge.Report {
 	var text strings.Builder
 	testbed.Check(report.WriteText(&text))
 	t.Log(text.String())
-	if broken := report.Broken(); p.ours && len(broken) > 0 {
+	if broken := report.Broken(); p.isOurs && len(broken) > 0 {
 		testbed.Check(report.WriteSteps(t.Output()))
 		t.Error(broken)
 	}

@@ -4,8 +4,8 @@ package launch
 
 import "os/exec"
 
-func apart(*exec.Cmd) {}
+func setProcessGroup(*exec.Cmd) {}
 
-// kill kills the command. Processes that the command has started continue, because this system
-// has no process groups.
-func kill(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // an error means that the command has ended already
+// killGroup kills only the command itself. Processes that the command has started continue,
+// because this system has no process groups.
+func killGroup(cmd *exec.Cmd) { _ = cmd.Process.Kill() } // an error means that the command has ended already

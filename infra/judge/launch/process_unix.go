@@ -7,8 +7,9 @@ import (
 	"syscall"
 )
 
-// apart puts a command, and every process that the command starts, into a new process group.
-func apart(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// setProcessGroup puts a command, and every process that the command starts, into a new
+// process group.
+func setProcessGroup(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// kill sends SIGKILL to the command's process group.
-func kill(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // an error means that all processes of the group have ended already
+// killGroup sends SIGKILL to the command's process group.
+func killGroup(cmd *exec.Cmd) { _ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) } // an error means that all processes of the group have ended already

@@ -33,14 +33,14 @@ type Program struct {
 	Log    io.Writer     // receives the seller's output when the seller is killed; may be nil
 }
 
-// fill replaces the placeholders in a text.
-func fill(text string, s judge.Settings) string {
+// fillPlaceholders replaces the placeholders in a text.
+func fillPlaceholders(text string, s judge.Settings) string {
 	return strings.NewReplacer("{facilitator}", s.Facilitator, "{node}", s.Node, "{upstream}", s.Upstream, "{price}", s.Price).Replace(text)
 }
 
 // Start implements judge.Seller.
 func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, error) {
-	if connects(ctx, p.host()) {
+	if isListening(ctx, p.host()) {
 		return nil, fmt.Errorf("another program listens at %s already: stop it, or have the seller listen elsewhere", p.host())
 	}
 	for _, file := range p.Files {
@@ -48,18 +48,18 @@ func (p *Program) Start(ctx context.Context, s judge.Settings) (judge.Instance, 
 			return nil, err
 		}
 	}
-	cmd := exec.Command("sh", "-c", fill(p.Command, s)) //nolint:noctx // a context would kill only the shell, and not its whole process group
+	cmd := exec.Command("sh", "-c", fillPlaceholders(p.Command, s)) //nolint:noctx // a context would kill only the shell, and not its whole process group
 	cmd.Dir = p.Dir
 	cmd.Env = os.Environ()
 	for _, one := range p.Env {
-		cmd.Env = append(cmd.Env, fill(one, s))
+		cmd.Env = append(cmd.Env, fillPlaceholders(one, s))
 	}
-	apart(cmd)
+	setProcessGroup(cmd)
 	process, err := programs.StartWith(cmd, programs.Options{Most: 64 << 10})
 	if err != nil {
 		return nil, err
 	}
-	r := &running{Program: p, process: process}
+	r := &startedSeller{Program: p, process: process}
 	if err := r.untilReady(ctx); err != nil {
 		r.Kill()
 		return nil, err
@@ -77,7 +77,7 @@ func render(file string, s judge.Settings) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(target, []byte(fill(string(text), s)), 0o600)
+	return os.WriteFile(target, []byte(fillPlaceholders(string(text), s)), 0o600)
 }
 
 func (p *Program) host() string {
@@ -91,8 +91,8 @@ func (p *Program) host() string {
 	return u.Host
 }
 
-// connects reports whether a program listens at an address.
-func connects(ctx context.Context, address string) bool {
+// isListening reports whether a program listens at an address.
+func isListening(ctx context.Context, address string) bool {
 	dialer := net.Dialer{Timeout: time.Second}
 	connection, err := dialer.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -102,24 +102,24 @@ func connects(ctx context.Context, address string) bool {
 	return true
 }
 
-// running is a started seller: the shell and all processes that it has started.
-type running struct {
+// startedSeller is a started seller: the shell and all processes that it has started.
+type startedSeller struct {
 	*Program
 	process *programs.Process // the shell
 }
 
 // Origin implements judge.Instance.
-func (r *running) Origin() string { return r.Program.Origin }
+func (r *startedSeller) Origin() string { return r.Program.Origin }
 
 // Kill implements judge.Instance. After the kill, it waits until no program listens at the
 // seller's address, but not longer than r.Within.
-func (r *running) Kill() {
-	kill(r.process.Cmd)
+func (r *startedSeller) Kill() {
+	killGroup(r.process.Cmd)
 	<-r.process.Gone()
 	ctx, cancel := context.WithTimeout(context.Background(), r.Within)
 	defer cancel()
-	for connects(ctx, r.host()) && ctx.Err() == nil {
-		wait(ctx)
+	for isListening(ctx, r.host()) && ctx.Err() == nil {
+		pause(ctx)
 	}
 	if r.Log != nil {
 		fmt.Fprintf(r.Log, "%s\n", strings.TrimSpace(r.process.Log.String()))
@@ -128,11 +128,11 @@ func (r *running) Kill() {
 
 // untilReady waits until the seller answers its Ready request. It returns an error if the
 // seller ends, or is not ready within r.Within.
-func (r *running) untilReady(ctx context.Context) error {
+func (r *startedSeller) untilReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.Within)
 	defer cancel()
 	for {
-		answers := r.answers(ctx)
+		answers := r.isReady(ctx)
 		select {
 		case <-r.process.Gone(): // checked first: if the seller has ended, the answer came from another program
 			return fmt.Errorf("the seller ended before it took requests at %s; it printed:\n%s", r.host(), &r.process.Log)
@@ -144,13 +144,13 @@ func (r *running) untilReady(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return fmt.Errorf("the seller did not take requests at %s within %v; it printed:\n%s", r.host(), r.Within, &r.process.Log)
 		}
-		wait(ctx)
+		pause(ctx)
 	}
 }
 
-// answers reports whether the seller answers its Ready request with a status below 500.
-func (r *running) answers(ctx context.Context) bool {
-	if !connects(ctx, r.host()) {
+// isReady reports whether the seller answers its Ready request with a status below 500.
+func (r *startedSeller) isReady(ctx context.Context) bool {
+	if !isListening(ctx, r.host()) {
 		return false
 	}
 	request := r.Ready.Clone(ctx)
@@ -170,8 +170,8 @@ func (r *running) answers(ctx context.Context) bool {
 	return res.StatusCode < http.StatusInternalServerError
 }
 
-// wait waits for a moment before the next try, or until the context ends.
-func wait(ctx context.Context) {
+// pause waits for a moment before the next try, or until the context ends.
+func pause(ctx context.Context) {
 	select {
 	case <-ctx.Done():
 	case <-time.After(20 * time.Millisecond):
