@@ -34,7 +34,7 @@ func TestColdStartAsksNobody(t *testing.T) {
 	maps.Copy(params, map[string]string{
 		"FacilitatorUrl": web, "FacilitatorSecretArn": testSecret, "RpcUrl": web, "DnsResolvers": names, "RdapBootstrapUrl": web, "LogLevel": "debug",
 	})
-	h, logs := host(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
+	h, logs := openHost(t, params, map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": web, "AWS_ENDPOINT_URL_SECRETS_MANAGER": web})
 	for slug := range deployed.Routes() {
 		if slug == sam.Reconcile {
 			continue // reconcile calls other servers in every invocation

@@ -26,9 +26,9 @@ func parameters() map[string]string {
 // slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// host runs the built functions with the settings of the template. A call to logs stops the
-// built functions, and returns what they have logged.
-func host(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
+// openHost starts a host that runs the built functions with the settings of the template. The
+// returned function logs stops the host, and returns what the functions have logged.
+func openHost(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer
 	h = cloud.Deployment{Functions: testbed.Functions(t), Parameters: params, Environment: env, Logs: &text}.Open(t)

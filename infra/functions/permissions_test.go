@@ -39,29 +39,29 @@ const (
 // recorder takes the place of AWS for the functions, with a DynamoDB table and Secrets
 // Manager. It records the permission that each request of a function needs.
 type recorder struct {
-	table, url string
-	direct     *dynamodb.Client // a client whose requests are not recorded
+	table, url       string
+	unrecordedClient *dynamodb.Client // a client whose requests are not recorded
 
-	granted map[string][]string // the permissions that the template grants, by slug, as deployed.Granted returns them
+	grantedPermissions map[string][]string // the permissions that the template grants, by slug, as deployed.Granted returns them
 
-	mu    sync.Mutex
-	asked map[string][]string // the permissions that requests have needed, by slug, written as in the field granted
+	mu                sync.Mutex
+	neededPermissions map[string][]string // the permissions that requests have needed, by slug, written as in grantedPermissions
 }
 
 func newRecorder(t *testing.T) *recorder {
 	t.Helper()
 	server := cloud.StartDynamo(t)
-	r := &recorder{table: server.Table(t), url: server.URL, direct: dynamo.NewClient(server.Config()), asked: map[string][]string{}, granted: map[string][]string{}}
+	r := &recorder{table: server.Table(t), url: server.URL, unrecordedClient: dynamo.NewClient(server.Config()), neededPermissions: map[string][]string{}, grantedPermissions: map[string][]string{}}
 	for _, slug := range slugs() {
-		r.granted[slug] = deployed.Granted(t, slug)
+		r.grantedPermissions[slug] = deployed.Granted(t, slug)
 	}
 	return r
 }
 
-func (r *recorder) used(slug string) []string {
+func (r *recorder) usedPermissions(slug string) []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return slices.Compact(slices.Sorted(slices.Values(r.asked[slug])))
+	return slices.Compact(slices.Sorted(slices.Values(r.neededPermissions[slug])))
 }
 
 // environment returns variables that make the function with the given slug call the recorder
@@ -75,7 +75,7 @@ func (r *recorder) environment(t *testing.T, slug, members string) map[string]st
 		if err := json.Unmarshal(q.Sent, &body); err != nil {
 			t.Errorf("%s: %v: %s", slug, err, q.Sent)
 		}
-		r.note(slug, q.Request.Header.Get("X-Amz-Target"), body)
+		r.recordPermission(slug, q.Request.Header.Get("X-Amz-Target"), body)
 		if body.SecretId == "" {
 			q.Pass()
 			return
@@ -92,7 +92,7 @@ type call struct {
 	Key, Item                      map[string]struct{ S string }
 }
 
-func (r *recorder) note(slug, target string, c call) {
+func (r *recorder) recordPermission(slug, target string, c call) {
 	service, action, _ := strings.Cut(target, ".")
 	service, _, _ = strings.Cut(strings.ToLower(service), "_") // the service without the API version
 	on := map[string]string{testSecret: "FacilitatorSecretArn", fallbackSecret: "FacilitatorFallbackSecretArn"}[c.SecretId]
@@ -101,7 +101,7 @@ func (r *recorder) note(slug, target string, c call) {
 		on = "${Ledger.Arn}/index/" + c.IndexName
 	case c.TableName == r.table:
 		on = "Ledger.Arn of " + key
-		for _, permission := range r.granted[slug] {
+		for _, permission := range r.grantedPermissions[slug] {
 			_, form, _ := strings.Cut(permission, " of ")
 			if start, open := strings.CutSuffix(form, "*"); open && strings.HasPrefix(key, start) {
 				on = "Ledger.Arn of " + form
@@ -110,21 +110,22 @@ func (r *recorder) note(slug, target string, c call) {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.asked[slug] = append(r.asked[slug], service+":"+action+" on "+on)
+	r.neededPermissions[slug] = append(r.neededPermissions[slug], service+":"+action+" on "+on)
 }
 
-// forget deletes the items with the given keys from the table.
-func (r *recorder) forget(t *testing.T, keys ...string) {
+// deleteItems deletes the items with the given keys from the table.
+func (r *recorder) deleteItems(t *testing.T, keys ...string) {
 	t.Helper()
 	for _, key := range keys {
-		testbed.Must(r.direct.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+		testbed.Must(r.unrecordedClient.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
 			TableName: &r.table, Key: map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: key}},
 		}))
 	}
 }
 
-// bearer serves h, and returns the URL. The test fails if a request does not have the token.
-func bearer(t *testing.T, token string, h http.Handler) string {
+// serveWithToken serves the handler h, and returns the URL. The test fails if a request does
+// not have the token.
+func serveWithToken(t *testing.T, token string, h http.Handler) string {
 	t.Helper()
 	return testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if got := r.Header.Get("Authorization"); got != "Bearer "+token {
@@ -141,8 +142,8 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 	t.Helper()
 	return map[string]string{
 		"Ledger": table, "DnsResolvers": testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net.")),
-		"FacilitatorUrl": bearer(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
-		"FacilitatorFallbackUrl":       bearer(t, fallbackToken, testbed.NewFacilitator(t)),
+		"FacilitatorUrl": serveWithToken(t, testToken, http.NotFoundHandler()), "FacilitatorSecretArn": testSecret,
+		"FacilitatorFallbackUrl":       serveWithToken(t, fallbackToken, testbed.NewFacilitator(t)),
 		"FacilitatorFallbackSecretArn": fallbackSecret,
 	}
 }
@@ -152,9 +153,9 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 type shopper struct {
 	*recorder
 	*x402test.Client
-	base    string
-	key     string // the Idempotency-Key of the current purchase
-	clients int    // the number of clients so far; each has another address
+	base        string
+	key         string // the Idempotency-Key of the current purchase
+	clientCount int    // the number of clients so far; each has another address
 }
 
 func newShopper(t *testing.T) *shopper {
@@ -179,7 +180,7 @@ func newShopper(t *testing.T) *shopper {
 		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
 		// The shopper sends one request after the other. So the current request comes from the
 		// newest client, whose number is s.clients.
-		Source: func() string { return fmt.Sprint("192.0.2.", s.clients) },
+		Source: func() string { return fmt.Sprint("192.0.2.", s.clientCount) },
 	}.Open(t).URL
 	return s
 }
@@ -190,11 +191,11 @@ func (s *shopper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// next begins a new purchase. The purchase is made by a new client, so that no client reaches
-// the rate limit.
-func (s *shopper) next() {
-	s.clients++
-	s.key = fmt.Sprint("purchase-by-client-", s.clients)
+// beginPurchase begins a new purchase by a new client. Because every purchase has another
+// client, no client reaches the rate limit.
+func (s *shopper) beginPurchase() {
+	s.clientCount++
+	s.key = fmt.Sprint("purchase-by-client-", s.clientCount)
 }
 
 // way is a way to buy an operation: over HTTP from the operation's function, or from the MCP
@@ -235,10 +236,10 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 // the first once more.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
-	s.next()
+	s.beginPurchase()
 	terms := testbed.LocalTerms(t)
 	payees := ledger.SoldKey(terms.Network, strings.ToLower(terms.Asset))
-	s.forget(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // the function must write these items again
+	s.deleteItems(t, "rdap|bootstrap", "slots|"+o.Slug, payees) // the function must write these items again
 	var header string
 	for i := range 3 {
 		if i != 1 {
@@ -258,11 +259,11 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 	s := newShopper(t)
 	for _, o := range catalog.All() {
 		for _, w := range s.ways(t, o) {
-			s.next()
+			s.beginPurchase()
 			testbed.Must(w.sign())
 			// For a challenge, a function counts the request for the client's rate limit. It
 			// must do nothing else in AWS.
-			if used := s.used(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
+			if used := s.usedPermissions(w.slug); w.slug == o.Slug && slices.ContainsFunc(used, func(u string) bool { return u != "dynamodb:UpdateItem on Ledger.Arn of rate|*" }) {
 				t.Errorf("%s: a challenge asked for %q", o.Slug, used)
 			}
 			s.buy(t, o, w)
@@ -273,14 +274,14 @@ func TestPermissionsUsedAreGranted(t *testing.T) {
 		catalog.PathLLMsFull, catalog.PathDocs, "/", "/nowhere", catalog.PathReady, catalog.PathReady, catalog.PathReady,
 	} {
 		if i%5 == 0 { // each client gets five documents: enough for the function to count requests in the table, and too few for the rate limit
-			s.next()
+			s.beginPurchase()
 		}
 		if r := testbed.Must(s.Get(t.Context(), s.base+path, "")); len(r.Body) == 0 || r.Status == http.StatusTooManyRequests {
 			t.Errorf("%s: status %d, %d bytes", path, r.Status, len(r.Body))
 		}
 	}
 	for _, slug := range slugs() {
-		if d := cmp.Diff(s.granted[slug], s.used(slug)); slug != sam.Reconcile && d != "" {
+		if d := cmp.Diff(s.grantedPermissions[slug], s.usedPermissions(slug)); slug != sam.Reconcile && d != "" {
 			t.Errorf("%s: permissions (-may +used):\n%s", slug, d)
 		}
 	}

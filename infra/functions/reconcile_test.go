@@ -25,8 +25,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// reconciled sends the scheduled function its example event, and returns the answer.
-func reconciled(t *testing.T, h *cloud.Host) ([]byte, error) {
+// callReconcile sends the scheduled function its example event, and returns the answer.
+func callReconcile(t *testing.T, h *cloud.Host) ([]byte, error) {
 	t.Helper()
 	event := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "events", sam.Reconcile+".json")))
 	payload, _, err := h.Call(sam.LogicalID(sam.Reconcile), event)
@@ -60,8 +60,8 @@ func TestReconcileFunction(t *testing.T) {
 	testbed.Check(former.Record(t.Context(), terms.Network, strings.ToLower(terms.Asset), testbed.Account(5), "5000"))
 	params := bothFacilitators(t, watch.table)
 	params["RpcUrl"], params["LogLevel"] = "secret", "error"
-	h, logs := host(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
-	if payload, err := reconciled(t, h); err != nil || string(payload) != "null" {
+	h, logs := openHost(t, params, watch.environment(t, sam.Reconcile, `,"rpc_urls":["`+node.URL+`"]`))
+	if payload, err := callReconcile(t, h); err != nil || string(payload) != "null" {
 		t.Errorf("it answered %s, %v", payload, err)
 	}
 	for key, want := range map[string]ledger.State{paid: ledger.Settled, open: ledger.Uncertain, unsent: ledger.Refused, owed: ledger.Settled} {
@@ -79,7 +79,7 @@ func TestReconcileFunction(t *testing.T) {
 		"ReconcileFailed": 0.0, "Ready": 1.0, "ReadyLedger": 1.0, "ReadyFacilitator": 1.0, "ReadyResolvers": 1.0, "ReadyChain": 1.0,
 		"ReadyMark": 0.0, "not_ready": []any{"facilitator_primary", "mark"}, // these two faults do not keep the service from being ready
 	})
-	if d := cmp.Diff(watch.granted[sam.Reconcile], watch.used(sam.Reconcile)); d != "" {
+	if d := cmp.Diff(watch.grantedPermissions[sam.Reconcile], watch.usedPermissions(sam.Reconcile)); d != "" {
 		t.Errorf("permissions (-may +used):\n%s", d)
 	}
 }
@@ -93,10 +93,10 @@ func TestReconcileMark(t *testing.T) {
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
 	table := boot.Table{Name: server.Table(t), AWS: server.Config()}
 	params := map[string]string{"Ledger": table.Name, "RpcUrl": "none", "DnsResolvers": names, "FacilitatorUrl": testbed.Serve(t, testbed.NewFacilitator(t))}
-	says := func(marked float64) {
+	checkReadyMark := func(marked float64) {
 		t.Helper()
-		h, logs := host(t, params, server.Settings(table.Name))
-		if _, err := reconciled(t, h); err != nil {
+		h, logs := openHost(t, params, server.Settings(table.Name))
+		if _, err := callReconcile(t, h); err != nil {
 			t.Error(err)
 		}
 		checkLine(t, logs(), map[string]any{"Ready": 1.0, "ReadyLedger": 1.0, "ReadyMark": marked})
@@ -106,15 +106,15 @@ func TestReconcileMark(t *testing.T) {
 		testbed.Must(table.SetMark(t.Context(), boot.Mark{Stack: stack, Payee: payee, Written: time.Now(), By: "test"}, true))
 	}
 	write("another", boot.LocalPayTo)
-	says(0)
+	checkReadyMark(0)
 	write("local", boot.LocalPayTo)
-	says(1)
+	checkReadyMark(1)
 	write("local", testbed.Account(5))
-	says(0)
+	checkReadyMark(0)
 	params["FormerTerms"] = time.Now().Add(time.Minute).UTC().Format(time.RFC3339) + ",payTo=" + testbed.Account(5)
-	says(1)
+	checkReadyMark(1)
 	params["FormerTerms"] = "none"
-	says(0)
+	checkReadyMark(0)
 }
 
 // TestReconcileFunctionFails runs reconcile without a table. The invocation must fail, so that
@@ -131,10 +131,10 @@ func TestReconcileFunctionFails(t *testing.T) {
 		"yes": {"not_ready": []any{"facilitator", "ledger", "mark"}, "ReadyFacilitator": 0.0},
 		"no":  {"not_ready": []any{"ledger", "mark"}, "ReadyFacilitator": nil},
 	} {
-		h, logs := host(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": names, "Selling": selling},
+		h, logs := openHost(t, map[string]string{"Ledger": "Ledger", "RpcUrl": "none", "DnsResolvers": names, "Selling": selling},
 			map[string]string{"AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
 		var failed runtimeapi.Failed
-		if _, err := reconciled(t, h); !errors.As(err, &failed) || !strings.Contains(string(failed), "list open records") {
+		if _, err := callReconcile(t, h); !errors.As(err, &failed) || !strings.Contains(string(failed), "list open records") {
 			t.Errorf("it answered %s, want a function error", failed)
 		}
 		maps.Copy(want, more)
