@@ -48,13 +48,13 @@ func TestPrintedAWS(t *testing.T) {
 // succeed.
 func TestUnprotectedTable(t *testing.T) {
 	t.Parallel()
-	onEmulator(t, protectByHand)
+	runOnEmulator(t, runPrintedProtection)
 }
 
-func protectByHand(t testing.TB, server cloud.Dynamo) {
+func runPrintedProtection(t testing.TB, server cloud.Dynamo) {
 	testbed.Check(dynamo.Create(t.Context(), dynamo.NewClient(server.Config()), "ledger"))
 	owed := func() (string, error) {
-		cmd := testbed.Command(t, testbed.Program(t, operate), "owed")
+		cmd := testbed.Command(t, testbed.Program(t, operateCommand), "owed")
 		cmd.Env = testbed.Environment(server.Settings("ledger"))
 		out, err := cmd.CombinedOutput()
 		return string(out), err

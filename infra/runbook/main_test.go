@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	m.Run()
 }
 
-const operate = "./infra/local/operate"
+const operateCommand = "./infra/local/operate"
 
 // runbook returns the text of the runbook, with each command on one line.
 func runbook() string {
@@ -33,15 +33,17 @@ func runbook() string {
 
 func serve(t testing.TB, h http.HandlerFunc) string { return testbed.Serve(t, h) }
 
-// slow is how long a call to the emulator may take: half the time that the programs wait for
-// an answer of DynamoDB. If a test fails after a slower call, the emulator may be the cause.
-const slow = dynamo.DefaultAttemptTimeout / 2
+// slowCall is how long a call to the emulator may take: half the time that the programs wait
+// for an answer of DynamoDB. If a test fails after a slower call, the emulator may be the
+// cause.
+const slowCall = dynamo.DefaultAttemptTimeout / 2
 
-// onEmulator runs a test with the emulator moto, whose DynamoDB can restore a table. Moto is
-// slow on a busy machine. So if the test fails after a slow call, it runs once more.
-func onEmulator(t *testing.T, play func(t testing.TB, server cloud.Dynamo)) {
+// runOnEmulator runs a test with the emulator moto, whose DynamoDB can restore a table. Moto
+// is slow on a busy machine. So if the test fails after a slow call, runOnEmulator runs the
+// test once more.
+func runOnEmulator(t *testing.T, play func(t testing.TB, server cloud.Dynamo)) {
 	t.Helper()
-	testbed.Fairly(t, slow, func(tb testing.TB, p *testbed.Pace) {
+	testbed.Fairly(t, slowCall, func(tb testing.TB, p *testbed.Pace) {
 		moto := testbed.ProxyTo(tb, deployed.Emulator(tb))
 		timed := testbed.Relay{To: moto, Do: func(r *testbed.Relayed) {
 			begun := time.Now()

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// owes reports whether a payment is settled and has no answer yet.
-func owes(t testing.TB, store ledger.Store, key string) bool {
+// isOwed reports whether a payment is settled and has no answer yet.
+func isOwed(t testing.TB, store ledger.Store, key string) bool {
 	t.Helper()
 	r := ledgertest.Payment(t, store, key)
 	return r != nil && r.State == ledger.Settled
@@ -29,15 +29,15 @@ func owes(t testing.TB, store ledger.Store, key string) bool {
 // restore. A drill must delete its copy, and must not touch the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
-	onEmulator(t, drill)
+	runOnEmulator(t, restoreAndDrill)
 }
 
-func drill(t testing.TB, server cloud.Dynamo) {
+func restoreAndDrill(t testing.TB, server cloud.Dynamo) {
 	api := dynamo.NewClient(server.Config())
 	testbed.Check(dynamo.Create(t.Context(), api, "ledger"))
 	backUp(t, api, "ledger")
 	key := payments.Owe(t, payments.Ledger(server.Open("ledger")))
-	program := testbed.Program(t, operate)
+	program := testbed.Program(t, operateCommand)
 	restore := func(arguments ...string) (string, error) {
 		cmd := exec.Command(program, append([]string{"restore"}, arguments...)...)
 		cmd.Env = testbed.Environment(server.Settings("ledger"))
@@ -52,7 +52,7 @@ func drill(t testing.TB, server cloud.Dynamo) {
 	if !strings.Contains(out, "\nwhat is sold from now on is not in the copy: if you have not stopped selling, deploy with Selling=no now\n") {
 		t.Errorf("it does not say to stop selling:\n%s", out)
 	}
-	if !owes(t, server.Open("ledger-copy"), key) {
+	if !isOwed(t, server.Open("ledger-copy"), key) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
@@ -77,7 +77,7 @@ func drill(t testing.TB, server cloud.Dynamo) {
 	if err != nil || strings.Join(tables.TableNames, " ") != "ledger ledger-copy other" {
 		t.Errorf("tables %v, %v", tables, err)
 	}
-	if !owes(t, server.Open("ledger"), key) {
+	if !isOwed(t, server.Open("ledger"), key) {
 		t.Error("the original has forgotten what is owed")
 	}
 }
