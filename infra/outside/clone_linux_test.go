@@ -35,7 +35,7 @@ func TestReadmeOfAClone(t *testing.T) {
 	var todo, said []step
 	for _, section := range firstSections() {
 		todo = append(todo, steps(text, section)...)
-		said = append(said, saidCommands(text, section)...)
+		said = append(said, quotedCommands(text, section)...)
 	}
 	r := newReader(t, t.TempDir(), todo)
 	r.environment = insteadOfGitHub(t)
@@ -54,14 +54,14 @@ func TestReadmeOfAClone(t *testing.T) {
 		}
 		seen[command] = true
 		if elsewhere := localAddr.FindStringSubmatch(command); elsewhere != nil {
-			startsElsewhere(t, command, elsewhere[1])
+			startAtAddr(t, command, elsewhere[1])
 			continue
 		}
-		if r.asks(t, s) {
+		if r.typeStep(t, s) {
 			paid++
 		}
 	}
-	r.still(t)
+	r.checkServer(t)
 	if r.server == nil || paid < 2 {
 		t.Errorf("one that listened: %v, %d commands that asked it", r.server != nil, paid)
 	}
@@ -70,20 +70,20 @@ func TestReadmeOfAClone(t *testing.T) {
 	}
 }
 
-// startsElsewhere types a command that starts the service at the address addr. README prints
-// this command for a reader on whose machine another program has the usual address. In this
-// test, that program is the service that the reader has already started. The second service
-// starts in another clone, and must answer a request.
-func startsElsewhere(t *testing.T, command, addr string) {
+// startAtAddr types a command that starts the service at the address addr. README prints this
+// command for a reader on whose machine another program has the usual address. In this test,
+// that program is the service that the reader has already started. The second service starts
+// in another clone, and must answer a request.
+func startAtAddr(t *testing.T, command, addr string) {
 	t.Helper()
-	r := &reader{home: cloned(t), kept: t.TempDir(), at: addr}
-	r.types(t, command)
+	r := &reader{home: cloneFolder(t), stateFolder: t.TempDir(), serverAddr: addr}
+	r.typeCommand(t, command)
 	client := &x402test.Client{HTTP: &http.Client{Timeout: testbed.Patience}}
 	reply, err := client.Get(t.Context(), "http://"+addr+catalog.PathHealth, "")
 	if err != nil || reply.Status != http.StatusOK {
-		t.Errorf("%s listens, and answers %d, %v:\n%s", command, reply.Status, err, r.said)
+		t.Errorf("%s listens, and answers %d, %v:\n%s", command, reply.Status, err, r.stderr)
 	}
-	r.still(t)
+	r.checkServer(t)
 }
 
 // commandOf returns the command of a step, without a trailing comment.
@@ -127,7 +127,7 @@ func TestMoneyOfAClone(t *testing.T) {
 	}
 	loopback()
 	const payee = "0x209693Bc6afc0C5328bA36FaF03C514EF312287C"
-	home := cloned(t)
+	home := cloneFolder(t)
 	filled := strings.NewReplacer("0x...", payee, "https://...", "https://facilitator.example")
 	todo := steps(string(testbed.Must(os.ReadFile(readme))), moneySection)
 	takes := []struct{ network, payee, docs string }{
@@ -140,9 +140,9 @@ func TestMoneyOfAClone(t *testing.T) {
 	}
 	for i, s := range todo {
 		t.Run(s.command, func(t *testing.T) { // when the subtest ends, the service is stopped
-			r := &reader{home: home, kept: t.TempDir(), at: boot.LocalAddr}
-			r.types(t, filled.Replace(s.command))
-			r.still(t)
+			r := &reader{home: home, stateFolder: t.TempDir(), serverAddr: boot.LocalAddr}
+			r.typeCommand(t, filled.Replace(s.command))
+			r.checkServer(t)
 			if r.server == nil {
 				t.Fatal("it does not listen")
 			}
@@ -184,24 +184,24 @@ func TestJudgeOfAClone(t *testing.T) {
 		t.Skip("README's seller needs Node")
 	}
 	loopback()
-	home := cloned(t)
+	home := cloneFolder(t)
 	testbed.Check(os.WriteFile(filepath.Join(home, "server.js"), testbed.Must(os.ReadFile("testdata/server.js")), 0o600))
 	todo := steps(string(testbed.Must(os.ReadFile(readme))), judgeSection)
 	if len(todo) != 1 {
 		t.Fatalf("the section has %d commands: %q", len(todo), todo)
 	}
-	r := &reader{home: home, kept: t.TempDir(), at: "127.0.0.1:9"} // no program listens at this address, so no command becomes the server
-	out, _ := r.types(t, todo[0].command)
+	r := &reader{home: home, stateFolder: t.TempDir(), serverAddr: "127.0.0.1:9"} // no program listens at this address, so no command becomes the server
+	out, _ := r.typeCommand(t, todo[0].command)
 	said := regexp.MustCompile(`(?m)^(clean +1/1 |reply-lost +2/1 not promised|kill-while +2/1 not promised|\d+ held, 0 broken, \d+ not promised)`)
 	if found := said.FindAllString(string(out), -1); len(found) != 4 {
 		t.Errorf("found %q in:\n%s", found, out)
 	}
 }
 
-// cloned returns a new folder with the files of this tree.
-func cloned(t *testing.T) string {
+// cloneFolder returns a new folder with the files of this tree.
+func cloneFolder(t *testing.T) string {
 	t.Helper()
-	tree := packed(t).Module
+	tree := packModule(t).Module
 	found := testbed.Must(filepath.Glob(filepath.Join(proxy.folder, "github.com", "*", "*", "@v", tree.Version+".zip")))
 	if len(found) != 1 {
 		t.Fatalf("%d archives of the tree: %q", len(found), found)

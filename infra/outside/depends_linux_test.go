@@ -40,9 +40,9 @@ type dependencies struct {
 // of imported packages need.
 func TestDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
-		linked   []string // for each of these prefixes, the program must link a module
-		unlinked []string
-		unsummed []string // go.sum must not list a module with one of these prefixes
+		linked    []string // for each of these prefixes, the program must link a module
+		notLinked []string
+		notInSum  []string // go.sum must not list a module with one of these prefixes
 	}{
 		"memory": {nil, slices.Concat(amazon, sqlite), slices.Concat(amazon, sqlite)},
 		"file":   {sqlite, amazon, amazon},
@@ -55,8 +55,8 @@ func TestDependencies(t *testing.T) {
 				t.Errorf("the library is not among its modules: %+v", d)
 			}
 			requireNone(t, "go mod graph", d.graph, tools)
-			requireNone(t, "go.sum", d.sums, slices.Concat(tools, c.unsummed))
-			requireNone(t, "the binary", d.binary, slices.Concat(tools, c.unlinked))
+			requireNone(t, "go.sum", d.sums, slices.Concat(tools, c.notInSum))
+			requireNone(t, "the binary", d.binary, slices.Concat(tools, c.notLinked))
 			for _, begin := range c.linked {
 				if len(withPrefix(d.binary, begin)) == 0 {
 					t.Errorf("the binary has nothing of %s: %q", begin, d.binary)
@@ -66,13 +66,13 @@ func TestDependencies(t *testing.T) {
 	}
 }
 
-// requireNone fails the test if list has a module whose path begins with one of the prefixes
-// in others. The parameter where is the name of the list, for the error.
-func requireNone(t *testing.T, where string, list, others []string) {
+// requireNone fails the test if list has a module whose path begins with one of the prefixes.
+// The error contains listName.
+func requireNone(t *testing.T, listName string, list, prefixes []string) {
 	t.Helper()
-	for _, begin := range others {
+	for _, begin := range prefixes {
 		if found := withPrefix(list, begin); len(found) > 0 {
-			t.Errorf("%s has %q", where, found)
+			t.Errorf("%s has %q", listName, found)
 		}
 	}
 }

@@ -14,10 +14,10 @@ import (
 // sectionName matches the title of a section in a Markdown file.
 var sectionName = regexp.MustCompile(`(?m)^## (.+)$`)
 
-// heldElsewhere returns the commands of README that this package does not type as part of a
+// testsOfCommands lists the commands of README that this package does not type as part of a
 // section. The value of a command names the test that covers the command: the test's folder
 // and its name. "make bench" takes 12 minutes, so its test only checks that the target exists.
-func heldElsewhere() map[string][2]string {
+func testsOfCommands() map[string][2]string {
 	return map[string][2]string{
 		"make sam-build && sam deploy --no-confirm-changeset --parameter-overrides PayTo=0x… FacilitatorUrl=https://…": {"infra/samcli", "TestFirstDeployment"},
 		"make deploy STACK=<name>":   {"infra/deploy", "TestMake"},
@@ -36,21 +36,21 @@ func heldElsewhere() map[string][2]string {
 func TestEveryCommandOfReadme(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(readme)))
-	held := heldElsewhere()
+	held := testsOfCommands()
 	var first []step
 	for _, section := range firstSections() {
 		first = append(first, steps(text, section)...)
 	}
-	for _, s := range steps(text, head) {
+	for _, s := range steps(text, beforeSections) {
 		if !slices.ContainsFunc(first, func(typed step) bool { return commandOf(typed) == commandOf(s) }) {
 			t.Errorf("nobody types %q above the first section", s.command)
 		}
 	}
 	for _, name := range sectionName.FindAllStringSubmatch(text, -1) {
-		if slices.Contains(append(firstSections(), section, moneySection, judgeSection), name[1]) {
+		if slices.Contains(append(firstSections(), sellSection, moneySection, judgeSection), name[1]) {
 			continue // this package types the section's commands
 		}
-		for _, s := range append(steps(text, name[1]), saidCommands(text, name[1])...) {
+		for _, s := range append(steps(text, name[1]), quotedCommands(text, name[1])...) {
 			if _, ok := held[s.command]; !ok {
 				t.Errorf("nobody types %q of the section %q", s.command, name[1])
 			}

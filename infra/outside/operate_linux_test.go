@@ -17,7 +17,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const operate = module + "/infra/local/operate"
+const operateCommand = module + "/infra/local/operate"
 
 // TestOperateWithoutAClone runs the operator's commands in an empty folder, on the ledger file
 // of a shop. The commands must list what the shop owes. They must not suggest a command that
@@ -26,8 +26,8 @@ func TestOperateWithoutAClone(t *testing.T) {
 	loopback()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "shop.db")
-	owe(t, path)
-	program := operate + "@" + packed(t).Module.Version
+	createOwingLedger(t, path)
+	program := operateCommand + "@" + packModule(t).Module.Version
 	run := func(code int, environment string, arguments ...string) string {
 		t.Helper()
 		cmd := exec.Command("go", append([]string{"run", program}, arguments...)...)
@@ -57,7 +57,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 		code        int
 		environment string
 		arguments   []string
-		says        string
+		wantOutput  string
 	}{
 		{2, ledger, nil, "usage: go run " + program + " reconcile|owed|"},
 		{2, ledger, []string{"payer"}, "usage: go run " + program + " payer [-json] WALLET"},
@@ -65,15 +65,15 @@ func TestOperateWithoutAClone(t *testing.T) {
 		{1, ledger, []string{"refund", "x"}, "as go run " + program + " owed and go run " + program + " payer print it"},
 		{0, ledger, []string{"reconcile"}, "owed       1,"},
 	} {
-		if out := run(c.code, c.environment, c.arguments...); !strings.Contains(out, c.says) {
-			t.Errorf("operate %q does not say %q:\n%s", c.arguments, c.says, out)
+		if out := run(c.code, c.environment, c.arguments...); !strings.Contains(out, c.wantOutput) {
+			t.Errorf("operate %q does not say %q:\n%s", c.arguments, c.wantOutput, out)
 		}
 	}
 }
 
-// owe creates the ledger file of a shop that owes an answer: a payer paid the shop, and the
-// shop's handler answered with 503.
-func owe(t *testing.T, path string) {
+// createOwingLedger creates the ledger file of a shop that owes an answer: a payer paid the
+// shop, and the shop's handler answered with 503.
+func createOwingLedger(t *testing.T, path string) {
 	t.Helper()
 	money, err := x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: testbed.LocalTerms(t), Now: time.Now})
 	testbed.Check(err)

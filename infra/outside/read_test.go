@@ -14,15 +14,15 @@ type step struct {
 	command string
 }
 
-// typed matches the beginning of a shell command: optional variables, and then one of the
-// programs that README tells its readers to run.
-var typed = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|git|make|sam|mkdir|cd|curl|export) `)
+// commandStart matches the beginning of a shell command: optional variables, and then one of
+// the programs that README tells its readers to run.
+var commandStart = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ +)*(go (mod|get|run|build|install|env|doc)|git|make|sam|mkdir|cd|curl|export) `)
 
-// span matches a piece of code within a sentence.
-var span = regexp.MustCompile("`([^`]+)`")
+// codeSpan matches a piece of code within a sentence.
+var codeSpan = regexp.MustCompile("`([^`]+)`")
 
-// goesOn matches the end of a line whose command continues in the next line.
-var goesOn = regexp.MustCompile(`\s*\\\n\s*`)
+// continuedLine matches the end of a line whose command continues in the next line.
+var continuedLine = regexp.MustCompile(`\s*\\\n\s*`)
 
 // steps returns the steps in the code blocks of a section of a Markdown file, in their order.
 // They are the first complete Go program, and the commands in all shell blocks.
@@ -34,19 +34,19 @@ func steps(markdown, section string) []step {
 		switch {
 		case strings.HasPrefix(first, "package main") && !slices.ContainsFunc(all, isProgram):
 			all = append(all, step{program: block})
-		case typed.MatchString(first):
+		case commandStart.MatchString(first):
 			all = append(all, commandsOf(block)...)
 		}
 	}
 	return all
 }
 
-// head is used in place of a section's title, and means the text before the first section.
-const head = ""
+// beforeSections, in place of a section's title, stands for the text before the first section.
+const beforeSections = ""
 
 // textOf returns the text of the section with the given title.
 func textOf(markdown, section string) string {
-	if section == head {
+	if section == beforeSections {
 		text, _, _ := strings.Cut(markdown, "\n## ")
 		return text
 	}
@@ -55,9 +55,9 @@ func textOf(markdown, section string) string {
 	return text
 }
 
-// saidCommands returns the commands that are quoted within the sentences of a section, without
-// duplicates.
-func saidCommands(markdown, section string) []step {
+// quotedCommands returns the commands that are quoted within the sentences of a section,
+// without duplicates.
+func quotedCommands(markdown, section string) []step {
 	sentences, fenced := "", false
 	for line := range strings.Lines(textOf(markdown, section)) {
 		switch {
@@ -68,9 +68,9 @@ func saidCommands(markdown, section string) []step {
 		}
 	}
 	var all []step
-	for _, found := range span.FindAllStringSubmatch(sentences, -1) {
+	for _, found := range codeSpan.FindAllStringSubmatch(sentences, -1) {
 		s := step{command: found[1]}
-		if typed.MatchString(s.command+" ") && !slices.Contains(all, s) {
+		if commandStart.MatchString(s.command+" ") && !slices.Contains(all, s) {
 			all = append(all, s)
 		}
 	}
@@ -114,7 +114,7 @@ func blocks(text string) []string {
 func commandsOf(block string) []step {
 	var all []step
 	prompted := strings.HasPrefix(block, "$ ")
-	for line := range strings.Lines(goesOn.ReplaceAllString(block, " ")) {
+	for line := range strings.Lines(continuedLine.ReplaceAllString(block, " ")) {
 		line, prompt := strings.CutPrefix(strings.TrimSpace(line), "$ ")
 		if prompted && !prompt {
 			continue
@@ -163,10 +163,10 @@ Text with ` + "`go doc x` and `go vet`, `A=1 make\nrun`, and again `go doc x`" +
 		t.Errorf("%q, want %q", got, want)
 	}
 	said := []step{{command: "go doc x"}, {command: "A=1 make run"}}
-	if got := saidCommands(markdown, "Sell"); !slices.Equal(got, said) {
+	if got := quotedCommands(markdown, "Sell"); !slices.Equal(got, said) {
 		t.Errorf("in sentences: %q, want %q", got, said)
 	}
-	if got, want := steps(markdown, head), []step{{command: "go run ./before"}, {command: "make answer"}}; !slices.Equal(got, want) {
+	if got, want := steps(markdown, beforeSections), []step{{command: "go run ./before"}, {command: "make answer"}}; !slices.Equal(got, want) {
 		t.Errorf("before the first section: %q, want %q", got, want)
 	}
 	if got := steps(markdown, "Sel"); len(got) != 0 {

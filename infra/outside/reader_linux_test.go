@@ -18,27 +18,26 @@ import (
 
 // The path of README, and the title of its section about selling.
 const (
-	readme  = "../../README.md"
-	section = "Sell your own handler"
+	readme      = "../../README.md"
+	sellSection = "Sell your own handler"
 )
 
-// asked matches the URL of a server on this machine in a command that sends a request to it.
-var asked = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
+// localURL matches the URL of a server on this machine in a command that sends a request to it.
+var localURL = regexp.MustCompile(`http://(127\.0\.0\.1:\d+|localhost:\d+)/`)
 
 // localAddr matches the address on which a command makes the service listen.
 var localAddr = regexp.MustCompile(`^LOCAL_ADDR=(\S+) `)
 
 // reader is a simulated reader of README, who types the printed commands in a folder. If a
-// command starts a program that listens at the address in the field at, this program is the
-// server. The server keeps running while the reader types further commands, as in another
-// terminal.
+// command starts a program that listens at serverAddr, this program is the server. The server
+// keeps running while the reader types further commands, as in another terminal.
 type reader struct {
 	home        string   // the folder in which the reader begins
-	kept        string   // the folder that stores the variables and the current folder of the reader's shell
+	stateFolder string   // the folder that stores the variables and the current folder of the reader's shell
 	environment []string // further variables of the environment (see readerEnvironment)
 	server      *programs.Process
-	at          string           // the address at which the server listens
-	said        *programs.Output // the standard error of the last command
+	serverAddr  string           // the address at which the server listens
+	stderr      *programs.Output // the standard error of the last command
 }
 
 // newReader returns a reader who begins in the folder home. The reader expects the server at
@@ -48,8 +47,8 @@ func newReader(t *testing.T, home string, todo []step) *reader {
 		t.Skipf("README's program listens at an address that may be another's here: %v", err)
 	}
 	loopback()
-	r := &reader{home: home, kept: t.TempDir(), at: askedAt(todo)}
-	if r.at == "" {
+	r := &reader{home: home, stateFolder: t.TempDir(), serverAddr: firstLocalAddr(todo)}
+	if r.serverAddr == "" {
 		t.Fatalf("no command asks the program, as http://127.0.0.1:8080/... would: %q", todo)
 	}
 	return r
@@ -62,34 +61,34 @@ func newReader(t *testing.T, home string, todo []step) *reader {
 // needs a clone.
 func TestReadme(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
-	todo := steps(text, section)
+	todo := steps(text, sellSection)
 	r := newReader(t, t.TempDir(), todo)
 	programs, paid := 0, 0
-	for _, s := range append(todo, saidCommands(text, section)...) {
+	for _, s := range append(todo, quotedCommands(text, sellSection)...) {
 		if s.program != "" {
 			programs++
 			testbed.Check(os.WriteFile(filepath.Join(r.folder(), "main.go"), []byte(s.program+"\n"), 0o600))
 			continue
 		}
-		if r.asks(t, s) {
+		if r.typeStep(t, s) {
 			paid++
-			if said := r.said.String(); strings.Contains(said, "make ") {
+			if said := r.stderr.String(); strings.Contains(said, "make ") {
 				t.Errorf("%s wants make, which is not there:\n%s", s.command, said)
 			}
 		}
 	}
-	r.still(t)
+	r.checkServer(t)
 	if programs != 1 || r.server == nil || paid == 0 {
 		t.Errorf("%d programs, one that listened: %v, %d commands that asked it", programs, r.server != nil, paid)
 	}
 }
 
-// asks types a command, and reports whether the command has sent a request to the server. If
-// so, the command must have printed something.
-func (r *reader) asks(t *testing.T, s step) bool {
+// typeStep types a command, and reports whether the command has sent a request to the server.
+// A command that has sent a request must have printed something.
+func (r *reader) typeStep(t *testing.T, s step) bool {
 	t.Helper()
-	out, ended := r.types(t, s.command)
-	if !ended || !asked.MatchString(s.command) {
+	out, ended := r.typeCommand(t, s.command)
+	if !ended || !localURL.MatchString(s.command) {
 		return false
 	}
 	if len(bytes.TrimSpace(out)) == 0 {
@@ -98,8 +97,8 @@ func (r *reader) asks(t *testing.T, s step) bool {
 	return true
 }
 
-// still fails the test if the server has ended.
-func (r *reader) still(t *testing.T) {
+// checkServer fails the test if the server has ended.
+func (r *reader) checkServer(t *testing.T) {
 	t.Helper()
 	if r.server == nil {
 		return
@@ -111,42 +110,42 @@ func (r *reader) still(t *testing.T) {
 	}
 }
 
-// askedAt returns the address in the first command that has the URL of a server on this
+// firstLocalAddr returns the address in the first command that has the URL of a server on this
 // machine.
-func askedAt(todo []step) string {
+func firstLocalAddr(todo []step) string {
 	for _, s := range todo {
-		if found := asked.FindStringSubmatch(s.command); found != nil {
+		if found := localURL.FindStringSubmatch(s.command); found != nil {
 			return found[1]
 		}
 	}
 	return ""
 }
 
-// state returns the path of a script that restores the variables of the reader's shell. The
-// file state.folder beside the script has the shell's current folder.
-func (r *reader) state() string { return filepath.Join(r.kept, "state") }
+// stateFile returns the path of a script that restores the variables of the reader's shell.
+// The file state.folder beside the script has the shell's current folder.
+func (r *reader) stateFile() string { return filepath.Join(r.stateFolder, "state") }
 
 // folder returns the current folder of the reader's shell.
 func (r *reader) folder() string {
-	where, err := os.ReadFile(r.state() + ".folder")
+	where, err := os.ReadFile(r.stateFile() + ".folder")
 	if err != nil {
 		return r.home
 	}
 	return strings.TrimSpace(string(where))
 }
 
-// types runs a command as README prints it. It returns when the command has ended, or when the
-// command listens as the server. It returns what the command printed to standard output, and
-// whether the command has ended. If the command fails, the test fails.
-func (r *reader) types(t *testing.T, line string) (out []byte, ended bool) {
+// typeCommand runs a command as README prints it. It returns when the command has ended, or
+// when the command listens as the server. It returns what the command printed to standard
+// output, and whether the command has ended. If the command fails, the test fails.
+func (r *reader) typeCommand(t *testing.T, line string) (out []byte, ended bool) {
 	t.Helper()
 	const script = `[ ! -f "$2" ] || . "$2"
 { eval "$1" || exit; } > "$3"
 export -p > "$2"; pwd > "$2.folder"`
 	stdout := filepath.Join(t.TempDir(), "stdout")
-	cmd := exec.Command("sh", "-c", script, "sh", line, r.state(), stdout)
+	cmd := exec.Command("sh", "-c", script, "sh", line, r.stateFile(), stdout)
 	cmd.Dir = r.folder()
-	cmd.Env = append(readerEnvironment(t, r.kept), r.environment...)
+	cmd.Env = append(readerEnvironment(t, r.stateFolder), r.environment...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	p, err := programs.Start(cmd)
 	if err != nil {
@@ -156,10 +155,10 @@ export -p > "$2"; pwd > "$2.folder"`
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // this kills go run, and the program that go run has started
 		<-p.Gone()
 	})
-	r.said = &p.Log
+	r.stderr = &p.Log
 	listening := ""
 	if r.server == nil {
-		listening = r.at
+		listening = r.serverAddr
 	}
 	late := time.After(testbed.Patience)
 	for {
@@ -175,7 +174,7 @@ export -p > "$2"; pwd > "$2.folder"`
 			return out, true
 		case <-time.After(10 * time.Millisecond):
 		}
-		if listening != "" && listens(listening) {
+		if listening != "" && isListening(listening) {
 			if r.server == nil {
 				r.server = p
 			}
@@ -184,8 +183,8 @@ export -p > "$2"; pwd > "$2.folder"`
 	}
 }
 
-// listens reports whether a program listens at an address.
-func listens(addr string) bool {
+// isListening reports whether a program listens at an address.
+func isListening(addr string) bool {
 	conn, err := net.Dial("tcp", addr)
 	return err == nil && conn.Close() == nil
 }

@@ -18,7 +18,7 @@ const module = "github.com/hostfacts/hostfacts"
 
 func TestMain(m *testing.M) {
 	code := testbed.Isolate(m, 2)
-	forget()
+	removeProxy()
 	os.Exit(code)
 }
 
@@ -37,8 +37,9 @@ var proxy struct {
 	tree   modproxy.Packed
 }
 
-// packed returns the packed module. The first call packs the current files of this repository.
-func packed(t *testing.T) modproxy.Packed {
+// packModule returns the packed module. The first call packs the current files of this
+// repository.
+func packModule(t *testing.T) modproxy.Packed {
 	t.Helper()
 	proxy.Do(func() {
 		proxy.folder = testbed.Must(os.MkdirTemp("", "proxy"))
@@ -47,8 +48,8 @@ func packed(t *testing.T) modproxy.Packed {
 	return proxy.tree
 }
 
-// forget removes the packed module and the folder of the proxy from this machine.
-func forget() {
+// removeProxy removes the packed module and the folder of the proxy from this machine.
+func removeProxy() {
 	if proxy.folder != "" {
 		testbed.Check(proxy.tree.Forget())
 		testbed.Check(os.RemoveAll(proxy.folder))
@@ -64,5 +65,5 @@ func readerEnvironment(t *testing.T, home string) []string {
 		return strings.HasPrefix(variable, "GO") && !strings.HasPrefix(variable, "GOROOT=")
 	})
 	caches := strings.Fields(string(programs.Run(t, exec.Command("go", "env", "GOCACHE", "GOMODCACHE"))))
-	return append(append(environment, packed(t).Environment()...), "HOME="+home, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
+	return append(append(environment, packModule(t).Environment()...), "HOME="+home, "GOCACHE="+caches[0], "GOMODCACHE="+caches[1])
 }
