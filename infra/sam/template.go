@@ -304,16 +304,16 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 		right, err2 := s.resolve(node.Content[1])
 		return left == right, errors.Join(err1, err2)
 	case node.Tag == "!Or":
-		return s.any(node.Content, true)
+		return s.anyIs(node.Content, true)
 	case node.Tag == "!And":
-		differs, err := s.any(node.Content, false)
+		differs, err := s.anyIs(node.Content, false)
 		return !differs, err
 	}
 	return false, fmt.Errorf("line %d: the condition %s cannot be resolved here", node.Line, node.Tag)
 }
 
-// any reports whether at least one of the conditions has the wanted result.
-func (s scope) any(conditions []*yaml.Node, want bool) (bool, error) {
+// anyIs reports whether at least one of the conditions has the result want.
+func (s scope) anyIs(conditions []*yaml.Node, want bool) (bool, error) {
 	found := false
 	for _, c := range conditions {
 		holds, err := s.holds(c)

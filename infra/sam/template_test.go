@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/infra/sam"
 )
 
-const sample = `
+const sampleTemplate = `
 Parameters:
   Payee: {Type: String, AllowedPattern: "^0x[0-9a-f]+$"}
   Level: {Type: String, Default: info, AllowedValues: [info, debug]}
@@ -42,10 +42,10 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// functions resolves the functions of a template. It gives values to the parameter Payee and
-// to the resource Table. The list more has further names, each followed by its value. The
-// value "-" removes a name.
-func functions(t *testing.T, text string, more ...string) ([]sam.Function, error) {
+// resolveFunctions resolves the functions of a template. It gives values to the parameter
+// Payee and to the resource Table. The list changes has the names of further parameters and
+// resources, each followed by its value. The value "-" removes a name.
+func resolveFunctions(t *testing.T, text string, changes ...string) ([]sam.Function, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "template.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
@@ -56,9 +56,9 @@ func functions(t *testing.T, text string, more ...string) ([]sam.Function, error
 		return nil, err
 	}
 	params := map[string]string{"Payee": "0xab", "Table": "ledger"}
-	for i := 0; i < len(more); i += 2 {
-		if params[more[i]] = more[i+1]; more[i+1] == "-" {
-			delete(params, more[i])
+	for i := 0; i < len(changes); i += 2 {
+		if params[changes[i]] = changes[i+1]; changes[i+1] == "-" {
+			delete(params, changes[i])
 		}
 	}
 	return template.Functions(params)
@@ -66,7 +66,7 @@ func functions(t *testing.T, text string, more ...string) ([]sam.Function, error
 
 func TestFunctions(t *testing.T) {
 	t.Parallel()
-	got, err := functions(t, sample)
+	got, err := resolveFunctions(t, sampleTemplate)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,10 +115,10 @@ func TestResolve(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			if !strings.Contains(sample, c.old) {
+			if !strings.Contains(sampleTemplate, c.old) {
 				t.Fatalf("the sample lacks %q", c.old)
 			}
-			all, err := functions(t, strings.Replace(sample, c.old, c.new, 1), c.params...)
+			all, err := resolveFunctions(t, strings.Replace(sampleTemplate, c.old, c.new, 1), c.params...)
 			switch {
 			case (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault):
 				t.Errorf("error %v, want %q", err, c.fault)

@@ -28,9 +28,9 @@ import (
 
 var update = flag.Bool("update", false, "write what the catalog and pkg/operations decide of template.yaml, the events, the functions and the README")
 
-// written checks that a file has the expected text. With -update it writes the text into the
-// file instead.
-func written(t *testing.T, file, want string) {
+// checkWritten checks that a file has the expected text. With -update it writes the text into
+// the file instead.
+func checkWritten(t *testing.T, file, want string) {
 	t.Helper()
 	have, err := os.ReadFile("../../" + file)
 	d := cmp.Diff(want, string(have))
@@ -202,8 +202,8 @@ func TestCatalogDecides(t *testing.T) {
 	for _, g := range all {
 		refs = append(refs, "!Ref "+sam.Pascal(g.Name)+"Alarm")
 	}
-	whole := string(testbed.Must(os.ReadFile("../../template.yaml")))
-	whole = replaceBetween(t, whole, "      Alarms: !If [Watched, [", "], [!Ref AWS::NoValue]]\n", strings.Join(refs, ", "))
+	templateText := string(testbed.Must(os.ReadFile("../../template.yaml")))
+	templateText = replaceBetween(t, templateText, "      Alarms: !If [Watched, [", "], [!Ref AWS::NoValue]]\n", strings.Join(refs, ", "))
 	var text strings.Builder
 	check(t, testbed.Must(texts.New("operations.tmpl").Funcs(texts.FuncMap{
 		"pascal": sam.Pascal, "function": sam.LogicalID, "metric": func(slug string) string { return strings.ReplaceAll(slug, "-", "_") },
@@ -218,7 +218,7 @@ func TestCatalogDecides(t *testing.T) {
 		filters(filter{Metric: service.MetricNewBroken, Term: "$." + service.MetricBroken + " = 1", Value: `"1"`}, sells),
 		filters(filter{Metric: service.MetricNewUnanswered, Term: "$." + service.MemberUnanswered + " >= 0", Value: "$." + service.MemberUnanswered}, sells),
 	), releaseJudge(), service.MemberRelease, strings.Join(versions, ", "), sellers}))
-	written(t, "template.yaml", replaceBetween(t, whole, "  # Written by go test ./infra/sam -update from infra/sam/testdata/operations.tmpl:\n",
+	checkWritten(t, "template.yaml", replaceBetween(t, templateText, "  # Written by go test ./infra/sam -update from infra/sam/testdata/operations.tmpl:\n",
 		"  # The generated part ends here.\n", text.String()))
 }
 
@@ -242,7 +242,7 @@ func writeReadme(t *testing.T) {
 	var answer bytes.Buffer
 	check(t, json.Indent(&answer, []byte(catalog.DNS().Response), "", "  "))
 	readme = replaceBetween(t, readme, "\nreceipt: valid: signed by did:web:127.0.0.1%3A8402 …\n", "\n```\n", answer.String())
-	written(t, "README.md", readme)
+	checkWritten(t, "README.md", readme)
 }
 
 // writeEvent checks the example event of an operation's function. With -update it writes the
@@ -261,7 +261,7 @@ func writeEvent(t *testing.T, o catalog.Operation) {
 	text = strings.NewReplacer(like.Path, o.Path, likeQuery, query).Replace(text)
 	text = regexp.MustCompile(`(?s)("queryStringParameters": )\{.*?\}`).ReplaceAllLiteralString(text,
 		`"queryStringParameters": `+string(testbed.Must(json.MarshalIndent(params, "  ", "  "))))
-	written(t, "events/"+o.Slug+".json", text)
+	checkWritten(t, "events/"+o.Slug+".json", text)
 }
 
 // writeMains checks the main.go of each priced function. With -update it writes that file
@@ -310,7 +310,7 @@ func writeMains(t *testing.T) {
 		}
 		main := fmt.Sprintf("// %s, %s, as a Lambda function. make update writes this file.\npackage main\n\nimport (\n\"net/http\"\n\n%s)\n\n"+
 			"func main() {\nboot.Serve(func(c boot.Components) http.Handler {\n%s})\n}\n", o.Title, o.Path, imports, body)
-		written(t, "functions/"+o.Slug+"/main.go", string(testbed.Must(format.Source([]byte(main)))))
+		checkWritten(t, "functions/"+o.Slug+"/main.go", string(testbed.Must(format.Source([]byte(main)))))
 	}
 	for constructor := range made {
 		t.Errorf("All in pkg/catalog/operations.go lacks %s, of which %s has a line", constructor, source)
