@@ -22,7 +22,7 @@ func folderCircles(imports map[string][]string) []string {
 	beside := map[string][]string{} // folder -> the folders with the same parent that it imports
 	for from, imported := range imports {
 		for _, to := range imported {
-			a, b, ok := whereTheyPart(from, to)
+			a, b, ok := siblingsAbove(from, to)
 			if ok {
 				beside[a] = append(beside[a], b)
 			}
@@ -31,7 +31,7 @@ func folderCircles(imports map[string][]string) []string {
 	reached := map[string]map[string]bool{}
 	for folder := range beside {
 		reached[folder] = map[string]bool{}
-		reach(beside, folder, reached[folder])
+		addReached(beside, folder, reached[folder])
 	}
 	circles := map[string]bool{}
 	for folder, others := range reached {
@@ -49,10 +49,10 @@ func folderCircles(imports map[string][]string) []string {
 	return slices.Sorted(maps.Keys(circles))
 }
 
-// whereTheyPart returns the folder x that contains a and the folder y that contains b, where x
+// siblingsAbove returns the folder x that contains a and the folder y that contains b, where x
 // and y are different and have the same parent. If a is below b, or b below a, there are no
 // such folders, and ok is false.
-func whereTheyPart(a, b string) (x, y string, ok bool) {
+func siblingsAbove(a, b string) (x, y string, ok bool) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {
 		if as[i] != bs[i] {
@@ -62,13 +62,13 @@ func whereTheyPart(a, b string) (x, y string, ok bool) {
 	return "", "", false
 }
 
-// reach adds to the set reached all folders that a folder imports, directly or through other
-// folders.
-func reach(edges map[string][]string, from string, reached map[string]bool) {
+// addReached adds to the set reached all folders that the folder from imports, directly or
+// through other folders.
+func addReached(edges map[string][]string, from string, reached map[string]bool) {
 	for _, to := range edges[from] {
 		if !reached[to] {
 			reached[to] = true
-			reach(edges, to, reached)
+			addReached(edges, to, reached)
 		}
 	}
 }

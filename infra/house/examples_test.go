@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// imported returns the packages that sellers and clients import. The value is true if go test
-// must run an example of the package, and false if its examples need a network.
-func imported() map[string]bool {
+// importedPackages lists the packages that sellers and clients import. The value is true if go
+// test must run an example of the package, and false if its examples need a network.
+func importedPackages() map[string]bool {
 	return map[string]bool{
 		"pkg/lookup/dns":            true,
 		"pkg/lookup/headers":        true,
@@ -35,7 +35,7 @@ func imported() map[string]bool {
 // pkg.go.dev, and that every example has a comment. If the examples of a package need no
 // network, go test must run at least one of them.
 func TestExamples(t *testing.T) {
-	for folder, runs := range imported() {
+	for folder, runs := range importedPackages() {
 		source, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, folder, "example_test.go"), nil, parser.ParseComments)
 		if err != nil {
 			t.Error(err)

@@ -28,7 +28,7 @@ func checkCompile(t *testing.T, mutants []madeMutant) {
 	for _, m := range mutants {
 		folders[filepath.Join(root, filepath.Dir(m.File))] = true
 	}
-	c := load(t, folders)
+	c := newChecker(t, folders)
 	for _, m := range mutants {
 		if err := c.check(filepath.Join(root, m.File), m.text); err != nil {
 			t.Errorf("%s, %q does not compile: %v", m.list, m.What, err)
@@ -42,9 +42,9 @@ type checker struct {
 	exports  map[string]string            // the files with the exported types of all imported packages, by import path
 }
 
-// load returns a checker for the packages in the given folders. The folders may belong to
+// newChecker returns a checker for the packages in the given folders. The folders may belong to
 // several modules; the packages of each module are loaded from inside it.
-func load(t *testing.T, folders map[string]bool) checker {
+func newChecker(t *testing.T, folders map[string]bool) checker {
 	t.Helper()
 	modules := map[string][]string{}
 	for folder := range folders {

@@ -28,7 +28,7 @@ func TestMutants(t *testing.T) {
 		}
 		for _, m := range mutants {
 			checkTestOf(t, list, m)
-			text, ok := changed(t, list, m)
+			text, ok := applyMutant(t, list, m)
 			if ok && strings.HasSuffix(m.File, ".go") {
 				made = append(made, madeMutant{mutant: m, list: list, text: text})
 			}
@@ -37,8 +37,9 @@ func TestMutants(t *testing.T) {
 	checkCompile(t, made)
 }
 
-// changed returns the file of a mutant with its change. ok is false if the change cannot be made.
-func changed(t *testing.T, list string, m mutant) (text string, ok bool) {
+// applyMutant returns the text of a mutant's file after the mutant's change. ok is false if
+// the change cannot be made.
+func applyMutant(t *testing.T, list string, m mutant) (text string, ok bool) {
 	t.Helper()
 	source, err := os.ReadFile(filepath.Join("../..", m.File))
 	if err != nil {

@@ -24,27 +24,27 @@ import (
 
 var update = flag.Bool("update", false, "write what is embedded")
 
-// pages is the folder with the sources of the web pages.
-const pages = root + "/pkg/discovery/assets"
+// pagesFolder is the folder with the sources of the web pages.
+const pagesFolder = root + "/pkg/discovery/assets"
 
-// command matches the name of a program where a shell script starts the program.
-var command = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
+// commandName matches the name of a program where a shell script starts the program.
+var commandName = regexp.MustCompile(`(?m)(^|[|&;(] *)(curl|printf|tr|jq|grep|base64)\b`)
 
-// tag matches the HTML tags that colour a program.
-var tag = regexp.MustCompile(`<span class="[a-z]">|</span>`)
+// colorTag matches the HTML tags that colour a program.
+var colorTag = regexp.MustCompile(`<span class="[a-z]">|</span>`)
 
 // TestPrograms checks that the highlighted programs on the pages match their sources. The markup
 // only adds colours; the text is the same.
 func TestPrograms(t *testing.T) {
 	all := map[string]string{}
-	programs, err := filepath.Glob(pages + "/snippets/*")
+	programs, err := filepath.Glob(pagesFolder + "/snippets/*")
 	if err != nil || len(programs) == 0 {
 		t.Fatalf("no program: %v", err)
 	}
 	for _, name := range programs {
-		source := read(t, name)
-		markup := colored(t, name, source)
-		if text := html.UnescapeString(tag.ReplaceAllString(markup, "")); text != source {
+		source := readText(t, name)
+		markup := highlight(t, name, source)
+		if text := html.UnescapeString(colorTag.ReplaceAllString(markup, "")); text != source {
 			t.Errorf("%s: the markup says\n%s", name, text)
 		}
 		all[filepath.Base(name)] = markup
@@ -56,12 +56,12 @@ func TestPrograms(t *testing.T) {
 	if err := encoder.Encode(all); err != nil {
 		t.Fatal(err)
 	}
-	kept(t, "colored.json", document.String())
+	checkEmbedded(t, "colored.json", document.String())
 }
 
-// colored returns a program as escaped HTML. Each token for which the style has a colour is in a
-// span.
-func colored(t *testing.T, file, code string) string {
+// highlight returns a program as escaped HTML. Each token for which the style has a colour is
+// in a span.
+func highlight(t *testing.T, file, code string) string {
 	t.Helper()
 	language := map[string]string{".mts": "typescript", ".py": "python", ".sh": "bash", ".txt": "go"}[path.Ext(file)]
 	tokens, err := chroma.Coalesce(lexers.Get(language)).Tokenise(nil, code)
@@ -71,13 +71,13 @@ func colored(t *testing.T, file, code string) string {
 	list := tokens.Tokens()
 	var b strings.Builder
 	for i, token := range list {
-		called := i+1 < len(list) && strings.HasPrefix(list[i+1].Value, "(")
+		isCall := i+1 < len(list) && strings.HasPrefix(list[i+1].Value, "(")
 		text := html.EscapeString(token.Value)
-		switch class := classOf(token.Type, called); {
+		switch class := classOf(token.Type, isCall); {
 		case class != "":
 			b.WriteString(`<span class="` + class + `">` + text + "</span>")
 		case path.Ext(file) == ".sh":
-			b.WriteString(command.ReplaceAllString(text, `$1<span class="f">$2</span>`))
+			b.WriteString(commandName.ReplaceAllString(text, `$1<span class="f">$2</span>`))
 		default:
 			b.WriteString(text)
 		}
@@ -86,8 +86,8 @@ func colored(t *testing.T, file, code string) string {
 }
 
 // classOf returns the stylesheet's class for a token, or an empty text if the token has none.
-// The argument called says whether a parenthesis follows the token.
-func classOf(kind chroma.TokenType, called bool) string {
+// isCall says whether a parenthesis follows the token.
+func classOf(kind chroma.TokenType, isCall bool) string {
 	switch {
 	case kind.InCategory(chroma.Comment):
 		return "c"
@@ -99,7 +99,7 @@ func classOf(kind chroma.TokenType, called bool) string {
 		return "t"
 	case kind.InCategory(chroma.Keyword), kind == chroma.OperatorWord:
 		return "w"
-	case kind == chroma.NameFunction, kind == chroma.NameBuiltin, kind.InCategory(chroma.Name) && called:
+	case kind == chroma.NameFunction, kind == chroma.NameBuiltin, kind.InCategory(chroma.Name) && isCall:
 		return "f"
 	case kind.InCategory(chroma.Name) && kind.InSubCategory(chroma.NameVariable):
 		return "k"
@@ -113,9 +113,9 @@ func TestMinified(t *testing.T) {
 	m.AddFunc("css", css.Minify)
 	m.AddFunc("js", js.Minify)
 	for _, made := range []struct {
-		name   string
-		around string
-		of     []string
+		name        string
+		wrapper     string
+		sourceNames []string
 	}{
 		{"docs.css", "%s", []string{"style", "docs"}},
 		{"missing.css", "%s", []string{"style", "missing"}},
@@ -127,28 +127,29 @@ func TestMinified(t *testing.T) {
 	} {
 		kind := path.Ext(made.name)
 		var sources strings.Builder
-		for _, name := range made.of {
-			sources.WriteString(read(t, filepath.Join(pages, name+kind)))
+		for _, name := range made.sourceNames {
+			sources.WriteString(readText(t, filepath.Join(pagesFolder, name+kind)))
 		}
-		text, err := m.String(kind[1:], fmt.Sprintf(made.around, sources.String()))
+		text, err := m.String(kind[1:], fmt.Sprintf(made.wrapper, sources.String()))
 		if err != nil {
 			t.Fatalf("%s: %v", made.name, err)
 		}
 		if kind == ".css" {
-			text = shortened(text)
+			text = shortenProperties(text)
 		}
-		kept(t, made.name, text)
+		checkEmbedded(t, made.name, text)
 	}
 }
 
-// property matches the name of a custom property of a style.
-var property = regexp.MustCompile(`--[a-z][a-z-]*`)
+// customProperty matches the name of a custom property of a style.
+var customProperty = regexp.MustCompile(`--[a-z][a-z-]*`)
 
-// shortened returns a style whose custom properties have names of one or two characters. It also
-// removes the line ends in container queries, which the minifier does not change.
-func shortened(style string) string {
+// shortenProperties returns a style whose custom properties have names of one or two
+// characters. It also removes the line ends in container queries, which the minifier does not
+// change.
+func shortenProperties(style string) string {
 	names := map[string]string{}
-	style = property.ReplaceAllStringFunc(style, func(name string) string {
+	style = customProperty.ReplaceAllStringFunc(style, func(name string) string {
 		if names[name] == "" {
 			names[name] = "--" + strconv.FormatInt(int64(10+len(names)), 36)
 		}
@@ -157,22 +158,22 @@ func shortened(style string) string {
 	return strings.NewReplacer(";\n  ", ";", "\n  ", "", ";\n}", "}", "; }", "}", " }\n", "}", "\n}", "}", " { ", "{", "; ", ";").Replace(style)
 }
 
-// kept checks that an embedded file has the wanted text. With -update it writes the file
-// first.
-func kept(t *testing.T, name, want string) {
+// checkEmbedded checks that an embedded file has the wanted text. With -update it writes the
+// file first.
+func checkEmbedded(t *testing.T, name, want string) {
 	t.Helper()
-	file := filepath.Join(pages, "generated", name)
+	file := filepath.Join(pagesFolder, "generated", name)
 	if *update {
 		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff(read(t, file), want); diff != "" {
+	if diff := cmp.Diff(readText(t, file), want); diff != "" {
 		t.Errorf("%s, which make update writes (-file +sources):\n%s", file, diff)
 	}
 }
 
-func read(t *testing.T, file string) string {
+func readText(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -33,28 +33,28 @@ const (
 // TestPictures checks that the served pictures match their sources: the mark in favicon.svg,
 // and the name and the tagline in the catalog.
 func TestPictures(t *testing.T) {
-	mark := read(t, pages+"/favicon.svg")
+	mark := readText(t, pagesFolder+"/favicon.svg")
 	icon := image.NewNRGBA(image.Rect(0, 0, iconSize, iconSize))
 	drawMark(t, icon, mark, 0, 0, iconSize)
-	drawn(t, "favicon.ico", icon, icoOf, func(file []byte) []byte { return file[icoHeader:] })
+	checkPicture(t, "favicon.ico", icon, icoOf, func(file []byte) []byte { return file[icoHeader:] })
 
 	card := image.NewNRGBA(image.Rect(0, 0, cardWidth, cardHeight))
 	draw.Draw(card, card.Bounds(), image.NewUniform(color.NRGBA{0xf4, 0xf7, 0xf5, 0xff}), image.Point{}, draw.Src)
 	drawMark(t, card, mark, 96, 165, 300)
 	ink, soft := color.NRGBA{0x0f, 0x6a, 0x4f, 0xff}, color.NRGBA{0x2d, 0x3a, 0x35, 0xff}
-	words := read(t, root+"/pkg/catalog/catalog.go")
-	drawText(t, card, gobold.TTF, 104, ink, 456, 285, constant(t, words, "Service"))
-	first, second, _ := strings.Cut(constant(t, words, "Tagline"), ", ")
+	words := readText(t, root+"/pkg/catalog/catalog.go")
+	drawText(t, card, gobold.TTF, 104, ink, 456, 285, constantOf(t, words, "Service"))
+	first, second, _ := strings.Cut(constantOf(t, words, "Tagline"), ", ")
 	drawText(t, card, goregular.TTF, 42, soft, 460, 375, first+",")
 	drawText(t, card, goregular.TTF, 42, soft, 460, 433, second)
-	size := drawn(t, "card.png", card, pngOf, func(file []byte) []byte { return file })
+	size := checkPicture(t, "card.png", card, pngOf, func(file []byte) []byte { return file })
 	if size > mostCard {
 		t.Errorf("the card has %d bytes, at most %d are allowed", size, mostCard)
 	}
 }
 
-// constant returns the value of a text constant in Go source code.
-func constant(t *testing.T, source, name string) string {
+// constantOf returns the value of a text constant in Go source code.
+func constantOf(t *testing.T, source, name string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^\s+` + name + `\s+= "(.*)"$`).FindStringSubmatch(source)
 	if m == nil {
@@ -76,7 +76,7 @@ func drawMark(t *testing.T, to *image.NRGBA, source string, x, y, size int) {
 			for i := range fine * fine {
 				px := (float64(column) + (float64(i%fine)+0.5)/fine) * markSize / float64(size)
 				py := (float64(row) + (float64(i/fine)+0.5)/fine) * markSize / float64(size)
-				c := m.at(px, py, at)
+				c := m.colorAt(px, py, at)
 				for k, v := range [4]uint8{c.R, c.G, c.B, 0xff} {
 					sum[k] += float64(v) * float64(c.A) / 0xff
 				}
@@ -109,21 +109,21 @@ func readMark(t *testing.T, source string) (m mark) {
 	if parts == nil {
 		t.Fatal("favicon.svg is made of something else: draw that")
 	}
-	m.round, m.stroke = number(t, parts[1]), number(t, parts[4])
-	m.dot = [3]float64{number(t, parts[5]), number(t, parts[6]), number(t, parts[7])}
+	m.round, m.stroke = parseNumber(t, parts[1]), parseNumber(t, parts[4])
+	m.dot = [3]float64{parseNumber(t, parts[5]), parseNumber(t, parts[6]), parseNumber(t, parts[7])}
 	m.ground, m.ink, m.spot = colorOf(t, parts[2]), color.NRGBA{0xff, 0xff, 0xff, 0xff}, colorOf(t, parts[8])
 	m.line = lineOf(t, parts[3])
 	return m
 }
 
-// at returns the colour of a point of the mark. For a point outside the mark, it returns the
-// colour of the background.
-func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
+// colorAt returns the colour of a point of the mark. For a point outside the mark, it returns
+// the colour of the background.
+func (m mark) colorAt(x, y float64, behind color.NRGBA) color.NRGBA {
 	corner := func(v float64) float64 { return max(m.round-v, v-(markSize-m.round), 0) }
 	switch {
 	case math.Hypot(x-m.dot[0], y-m.dot[1]) <= m.dot[2]:
 		return m.spot
-	case m.near(x, y):
+	case m.isOnLine(x, y):
 		return m.ink
 	case math.Hypot(corner(x), corner(y)) <= m.round:
 		return m.ground
@@ -131,8 +131,8 @@ func (m mark) at(x, y float64, behind color.NRGBA) color.NRGBA {
 	return behind
 }
 
-// near reports whether a point is covered by the line, whose ends and corners are round.
-func (m mark) near(x, y float64) bool {
+// isOnLine reports whether a point is covered by the line, whose ends and corners are round.
+func (m mark) isOnLine(x, y float64) bool {
 	for _, points := range m.line {
 		for i := range len(points) - 1 {
 			a, b := points[i], points[i+1]
@@ -154,7 +154,7 @@ func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	for _, c := range regexp.MustCompile(`([A-Za-z])([^A-Za-z]*)`).FindAllStringSubmatch(path, -1) {
 		var n []float64
 		for _, text := range regexp.MustCompile(`-?[0-9.]+`).FindAllString(c[2], -1) {
-			n = append(n, number(t, text))
+			n = append(n, parseNumber(t, text))
 		}
 		plus := func(i int) [2]float64 { return [2]float64{at[0] + n[i], at[1] + n[i+1]} }
 		last := len(lines) - 1
@@ -194,7 +194,7 @@ func curve(a, b, c, d [2]float64) (points [][2]float64) {
 	return points
 }
 
-func number(t *testing.T, text string) float64 {
+func parseNumber(t *testing.T, text string) float64 {
 	t.Helper()
 	n, err := strconv.ParseFloat(text, 64)
 	if err != nil {
@@ -228,15 +228,15 @@ func drawText(t *testing.T, to draw.Image, ttf []byte, size float64, ink color.C
 	}
 }
 
-// drawn checks that an embedded picture looks like the drawn one, and returns the size of its
-// file. If the two differ and -update is set, drawn writes the picture. It does not compare
-// bytes, because compressors write different bytes for the same picture, and processors round
-// numbers differently in the last bit.
-func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T, image.Image) []byte, inside func([]byte) []byte) int {
+// checkPicture checks that an embedded picture looks like the drawn one, and returns the size
+// of its file. If the two differ and -update is set, it writes the picture. It does not
+// compare bytes, because compressors write different bytes for the same picture, and
+// processors round numbers differently in the last bit.
+func checkPicture(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T, image.Image) []byte, inside func([]byte) []byte) int {
 	t.Helper()
-	file := filepath.Join(pages, "generated", name)
+	file := filepath.Join(pagesFolder, "generated", name)
 	kept, err := os.ReadFile(file)
-	if err == nil && looks(inside(kept), want) {
+	if err == nil && showsPicture(inside(kept), want) {
 		return len(kept)
 	}
 	if !*update {
@@ -249,9 +249,9 @@ func drawn(t *testing.T, name string, want *image.NRGBA, encode func(*testing.T,
 	return len(kept)
 }
 
-// looks reports whether a PNG file shows the wanted picture, with at most small differences in
-// colour.
-func looks(file []byte, want *image.NRGBA) bool {
+// showsPicture reports whether a PNG file shows the wanted picture, with at most small
+// differences in colour.
+func showsPicture(file []byte, want *image.NRGBA) bool {
 	got, err := png.Decode(bytes.NewReader(file))
 	if err != nil || got.Bounds() != want.Bounds() {
 		return false
@@ -259,7 +259,7 @@ func looks(file []byte, want *image.NRGBA) bool {
 	for y := range want.Bounds().Dy() {
 		for x := range want.Bounds().Dx() {
 			a, _ := color.NRGBAModel.Convert(got.At(x, y)).(color.NRGBA)
-			if b := want.NRGBAAt(x, y); apart(a.R, b.R) || apart(a.G, b.G) || apart(a.B, b.B) || apart(a.A, b.A) {
+			if b := want.NRGBAAt(x, y); differ(a.R, b.R) || differ(a.G, b.G) || differ(a.B, b.B) || differ(a.A, b.A) {
 				return false
 			}
 		}
@@ -267,7 +267,8 @@ func looks(file []byte, want *image.NRGBA) bool {
 	return true
 }
 
-func apart(a, b uint8) bool { return max(a, b)-min(a, b) > 8 }
+// differ reports whether two values of a colour channel differ visibly.
+func differ(a, b uint8) bool { return max(a, b)-min(a, b) > 8 }
 
 func pngOf(t *testing.T, picture image.Image) []byte {
 	t.Helper()

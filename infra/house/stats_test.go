@@ -32,16 +32,16 @@ const (
 // prints all measures.
 func TestStats(t *testing.T) {
 	r := readTree(t)
-	holdFiles(t, r)
-	holdFunctions(t, r)
-	holdFolders(t, r)
+	checkFiles(t, r)
+	checkFunctions(t, r)
+	checkFolders(t, r)
 	if *printStats {
 		printSummary(os.Stdout, r)
 		printRooms(os.Stdout, r)
 	}
 }
 
-func holdFiles(t *testing.T, r tree) {
+func checkFiles(t *testing.T, r tree) {
 	for _, f := range r.files {
 		if f.lines > mostLines {
 			t.Errorf("%s has %d lines, of %d at most", f.name, f.lines, mostLines)
@@ -49,7 +49,7 @@ func holdFiles(t *testing.T, r tree) {
 	}
 }
 
-func holdFunctions(t *testing.T, r tree) {
+func checkFunctions(t *testing.T, r tree) {
 	for _, f := range r.files {
 		for _, fn := range f.functions {
 			if fn.complexity > mostComplexity {
@@ -59,7 +59,7 @@ func holdFunctions(t *testing.T, r tree) {
 	}
 }
 
-func holdFolders(t *testing.T, r tree) {
+func checkFolders(t *testing.T, r tree) {
 	found, known := folderCircles(r.imports), knownCircles()
 	for _, circle := range found {
 		if !slices.Contains(known, circle) {
@@ -75,18 +75,18 @@ func holdFolders(t *testing.T, r tree) {
 
 // total is the sum of the measures of some files.
 type total struct {
-	files, lines, long int // long is the number of files with too many lines
-	functions          int
-	size               size
-	style              style
-	complexities       []int // the cognitive complexity of each function for which it is not 0
+	files, lines, longFiles int // longFiles is the number of files with too many lines
+	functions               int
+	size                    size
+	style                   style
+	complexities            []int // the cognitive complexity of each function for which it is not 0
 }
 
 func (s *total) add(f goFile) {
 	s.files++
 	s.lines += f.lines
 	if f.lines > mostLines {
-		s.long++
+		s.longFiles++
 	}
 	s.size.add(f.size)
 	s.style.add(f.style)
@@ -102,8 +102,8 @@ func (s *total) add(f goFile) {
 // gocognit lists the same functions, so the numbers of other projects can be compared with
 // these.
 type distribution struct {
-	mean           float64
-	p99, max, over int // over is the number of functions above the limit
+	mean                 float64
+	p99, max, aboveLimit int // aboveLimit is the number of functions above the limit
 }
 
 func (s *total) complexity() distribution {
@@ -116,7 +116,7 @@ func (s *total) complexity() distribution {
 	for _, n := range sorted {
 		sum += n
 		if n > mostComplexity {
-			d.over++
+			d.aboveLimit++
 		}
 	}
 	d.mean = float64(sum) / float64(len(sorted))
@@ -131,7 +131,7 @@ func (s *total) complexity() distribution {
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {
-		if f.linked {
+		if f.isLinked {
 			linked.add(f)
 		} else {
 			others.add(f)
@@ -146,7 +146,7 @@ func printSummary(w io.Writer, r tree) {
 	held := fmt.Sprintf("at most %d; held", mostComplexity)
 	fmt.Fprintf(w, "%-42s %10s %10s\n", "Go code", "linked", "other")
 	row("files", number(func(s total) int { return s.files }), "")
-	row(fmt.Sprintf("  above %d lines", mostLines), number(func(s total) int { return s.long }), "0; held")
+	row(fmt.Sprintf("  above %d lines", mostLines), number(func(s total) int { return s.longFiles }), "0; held")
 	row("lines", number(func(s total) int { return s.lines }), "")
 	row("code lines", number(func(s total) int { return s.size.codeLines }), "")
 	row("tokens", number(func(s total) int { return s.size.tokens }), fmt.Sprintf("goal: at most %d linked", goalLinked))
@@ -158,7 +158,7 @@ func printSummary(w io.Writer, r tree) {
 	row("  cognitive complexity above 0, mean", func(s total) string { return fmt.Sprintf("%.1f", s.complexity().mean) }, "")
 	row("  99th percentile", number(func(s total) int { return s.complexity().p99 }), "")
 	row("  largest", number(func(s total) int { return s.complexity().max }), held)
-	row(fmt.Sprintf("  above %d", mostComplexity), number(func(s total) int { return s.complexity().over }), "0; held")
+	row(fmt.Sprintf("  above %d", mostComplexity), number(func(s total) int { return s.complexity().aboveLimit }), "0; held")
 	circles := folderCircles(r.imports)
 	fmt.Fprintf(w, "%-42s %10d %10s   the list knownCircles, which only becomes shorter\n", "circles of folders", len(circles), "")
 	for _, circle := range circles {
@@ -171,7 +171,7 @@ func printSummary(w io.Writer, r tree) {
 func printRooms(w io.Writer, r tree) {
 	rooms := map[string]*total{}
 	for _, f := range r.files {
-		if !f.linked {
+		if !f.isLinked {
 			continue
 		}
 		room := roomOf(f.folder())

@@ -34,7 +34,7 @@ type tree struct {
 // goFile is a Go file with its measures.
 type goFile struct {
 	name      string // the path from the root of the repository
-	linked    bool   // whether it is linked into a command
+	isLinked  bool   // whether the file is linked into a command
 	lines     int
 	size      size
 	style     style
@@ -61,7 +61,7 @@ func readTree(t *testing.T) tree {
 	if err != nil {
 		t.Skipf("git ls-files: %v", err)
 	}
-	packages := list(t)
+	packages := listPackages(t)
 	linked := linkedFolders(packages)
 	r := tree{imports: importsOfFolders(packages)}
 	sources := map[string][]*ast.File{} // by folder and package name
@@ -84,7 +84,7 @@ func readTree(t *testing.T) tree {
 			size:  sizeOf(text),
 			style: styleOf(source),
 		}
-		f.linked = linked[f.folder()] && !strings.HasSuffix(name, "_test.go")
+		f.isLinked = linked[f.folder()] && !strings.HasSuffix(name, "_test.go")
 		r.files = append(r.files, f)
 		key := f.folder() + " " + source.Name.Name
 		sources[key] = append(sources[key], source)
@@ -96,16 +96,16 @@ func readTree(t *testing.T) tree {
 	return r
 }
 
-// listed is the output of go list for a package.
-type listed struct {
+// listedPackage is the output of go list for a package.
+type listedPackage struct {
 	Name, ImportPath string
 	Imports, Deps    []string
 }
 
-// list returns the packages of the modules.
-func list(t *testing.T) []listed {
+// listPackages returns the packages of the modules.
+func listPackages(t *testing.T) []listedPackage {
 	t.Helper()
-	var all []listed
+	var all []listedPackage
 	for _, folder := range modules() {
 		cmd := exec.Command("go", "list", "-json=Name,ImportPath,Imports,Deps", "./...")
 		cmd.Dir = filepath.Join(root, folder)
@@ -114,7 +114,7 @@ func list(t *testing.T) []listed {
 			t.Fatalf("go list in %s: %v", folder, err)
 		}
 		for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
-			var p listed
+			var p listedPackage
 			if err := d.Decode(&p); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func list(t *testing.T) []listed {
 
 // linkedFolders returns the folders of the packages that are linked into a command. The command
 // infra/bench does not count: it only measures other commands, as a test does.
-func linkedFolders(packages []listed) map[string]bool {
+func linkedFolders(packages []listedPackage) map[string]bool {
 	linked := map[string]bool{}
 	for _, p := range packages {
 		if p.Name != "main" || p.ImportPath == module+"infra/bench" {
@@ -143,7 +143,7 @@ func linkedFolders(packages []listed) map[string]bool {
 
 // importsOfFolders returns the folders that each folder imports. It leaves out the imports of
 // tests, because the test of a package may import packages that import the tested package.
-func importsOfFolders(packages []listed) map[string][]string {
+func importsOfFolders(packages []listedPackage) map[string][]string {
 	imports := map[string][]string{}
 	for _, p := range packages {
 		folder := strings.TrimPrefix(p.ImportPath, module)

@@ -18,8 +18,8 @@ func manifests() map[string]string {
 	return map[string]string{"go.mod": "gomod", "package.json": "npm", "requirements.txt": "pip"}
 }
 
-// updates is an entry of dependabot.yml. It has the settings for one ecosystem.
-type updates struct {
+// updateEntry is an entry of dependabot.yml. It has the settings for one ecosystem.
+type updateEntry struct {
 	Ecosystem   string   `yaml:"package-ecosystem"`
 	Directories []string `yaml:"directories"`
 	Schedule    struct {
@@ -38,10 +38,10 @@ type updates struct {
 // with versions that are at least some days old.
 func TestDependabot(t *testing.T) {
 	var config struct {
-		Version int       `yaml:"version"`
-		Updates []updates `yaml:"updates"`
+		Version int           `yaml:"version"`
+		Updates []updateEntry `yaml:"updates"`
 	}
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, ".github", "dependabot.yml"))), &config); err != nil {
+	if err := yaml.Unmarshal([]byte(readText(t, filepath.Join(root, ".github", "dependabot.yml"))), &config); err != nil {
 		t.Fatal(err)
 	}
 	if config.Version != 2 {
@@ -94,8 +94,8 @@ func manifestFolders(t *testing.T) map[string][]string {
 	return folders
 }
 
-// form is a GitHub issue form.
-type form struct {
+// issueForm is a GitHub issue form.
+type issueForm struct {
 	Name        string `yaml:"name"`
 	Description string `yaml:"description"`
 	Body        []struct {
@@ -125,8 +125,8 @@ func TestIssueForms(t *testing.T) {
 			continue
 		}
 		seen++
-		text := read(t, file)
-		var f form
+		text := readText(t, file)
+		var f issueForm
 		if err := yaml.Unmarshal([]byte(text), &f); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
@@ -140,7 +140,7 @@ func TestIssueForms(t *testing.T) {
 	}
 }
 
-func (f form) check(fault func(format string, args ...any)) {
+func (f issueForm) check(fault func(format string, args ...any)) {
 	if f.Name == "" || f.Description == "" || len(f.Body) == 0 {
 		fault("GitHub wants a name, a description and a body")
 	}
@@ -164,8 +164,8 @@ func (f form) check(fault func(format string, args ...any)) {
 // payment, such as the wallet and the transaction. Before a user can send the form, the user
 // must confirm that there are no secrets in it.
 func TestPaymentForm(t *testing.T) {
-	var f form
-	if err := yaml.Unmarshal([]byte(read(t, filepath.Join(root, ".github", "ISSUE_TEMPLATE", "payment.yml"))), &f); err != nil {
+	var f issueForm
+	if err := yaml.Unmarshal([]byte(readText(t, filepath.Join(root, ".github", "ISSUE_TEMPLATE", "payment.yml"))), &f); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string
@@ -188,8 +188,8 @@ func TestPaymentForm(t *testing.T) {
 
 // TestPullRequestTemplate checks that the make targets in the pull request template exist.
 func TestPullRequestTemplate(t *testing.T) {
-	makefile := read(t, filepath.Join(root, "Makefile"))
-	asked := makes.FindAllStringSubmatch(read(t, filepath.Join(root, ".github", "PULL_REQUEST_TEMPLATE.md")), -1)
+	makefile := readText(t, filepath.Join(root, "Makefile"))
+	asked := makeCommand.FindAllStringSubmatch(readText(t, filepath.Join(root, ".github", "PULL_REQUEST_TEMPLATE.md")), -1)
 	if len(asked) == 0 {
 		t.Error("it asks for no command of this repository")
 	}

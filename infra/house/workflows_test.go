@@ -47,7 +47,7 @@ func readWorkflows(t *testing.T) []workflow {
 	var all []workflow
 	for _, path := range paths {
 		w := workflow{name: filepath.Base(path)}
-		if err := yaml.Unmarshal([]byte(read(t, path)), &w); err != nil {
+		if err := yaml.Unmarshal([]byte(readText(t, path)), &w); err != nil {
 			t.Fatalf("%s: %v", w.name, err)
 		}
 		all = append(all, w)
@@ -163,24 +163,24 @@ func TestToolsOfWorkflows(t *testing.T) {
 	}
 }
 
-// These patterns find commands in the steps of workflows. makes matches a make target with its
-// variables, and programs matches the path of a program of this repository.
+// These patterns find commands in the steps of workflows. makeCommand matches a make target
+// with its variables, and programPath matches the path of a program of this repository.
 var (
-	makes    = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
-	programs = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)
+	makeCommand = regexp.MustCompile(`\bmake ([a-z-]+)((?: [A-Z_]+=\S+)*)`)
+	programPath = regexp.MustCompile(`(?:^|\s)(\.[a-z]+/[a-z]+)`)
 )
 
 // TestCommandsOfWorkflows checks the commands in workflows: their make targets must exist and
 // take the given variables, and their programs must exist.
 func TestCommandsOfWorkflows(t *testing.T) {
-	makefile := read(t, filepath.Join(root, "Makefile"))
+	makefile := readText(t, filepath.Join(root, "Makefile"))
 	seen := 0
 	eachStep(t, func(file string, s step) {
-		for _, command := range makes.FindAllStringSubmatch(s.Run, -1) {
+		for _, command := range makeCommand.FindAllStringSubmatch(s.Run, -1) {
 			seen++
 			checkTarget(t, file, makefile, command[1], strings.Fields(command[2]))
 		}
-		for _, program := range programs.FindAllStringSubmatch(s.Run, -1) {
+		for _, program := range programPath.FindAllStringSubmatch(s.Run, -1) {
 			seen++
 			if info, err := os.Stat(filepath.Join(root, program[1])); err != nil || info.Mode()&0o111 == 0 {
 				t.Errorf("%s runs %s: %v, not a program", file, program[1], err)
@@ -210,7 +210,7 @@ func checkTarget(t *testing.T, where, makefile, target string, settings []string
 // firstMatch returns the text that the pattern's group matches first in a file.
 func firstMatch(t *testing.T, path, pattern string) string {
 	t.Helper()
-	found := regexp.MustCompile(pattern).FindStringSubmatch(read(t, path))
+	found := regexp.MustCompile(pattern).FindStringSubmatch(readText(t, path))
 	if found == nil {
 		t.Fatalf("%s has nothing like %s", path, pattern)
 	}
