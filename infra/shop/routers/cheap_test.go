@@ -16,7 +16,7 @@ import (
 type layout struct {
 	cheapURL, dearURL string
 	open              func(k kind, cheap, dear http.Handler) http.Handler
-	oneOrigin         bool
+	hasOneOrigin      bool
 	// needsNames reports whether the seller must name the two handlers, because nothing else
 	// tells them apart behind this kind of router.
 	needsNames func(k kind) bool
@@ -25,20 +25,20 @@ type layout struct {
 func layouts() map[string]layout {
 	never := func(kind) bool { return false }
 	byHosts := func(k kind, cheap, dear http.Handler) http.Handler {
-		return byHost{k.open(sold("", "/report/{id}", cheap)), k.open(sold("", "/report/{id}", dear))}
+		return byHost{k.open(newRoute("", "/report/{id}", cheap)), k.open(newRoute("", "/report/{id}", dear))}
 	}
 	return map[string]layout{
 		"two routes": {
 			cheapURL: "http://shop.example/cheap/7", dearURL: "http://shop.example/dear/7", needsNames: never,
 			open: func(k kind, cheap, dear http.Handler) http.Handler {
-				return k.open(sold("", "/cheap/{id}", cheap), sold("", "/dear/{id}", dear))
+				return k.open(newRoute("", "/cheap/{id}", cheap), newRoute("", "/dear/{id}", dear))
 			},
 		},
 		"two groups": {
 			cheapURL: "http://shop.example/cheap/report/7", dearURL: "http://shop.example/dear/report/7",
-			needsNames: func(k kind) bool { return k.inner },
+			needsNames: func(k kind) bool { return k.dropsPrefix },
 			open: func(k kind, cheap, dear http.Handler) http.Handler {
-				return k.open(sold("/cheap", "/report/{id}", cheap), sold("/dear", "/report/{id}", dear))
+				return k.open(newRoute("/cheap", "/report/{id}", cheap), newRoute("/dear", "/report/{id}", dear))
 			},
 		},
 		"two hosts": {
@@ -47,18 +47,19 @@ func layouts() map[string]layout {
 		// If the router sets a pattern, both handlers have the same one, and need names. If it
 		// sets none, the seller tells the handlers apart by their prices.
 		"two hosts of one origin": {
-			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", oneOrigin: true,
-			needsNames: func(k kind) bool { return k.pattern }, open: byHosts,
+			cheapURL: "http://cheap.example/report/7", dearURL: "http://dear.example/report/7", hasOneOrigin: true,
+			needsNames: func(k kind) bool { return k.setsPattern }, open: byHosts,
 		},
 	}
 }
 
-func sold(group, path string, h http.Handler) route {
+// newRoute returns the route of a handler for GET requests.
+func newRoute(group, path string, h http.Handler) route {
 	return route{http.MethodGet, group, path, h}
 }
 
-// byHost passes requests for dear.example to its expensive handler, and all others to its
-// cheap one.
+// byHost passes requests for dear.example to the handler dear, and all others to the handler
+// cheap.
 type byHost struct{ cheap, dear http.Handler }
 
 // ServeHTTP implements http.Handler.
@@ -74,25 +75,25 @@ func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 type shop struct {
 	*market
 	layout
-	cheap, dear stock
+	cheapHandler, dearHandler countingHandler
 }
 
-// openShop opens a shop behind a kind of router. If named is true, each handler has a name.
+// openShop opens a shop behind a kind of router. If hasNames is true, each handler has a name.
 // Otherwise the seller must tell the handlers apart without names.
-func (l layout) openShop(t *testing.T, k kind, named bool) *shop {
+func (l layout) openShop(t *testing.T, k kind, hasNames bool) *shop {
 	t.Helper()
 	s := &shop{market: openMarket(t), layout: l}
-	s.cheap.answer, s.dear.answer = "cheap", "dear"
+	s.cheapHandler.answer, s.dearHandler.answer = "cheap", "dear"
 	seller := s.seller(func(c *x402http.Config) {
-		if l.oneOrigin {
+		if l.hasOneOrigin {
 			c.OtherOrigins = nil
 		}
 	})
 	var cheapOptions, dearOptions []x402http.Option
-	if named {
+	if hasNames {
 		cheapOptions, dearOptions = []x402http.Option{x402http.Named("cheap")}, []x402http.Option{x402http.Named("dear")}
 	}
-	s.serves(l.open(k, seller.Sell("0.01", &s.cheap, cheapOptions...), seller.Sell("5.00", &s.dear, dearOptions...)))
+	s.serve(l.open(k, seller.Sell("0.01", &s.cheapHandler, cheapOptions...), seller.Sell("5.00", &s.dearHandler, dearOptions...)))
 	return s
 }
 
@@ -126,8 +127,8 @@ func TestCheapForDear(t *testing.T) {
 					t.Parallel()
 					s := l.openShop(t, k, named)
 					s.trade(owed)
-					warned := s.logged("x402http.Named names it")
-					if warns := !named && !k.pattern; warned > 0 != warns {
+					warned := s.countInLog("x402http.Named names it")
+					if warns := !named && !k.setsPattern; warned > 0 != warns {
 						t.Errorf("%d warnings of a missing name, want some: %t", warned, warns)
 					}
 				})
@@ -136,26 +137,26 @@ func TestCheapForDear(t *testing.T) {
 	})
 }
 
-// trade pays for both handlers, and tries to use each payment at the other handler. If owed is
-// true, the cheap handler fails at first, so its answer is owed.
-func (s *shop) trade(owed bool) {
+// trade pays for both handlers, and tries to use each payment at the other handler. If
+// owesAnswer is true, the cheap handler fails at first, so its answer is owed.
+func (s *shop) trade(owesAnswer bool) {
 	s.Helper()
-	s.cheap.empty.Store(owed)
+	s.cheapHandler.isUnavailable.Store(owesAnswer)
 	first, cent := s.buy(s.cheapURL)
-	if owed != (first.Status == http.StatusServiceUnavailable) {
+	if owesAnswer != (first.Status == http.StatusServiceUnavailable) {
 		s.Errorf("the cheap one: %d %s", first.Status, first.Body)
 	}
-	s.wait(2 * time.Second) // the client may ask for the owed answer only after a pause
-	s.refused("a cent at the dear one", s.get(s.dearURL, cent))
-	s.dear.ran(s, 0)
+	s.advanceClock(2 * time.Second) // the client may ask for the owed answer only after a pause
+	s.checkRefused("a cent at the dear one", s.get(s.dearURL, cent))
+	s.dearHandler.checkRuns(s, 0)
 	r, five := s.buy(s.dearURL)
-	s.answered("the dear one", r, "dear", false)
-	s.cheap.empty.Store(false)
-	s.answered("the cheap one", s.get(s.cheapURL, cent), "cheap", !owed)
-	s.answered("the dear one again", s.get(s.dearURL, five), "dear", true)
-	s.refused("the dear one's at the cheap one", s.get(s.cheapURL, five))
-	s.moved("10000", "5000000")
-	s.dear.ran(s, 1)
+	s.checkAnswer("the dear one", r, "dear", false)
+	s.cheapHandler.isUnavailable.Store(false)
+	s.checkAnswer("the cheap one", s.get(s.cheapURL, cent), "cheap", !owesAnswer)
+	s.checkAnswer("the dear one again", s.get(s.dearURL, five), "dear", true)
+	s.checkRefused("the dear one's at the cheap one", s.get(s.cheapURL, five))
+	s.checkTransfers("10000", "5000000")
+	s.dearHandler.checkRuns(s, 1)
 }
 
 // TestSameIdentity checks what happens if a router gives two handlers the same pattern. The
@@ -174,7 +175,7 @@ func TestSameIdentity(t *testing.T) {
 				t.Parallel()
 				s := l.openShop(t, k, false)
 				s.trySecond(s.cheapURL, s.dearURL)
-				s.dear.ran(t, 0)
+				s.dearHandler.checkRuns(t, 0)
 			})
 		}
 	}
@@ -187,15 +188,15 @@ func TestSameIdentity(t *testing.T) {
 func (s *shop) trySecond(first, second string) {
 	s.Helper()
 	r, cent := s.buy(first)
-	s.answered("the first", r, "cheap", false)
+	s.checkAnswer("the first", r, "cheap", false)
 	for i, signature := range []string{"", cent, testbed.Must(s.client.Sign(s.Context(), first))} {
 		r := s.get(second, signature)
-		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.logged("x402http.Named") != i+1 {
-			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.logged("x402http.Named"))
+		if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || s.countInLog("x402http.Named") != i+1 {
+			s.Errorf("the second: %d %s, and the log asks %d times for a name", r.Status, r.Body, s.countInLog("x402http.Named"))
 		}
 	}
-	s.answered("the first, still", s.get(first, cent), "cheap", true)
-	s.moved("10000")
+	s.checkAnswer("the first, still", s.get(first, cent), "cheap", true)
+	s.checkTransfers("10000")
 }
 
 // TestSamePrice sells two handlers with the same URL at the same price, behind routers that
@@ -204,22 +205,22 @@ func (s *shop) trySecond(first, second string) {
 func TestSamePrice(t *testing.T) {
 	t.Parallel()
 	for router, k := range kinds() {
-		if k.pattern {
+		if k.setsPattern {
 			continue
 		}
 		t.Run(router, func(t *testing.T) {
 			t.Parallel()
 			s := &shop{market: openMarket(t), layout: layouts()["two hosts of one origin"]}
-			s.cheap.answer, s.dear.answer = "cheap", "other"
+			s.cheapHandler.answer, s.dearHandler.answer = "cheap", "other"
 			seller := s.seller(func(c *x402http.Config) { c.OtherOrigins = nil })
-			s.serves(s.open(k, seller.Sell("0.01", &s.cheap), seller.Sell("0.01", &s.dear)))
+			s.serve(s.open(k, seller.Sell("0.01", &s.cheapHandler), seller.Sell("0.01", &s.dearHandler)))
 			r, cent := s.buy(s.cheapURL)
-			s.answered("the first", r, "cheap", false)
-			if r := s.get(s.dearURL, cent); r.Status != http.StatusInternalServerError || s.logged("give each its own name with x402http.Named") != 1 {
+			s.checkAnswer("the first", r, "cheap", false)
+			if r := s.get(s.dearURL, cent); r.Status != http.StatusInternalServerError || s.countInLog("give each its own name with x402http.Named") != 1 {
 				t.Errorf("the other one: %d %s", r.Status, r.Body)
 			}
-			s.dear.ran(t, 0)
-			s.moved("10000")
+			s.dearHandler.checkRuns(t, 0)
+			s.checkTransfers("10000")
 		})
 	}
 }

@@ -25,16 +25,16 @@ import (
 const payTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 
 // market is a ledger, play money and a payer, with one program that answers requests for every
-// host. The market's clock is ahead of the machine's clock by the durations that the test has
-// added with wait.
+// host. The market's clock is ahead of the machine's clock by clockOffset, which advanceClock
+// changes.
 type market struct {
 	*testing.T
-	store  ledgertest.Memory
-	books  *x402test.Facilitator
-	bank   *httptest.Server
-	client *x402test.Client
-	log    programs.Output
-	ahead  atomic.Int64
+	store       ledgertest.Memory
+	books       *x402test.Facilitator
+	bank        *httptest.Server
+	client      *x402test.Client
+	log         programs.Output
+	clockOffset atomic.Int64
 }
 
 func openMarket(t *testing.T) *market {
@@ -49,10 +49,10 @@ func openMarket(t *testing.T) *market {
 	return m
 }
 
-func (m *market) now() time.Time { return time.Now().Add(time.Duration(m.ahead.Load())) }
+func (m *market) now() time.Time { return time.Now().Add(time.Duration(m.clockOffset.Load())) }
 
-// wait moves the clock of the market ahead.
-func (m *market) wait(d time.Duration) { m.ahead.Add(int64(d)) }
+// advanceClock moves the clock of the market ahead.
+func (m *market) advanceClock(d time.Duration) { m.clockOffset.Add(int64(d)) }
 
 // seller returns a seller of this market, after changes to its configuration.
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
@@ -68,9 +68,9 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return testbed.Must(x402http.New(c))
 }
 
-// serves serves the program on loopback. The client of the market reaches it under any host
-// name.
-func (m *market) serves(program http.Handler) {
+// serve serves the program on loopback. The client of the market reaches the program under any
+// host name.
+func (m *market) serve(program http.Handler) {
 	m.Helper()
 	server := httptest.NewServer(program)
 	m.Cleanup(server.Close)
@@ -94,8 +94,8 @@ func (m *market) buy(url string) (x402test.Reply, string) {
 	return m.get(url, signature), signature
 }
 
-// moved checks the amounts of all transfers, in any order.
-func (m *market) moved(amounts ...string) {
+// checkTransfers checks the amounts of all transfers, in any order.
+func (m *market) checkTransfers(amounts ...string) {
 	m.Helper()
 	var all []string
 	for _, t := range m.books.Transfers() {
@@ -108,16 +108,17 @@ func (m *market) moved(amounts ...string) {
 	}
 }
 
-// answered checks a reply with an answer, and whether the answer came from the ledger.
-func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
+// checkAnswer checks a reply with an answer, and whether the answer came from the ledger.
+func (m *market) checkAnswer(what string, r x402test.Reply, body string, replayed bool) {
 	m.Helper()
 	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
 		m.Errorf("%s: %d %v %s, want %q, replayed %t", what, r.Status, r.Header, r.Body, body, replayed)
 	}
 }
 
-// refused checks that a payment was refused because it has already paid for another request.
-func (m *market) refused(what string, r x402test.Reply) {
+// checkRefused checks that a payment was refused because it has already paid for another
+// request.
+func (m *market) checkRefused(what string, r x402test.Reply) {
 	m.Helper()
 	receipt, _ := r.Receipt()
 	if r.Status != http.StatusPaymentRequired || !strings.Contains(string(r.Body), "another request") || !receipt.Success {
@@ -125,28 +126,29 @@ func (m *market) refused(what string, r x402test.Reply) {
 	}
 }
 
-// logged returns how often the log contains a text.
-func (m *market) logged(text string) int { return strings.Count(m.log.String(), text) }
+// countInLog returns how often the log contains a text.
+func (m *market) countInLog(text string) int { return strings.Count(m.log.String(), text) }
 
-// stock is a handler that counts its runs. While its field empty is set, it answers 503.
-type stock struct {
-	answer string
-	empty  atomic.Bool
-	runs   atomic.Int32
+// countingHandler is a handler that counts its runs. While isUnavailable is set, it answers
+// 503.
+type countingHandler struct {
+	answer        string
+	isUnavailable atomic.Bool
+	runs          atomic.Int32
 }
 
 // ServeHTTP implements http.Handler.
-func (s *stock) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+func (s *countingHandler) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	s.runs.Add(1)
-	if s.empty.Load() {
+	if s.isUnavailable.Load() {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
 	_, _ = io.WriteString(w, s.answer)
 }
 
-// ran checks how often a handler has run.
-func (s *stock) ran(t testing.TB, times int32) {
+// checkRuns checks how often a handler has run.
+func (s *countingHandler) checkRuns(t testing.TB, times int32) {
 	t.Helper()
 	if n := s.runs.Load(); n != times {
 		t.Errorf("%s: %d runs, want %d", s.answer, n, times)

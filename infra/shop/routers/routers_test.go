@@ -32,23 +32,23 @@ type kind struct {
 	// param reads a path parameter in the way that handlers of this router do. It is nil if
 	// the handlers get no path parameters.
 	param func(r *http.Request, name string) string
-	// pattern is true if a sold handler gets a request that has a pattern. inner is true if
-	// this pattern lacks the prefix of the group.
-	pattern, inner bool
+	// setsPattern is true if a sold handler gets a request that has a pattern. dropsPrefix is
+	// true if this pattern lacks the prefix of the group.
+	setsPattern, dropsPrefix bool
 }
 
 func kinds() map[string]kind {
 	return map[string]kind{
-		"ServeMux":             {open: openMux, param: (*http.Request).PathValue, pattern: true},
-		"ServeMux, nested":     {open: openNested, param: (*http.Request).PathValue, pattern: true},
-		"ServeMux, stripped":   {open: openStripped, param: (*http.Request).PathValue, pattern: true, inner: true},
-		"chi":                  {open: openChi, param: chi.URLParam, pattern: true},
-		"chi, mounted":         {open: openMounted, param: chi.URLParam, pattern: true},
-		"chi, stripped":        {open: openStrippedChi, param: chi.URLParam, pattern: true, inner: true},
+		"ServeMux":             {open: openMux, param: (*http.Request).PathValue, setsPattern: true},
+		"ServeMux, nested":     {open: openNested, param: (*http.Request).PathValue, setsPattern: true},
+		"ServeMux, stripped":   {open: openStripped, param: (*http.Request).PathValue, setsPattern: true, dropsPrefix: true},
+		"chi":                  {open: openChi, param: chi.URLParam, setsPattern: true},
+		"chi, mounted":         {open: openMounted, param: chi.URLParam, setsPattern: true},
+		"chi, stripped":        {open: openStrippedChi, param: chi.URLParam, setsPattern: true, dropsPrefix: true},
 		"gin, by WrapH":        {open: openGin(gin.WrapH)},
-		"gin":                  {open: openGin(inGin), param: ginParam, pattern: true},
+		"gin":                  {open: openGin(inGin), param: ginParam, setsPattern: true},
 		"echo, by WrapHandler": {open: openEcho(echo.WrapHandler)},
-		"echo":                 {open: openEcho(inEcho), param: echoParam, pattern: true},
+		"echo":                 {open: openEcho(inEcho), param: echoParam, setsPattern: true},
 	}
 }
 
@@ -95,12 +95,12 @@ func openNested(routes ...route) http.Handler {
 // openStripped returns a mux with an inner mux for each group. The inner mux does not see the
 // prefix.
 func openStripped(routes ...route) http.Handler {
-	return stripped(routes, openMux)
+	return openWithoutPrefix(routes, openMux)
 }
 
-// stripped returns a mux with an inner router for each group. The inner router does not see
-// the prefix.
-func stripped(routes []route, open func(...route) http.Handler) http.Handler {
+// openWithoutPrefix returns a mux with an inner router for each group. The inner router does
+// not see the prefix.
+func openWithoutPrefix(routes []route, open func(...route) http.Handler) http.Handler {
 	mux := http.NewServeMux()
 	for _, g := range groups(routes) {
 		for i := range g.routes {
@@ -145,11 +145,11 @@ func openMounted(routes ...route) http.Handler {
 }
 
 func openStrippedChi(routes ...route) http.Handler {
-	return stripped(routes, openChi)
+	return openWithoutPrefix(routes, openChi)
 }
 
-// colons returns a path in the syntax of gin and echo.
-func colons(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
+// colonPath returns a path in the syntax of gin and echo.
+func colonPath(path string) string { return strings.NewReplacer("{", ":", "}", "").Replace(path) }
 
 func openGin(mount func(http.Handler) gin.HandlerFunc) func(...route) http.Handler {
 	return func(routes ...route) http.Handler {
@@ -157,7 +157,7 @@ func openGin(mount func(http.Handler) gin.HandlerFunc) func(...route) http.Handl
 		for _, g := range groups(routes) {
 			in := engine.Group(g.prefix)
 			for _, r := range g.routes {
-				in.Handle(r.method, colons(r.path), mount(r.handler))
+				in.Handle(r.method, colonPath(r.path), mount(r.handler))
 			}
 		}
 		return engine
@@ -170,21 +170,21 @@ func openEcho(mount func(http.Handler) echo.HandlerFunc) func(...route) http.Han
 		for _, g := range groups(routes) {
 			in := e.Group(g.prefix)
 			for _, r := range g.routes {
-				in.Add(r.method, colons(r.path), mount(r.handler))
+				in.Add(r.method, colonPath(r.path), mount(r.handler))
 			}
 		}
 		return e
 	}
 }
 
-// mounted is the key of gin's or echo's context in the context of a request.
-type mounted struct{}
+// contextKey is the key of gin's or echo's context in the context of a request.
+type contextKey struct{}
 
 // inGin mounts a handler. It passes on what gin knows of the request: the pattern, the path
 // parameters in the form of net/http, and gin's own context.
 func inGin(h http.Handler) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		r := c.Request.WithContext(context.WithValue(c.Request.Context(), mounted{}, c))
+		r := c.Request.WithContext(context.WithValue(c.Request.Context(), contextKey{}, c))
 		r.Pattern = c.FullPath()
 		for _, p := range c.Params {
 			r.SetPathValue(p.Key, p.Value)
@@ -194,14 +194,14 @@ func inGin(h http.Handler) gin.HandlerFunc {
 }
 
 func ginParam(r *http.Request, name string) string {
-	c, _ := r.Context().Value(mounted{}).(*gin.Context)
+	c, _ := r.Context().Value(contextKey{}).(*gin.Context)
 	return c.Param(name)
 }
 
 // inEcho does the same as inGin, for echo.
 func inEcho(h http.Handler) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		r := c.Request().WithContext(context.WithValue(c.Request().Context(), mounted{}, c))
+		r := c.Request().WithContext(context.WithValue(c.Request().Context(), contextKey{}, c))
 		r.Pattern = c.Path()
 		for i, name := range c.ParamNames() {
 			r.SetPathValue(name, c.ParamValues()[i])
@@ -212,6 +212,6 @@ func inEcho(h http.Handler) echo.HandlerFunc {
 }
 
 func echoParam(r *http.Request, name string) string {
-	c, _ := r.Context().Value(mounted{}).(echo.Context)
+	c, _ := r.Context().Value(contextKey{}).(echo.Context)
 	return c.Param(name)
 }

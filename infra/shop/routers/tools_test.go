@@ -34,13 +34,13 @@ func TestOnePurchase(t *testing.T) {
 			tools := seller.MCP("weather", "1.0", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { program.ServeHTTP(w, r) }), x402http.Tool{
 				Endpoint: weather, Path: "/v1/weather/{city}", Name: "weather", Description: "The weather.", Params: []x402http.Param{{Name: "city", Required: true}},
 			})
-			program = k.open(sold("/v1", "/weather/{city}", weather), route{http.MethodPost, "", "/mcp", tools})
-			m.serves(program)
+			program = k.open(newRoute("/v1", "/weather/{city}", weather), route{http.MethodPost, "", "/mcp", tools})
+			m.serve(program)
 
 			m.callFirst("Santa Fé", "http://shop.example/v1/weather/Santa%20F%C3%A9")
-			m.moved("10000")
+			m.checkTransfers("10000")
 			m.requestFirst("Oslo", "http://shop.example/v1/weather/Oslo")
-			m.moved("10000", "10000")
+			m.checkTransfers("10000", "10000")
 			if n := runs.Load(); n != 2 {
 				t.Errorf("%d runs", n)
 			}
@@ -48,35 +48,35 @@ func TestOnePurchase(t *testing.T) {
 	}
 }
 
-// call calls the tool, with a payment unless the signature is empty.
-func (m *market) call(city, signature string) mcptest.ToolResult {
+// callTool calls the tool, with a payment unless the signature is empty.
+func (m *market) callTool(city, signature string) mcptest.ToolResult {
 	m.Helper()
 	return testbed.Must(mcptest.Call(m.Context(), m.client, "http://shop.example/mcp", "weather", map[string]any{"city": city}, signature, ""))
 }
 
-func fair(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
+func fairAnswer(city string) string { return fmt.Sprintf("fair in %s, %s", city, city) }
 
 // callFirst pays for a call of the tool. An equivalent request then gets the same answer,
 // whether it repeats the payment or has a new one.
 func (m *market) callFirst(city, url string) {
 	m.Helper()
-	signature := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
-	if r := m.call(city, signature); r.IsError || r.Text() != fair(city) || r.Meta.Receipt == nil {
+	signature := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.callTool(city, "").Required()), m.now()))
+	if r := m.callTool(city, signature); r.IsError || r.Text() != fairAnswer(city) || r.Meta.Receipt == nil {
 		m.Errorf("called: %s", r.Raw)
 	}
-	m.answered("the same over HTTP", m.get(url, signature), fair(city), true)
+	m.checkAnswer("the same over HTTP", m.get(url, signature), fairAnswer(city), true)
 	r, _ := m.buy(url)
-	m.answered("another payment over HTTP", r, fair(city), true)
+	m.checkAnswer("another payment over HTTP", r, fairAnswer(city), true)
 }
 
 // requestFirst pays for a request. An equivalent call of the tool then gets the same answer.
 func (m *market) requestFirst(city, url string) {
 	m.Helper()
 	r, signature := m.buy(url)
-	m.answered("requested", r, fair(city), false)
-	another := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.call(city, "").Required()), m.now()))
+	m.checkAnswer("requested", r, fairAnswer(city), false)
+	another := testbed.Must(m.client.Wallet.Pay(testbed.Must(m.callTool(city, "").Required()), m.now()))
 	for _, s := range []string{signature, another} {
-		if r := m.call(city, s); r.IsError || r.Text() != fair(city) || !r.Meta.Repeated {
+		if r := m.callTool(city, s); r.IsError || r.Text() != fairAnswer(city) || !r.Meta.Repeated {
 			m.Errorf("the same over MCP: %s", r.Raw)
 		}
 	}
@@ -91,7 +91,7 @@ func TestPost(t *testing.T) {
 		t.Run(router, func(t *testing.T) {
 			t.Parallel()
 			m, runs := openMarket(t), new(atomic.Int32)
-			m.serves(k.open(route{http.MethodPost, "/v1", "/draw/{size}", m.seller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			m.serve(k.open(route{http.MethodPost, "/v1", "/draw/{size}", m.seller().Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				runs.Add(1)
 				size := "large"
 				if k.param != nil {
@@ -101,13 +101,13 @@ func TestPost(t *testing.T) {
 			}), x402http.Post(1<<10))}))
 
 			signature := m.signPost(url)
-			m.answered("a cat", m.post(url, cat, signature), "large application/json "+cat, false)
-			m.answered("again", m.post(url, cat, signature), "large application/json "+cat, true)
-			m.answered("by another payment", m.post(url, cat, m.signPost(url)), "large application/json "+cat, true)
-			m.moved("10000")
-			m.refused("another body", m.post(url, dog, signature))
-			m.answered("a dog", m.post(url, dog, m.signPost(url)), "large application/json "+dog, false)
-			m.moved("10000", "10000")
+			m.checkAnswer("a cat", m.post(url, cat, signature), "large application/json "+cat, false)
+			m.checkAnswer("again", m.post(url, cat, signature), "large application/json "+cat, true)
+			m.checkAnswer("by another payment", m.post(url, cat, m.signPost(url)), "large application/json "+cat, true)
+			m.checkTransfers("10000")
+			m.checkRefused("another body", m.post(url, dog, signature))
+			m.checkAnswer("a dog", m.post(url, dog, m.signPost(url)), "large application/json "+dog, false)
+			m.checkTransfers("10000", "10000")
 			if n := runs.Load(); n != 2 {
 				t.Errorf("%d runs", n)
 			}

@@ -32,10 +32,10 @@ func transports() map[string]func(t *testing.T, program http.Handler) *http.Clie
 			// Each adapter gets its own options. Otherwise all adapters would write to one
 			// variable of the library.
 			options := &algnhsa.Options{}
-			return &http.Client{Transport: function{algnhsa.New(program, options)}}
+			return &http.Client{Transport: lambdaTransport{algnhsa.New(program, options)}}
 		},
 		"Respond": func(_ *testing.T, program http.Handler) *http.Client {
-			return &http.Client{Transport: responder{program}}
+			return &http.Client{Transport: handlerTransport{program}}
 		},
 	}
 }
@@ -56,29 +56,29 @@ func overTLS(t *testing.T, program http.Handler, http2 bool) *http.Client {
 	t.Cleanup(server.Close)
 	client := server.Client()
 	transport, _ := client.Transport.(*http.Transport)
-	client.Transport = redirected{transport, server.Listener.Addr().String()}
+	client.Transport = fixedTransport{transport, server.Listener.Addr().String()}
 	return client
 }
 
-// redirected sends every request to one address, whatever its host.
-type redirected struct {
+// fixedTransport sends every request to one address, whatever its host.
+type fixedTransport struct {
 	*http.Transport
 	address string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (d redirected) RoundTrip(r *http.Request) (*http.Response, error) {
+func (d fixedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host, r.URL.Scheme, r.URL.Host = r.URL.Host, "https", d.address
 	return d.Transport.RoundTrip(r)
 }
 
-// function sends each request as an event to a Lambda function, as an HTTP API of API Gateway
-// does. Unlike a real function, it handles several events at once.
-type function struct{ lambda.Handler }
+// lambdaTransport sends each request as an event to a Lambda function, as an HTTP API of API
+// Gateway does. Unlike a real function, it handles several events at once.
+type lambdaTransport struct{ lambda.Handler }
 
 // RoundTrip implements http.RoundTripper.
-func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
+func (f lambdaTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	event := events.APIGatewayV2HTTPRequest{
 		Version: "2.0", RouteKey: "$default", RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Headers: map[string]string{"host": r.URL.Host},
 		RequestContext: events.APIGatewayV2HTTPRequestContext{
@@ -104,12 +104,12 @@ func (f function) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// responder calls a handler without a connection. Like some adapters for functions, it keeps
-// the whole answer in memory.
-type responder struct{ http.Handler }
+// handlerTransport calls a handler without a connection. Like some adapters for functions, it
+// keeps the whole answer in memory.
+type handlerTransport struct{ http.Handler }
 
 // RoundTrip implements http.RoundTripper.
-func (h responder) RoundTrip(r *http.Request) (*http.Response, error) {
+func (h handlerTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Host, r.RemoteAddr = r.URL.Host, "192.0.2.1"
 	answer := httptest.NewRecorder()
@@ -118,35 +118,35 @@ func (h responder) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 const (
-	slowRuns = 4
-	others   = 200
+	slowRuns      = 4
+	otherRequests = 200
 )
 
 // slowShop is a program that sells a slow handler. This handler exceeds its time limit. It
 // reads its path parameter only long after that.
 type slowShop struct {
 	*market
-	late chan struct{} // gets a value from each slow handler whose time is over
-	end  chan struct{} // the handlers end when this channel is closed
+	overdue chan struct{} // gets a value from each slow handler whose time is over
+	end     chan struct{} // the handlers end when this channel is closed
 }
 
 func openSlow(t *testing.T, k kind, open func(*testing.T, http.Handler) *http.Client) *slowShop {
 	t.Helper()
-	s := &slowShop{market: openMarket(t), late: make(chan struct{}, slowRuns), end: make(chan struct{})}
+	s := &slowShop{market: openMarket(t), overdue: make(chan struct{}, slowRuns), end: make(chan struct{})}
 	hasty := s.seller(func(c *x402http.Config) { c.Budget = 50 * time.Millisecond })
 	says := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, "%s, %s", k.param(r, "city"), r.PathValue("city"))
 	})
 	slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done() // the handler's time is over, but the handler continues
-		s.late <- struct{}{}
+		s.overdue <- struct{}{}
 		<-s.end
 		says(w, r)
 	})
 	s.client.HTTP = open(t, k.open(
-		sold("/v1", "/slow/{city}", hasty.Sell("0.01", slow, x402http.Named("slow"))),
-		sold("/v1", "/quick/{city}", s.seller().Sell("0.01", says, x402http.Named("quick"))),
-		sold("/v1", "/free/{city}", says),
+		newRoute("/v1", "/slow/{city}", hasty.Sell("0.01", slow, x402http.Named("slow"))),
+		newRoute("/v1", "/quick/{city}", s.seller().Sell("0.01", says, x402http.Named("quick"))),
+		newRoute("/v1", "/free/{city}", says),
 	))
 	return s
 }
@@ -173,15 +173,15 @@ func TestSlowHandler(t *testing.T) {
 					runs.Go(func() { s.buySlow(i, signatures[i]) })
 				}
 				for range slowRuns {
-					<-s.late
+					<-s.overdue
 				}
 				s.askOthers()
 				close(s.end)
 				runs.Wait()
 				for i, signature := range signatures {
-					s.answered("afterwards", s.stored(slowURL(i), signature), ownCity(i), true)
+					s.checkAnswer("afterwards", s.waitForAnswer(slowURL(i), signature), ownCity(i), true)
 				}
-				s.movedTimes(slowRuns + paidOthers)
+				s.checkCents(slowRuns + paidOthers)
 			})
 		}
 	}
@@ -208,8 +208,8 @@ const paidOthers = 10
 // payment, and a few are paid.
 func (s *slowShop) askOthers() {
 	s.Helper()
-	numbers := make(chan int, others)
-	for i := range others {
+	numbers := make(chan int, otherRequests)
+	for i := range otherRequests {
 		numbers <- i
 	}
 	close(numbers)
@@ -245,9 +245,9 @@ func (s *slowShop) askOther(i int) {
 	}
 }
 
-// stored repeats a payment until the late answer is stored. Over a real connection, a client
-// has no other way to find out that the answer is stored.
-func (s *slowShop) stored(url, signature string) x402test.Reply {
+// waitForAnswer repeats a payment until the late answer is stored. Over a real connection, a
+// client has no other way to find out that the answer is stored.
+func (s *slowShop) waitForAnswer(url, signature string) x402test.Reply {
 	s.Helper()
 	for {
 		r := s.get(url, signature)
@@ -257,14 +257,14 @@ func (s *slowShop) stored(url, signature string) x402test.Reply {
 	}
 }
 
-// movedTimes checks that exactly n payments of a cent have moved money.
-func (s *slowShop) movedTimes(n int) {
+// checkCents checks that exactly n payments of a cent have moved money.
+func (s *slowShop) checkCents(n int) {
 	s.Helper()
 	cents := make([]string, n)
 	for i := range cents {
 		cents[i] = "10000"
 	}
-	s.moved(cents...)
+	s.checkTransfers(cents...)
 }
 
 // TestInvocationLasts checks that an invocation behind an adapter for functions lasts until
@@ -282,7 +282,7 @@ func TestInvocationLasts(t *testing.T) {
 				s.buySlow(0, signature)
 				close(ended)
 			}()
-			<-s.late
+			<-s.overdue
 			if r := s.get(slowURL(0), signature); r.Status != http.StatusConflict || r.Header.Get("Retry-After") == "" {
 				t.Errorf("while it runs: %d %v %s", r.Status, r.Header, r.Body)
 			}
@@ -294,8 +294,8 @@ func TestInvocationLasts(t *testing.T) {
 			close(s.end)
 			<-ended
 			r := s.get(slowURL(0), signature) // one request is enough: the answer was stored before the invocation ended
-			s.answered("afterwards", r, ownCity(0), true)
-			s.moved("10000")
+			s.checkAnswer("afterwards", r, ownCity(0), true)
+			s.checkTransfers("10000")
 		})
 	}
 }
@@ -319,14 +319,14 @@ func TestClientGoesAway(t *testing.T) {
 					_, _ = s.client.Get(ctx, slowURL(0), signature) // the response may be a 504 before the client leaves
 					close(gone)
 				}()
-				<-s.late
+				<-s.overdue
 				leave()
 				<-gone
 				s.askOthers()
 				close(s.end)
-				r := s.stored(slowURL(0), signature)
-				s.answered("afterwards", r, ownCity(0), true)
-				s.movedTimes(1 + paidOthers)
+				r := s.waitForAnswer(slowURL(0), signature)
+				s.checkAnswer("afterwards", r, ownCity(0), true)
+				s.checkCents(1 + paidOthers)
 			})
 		}
 	}

@@ -110,21 +110,21 @@ func (s station) ask(r *http.Request, city string) (weather string, err error) {
 // maxReport is the maximum size of a report, in bytes.
 const maxReport = 2 << 20
 
-// reported is a report of the weather. A client sends it as JSON, or as a form, in which the
-// notes may be a file.
-type reported struct{ City, Notes string }
+// weatherReport is a report of the weather. A client sends the report as JSON, or as a form,
+// in which the notes may be a file.
+type weatherReport struct{ City, Notes string }
 
-func readReport(r *http.Request) (reported, error) {
+func readReport(r *http.Request) (weatherReport, error) {
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
-		return reported{}, err
+		return weatherReport{}, err
 	}
-	var p reported
+	var p weatherReport
 	switch mediaType {
 	case "application/json":
 		err = json.NewDecoder(r.Body).Decode(&p)
 	case "application/x-www-form-urlencoded":
-		p = reported{r.PostFormValue("city"), r.PostFormValue("notes")}
+		p = weatherReport{r.PostFormValue("city"), r.PostFormValue("notes")}
 	case "multipart/form-data":
 		p.City = r.FormValue("city")
 		p.Notes, err = readFile(r, "notes")

@@ -29,29 +29,29 @@ const (
 
 // audit checks the transfers and answers of a storm.
 type audit struct {
-	s        *storm
-	books    *ledger.Ledger
-	listed   map[string]ledger.Payment
-	unproven map[string]bool
-	now      func() time.Time
+	s              *storm
+	books          *ledger.Ledger
+	listedPayments map[string]ledger.Payment
+	unprovenKeys   map[string]bool
+	now            func() time.Time
 
-	summary  reconcile.Summary
-	places   map[place]int
-	again    []string       // why purchases were rightly charged again, one text for each charge
-	answers  map[string]int // how many answers the clients have received, by method and transport
-	findings []string       // one text for each error that the audit has found
+	summary      reconcile.Summary
+	places       map[place]int
+	rightCharges []string       // why purchases were rightly charged again, one text for each charge
+	answers      map[string]int // how many answers the clients have received, by method and transport
+	findings     []string       // one text for each error that the audit has found
 }
 
-// ahead is how far the clocks of the audit and of its node are ahead of the machine's clock.
-// By these clocks, all leases and all authorizations have expired, and a payment that a killed
-// process left unfinished counts as in doubt.
-const ahead = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
+// auditOffset is how far the clocks of the audit and of its node are ahead of the machine's
+// clock. By these clocks, all leases and all authorizations have expired, and a payment that a
+// killed process left unfinished counts as in doubt.
+const auditOffset = x402.MaxTimeoutSeconds*time.Second + ledger.ClockSlack + 2*time.Minute
 
 // newAudit runs Reconcile, reads the lists that an operator reads, and checks the storm.
 func newAudit(ctx context.Context, s *storm) (*audit, error) {
 	a := &audit{
-		s: s, listed: map[string]ledger.Payment{}, unproven: map[string]bool{},
-		now:    func() time.Time { return time.Now().Add(ahead) },
+		s: s, listedPayments: map[string]ledger.Payment{}, unprovenKeys: map[string]bool{},
+		now:    func() time.Time { return time.Now().Add(auditOffset) },
 		places: map[place]int{}, answers: map[string]int{},
 	}
 	shop, err := newShop(s.settings(0), a.now, slog.New(slog.DiscardHandler))
@@ -59,23 +59,23 @@ func newAudit(ctx context.Context, s *storm) (*audit, error) {
 		return nil, err
 	}
 	defer shop.store.Close()
-	s.bank.later(ahead)
+	s.bank.setClockOffset(auditOffset)
 	if a.summary, err = shop.seller.Reconcile(ctx); err != nil {
 		return nil, err
 	}
 	a.books = ledger.New(shop.store, a.now, rand.Text)
 	lists := reconcile.Reconciler{Ledger: a.books, Index: shop.store, Terms: x402.USDC(), Now: a.now, Log: slog.New(slog.DiscardHandler)}
-	missed, err := lists.Outstanding(ctx, func(r ledger.Payment) { a.listed[r.Key] = r })
+	missed, err := lists.Outstanding(ctx, func(r ledger.Payment) { a.listedPayments[r.Key] = r })
 	if err != nil || missed > 0 {
 		return nil, fmt.Errorf("%d records could not be read: %w", missed, err)
 	}
-	if _, err := lists.Unproven(ctx, int(^uint(0)>>1), func(r ledger.Payment) { a.unproven[r.Key] = true }); err != nil {
+	if _, err := lists.Unproven(ctx, int(^uint(0)>>1), func(r ledger.Payment) { a.unprovenKeys[r.Key] = true }); err != nil {
 		return nil, err
 	}
 	return a, a.judge(ctx)
 }
 
-func (a *audit) found(p *purchase, format string, args ...any) {
+func (a *audit) addFinding(p *purchase, format string, args ...any) {
 	a.findings = append(a.findings, fmt.Sprintf("%s: %s\n\t%s", p, fmt.Sprintf(format, args...), strings.Join(p.trail, "\n\t")))
 }
 
@@ -83,7 +83,7 @@ func (a *audit) found(p *purchase, format string, args ...any) {
 func (a *audit) judge(ctx context.Context) error {
 	of := map[string]*purchase{}
 	for _, p := range a.s.purchases {
-		for key := range p.signed {
+		for key := range p.signedKeys {
 			of[key] = p
 		}
 	}
@@ -121,12 +121,12 @@ func (a *audit) judgeMoney(ctx context.Context, p *purchase, moved []x402test.Tr
 		a.places[where]++
 		switch {
 		case where == placeNowhere:
-			a.found(p, "paid and unlisted: %s, %s", t.Key, describe(r))
-		case where == placeDoubt && a.s.conditions.node:
-			a.found(p, "paid, and in doubt although the node knows: %s", t.Key)
+			a.addFinding(p, "paid and unlisted: %s, %s", t.Key, describe(r))
+		case where == placeDoubt && a.s.conditions.hasNode:
+			a.addFinding(p, "paid, and in doubt although the node knows: %s", t.Key)
 		}
-		if i > 0 && !a.mayFollow(p, before, t) {
-			a.found(p, "charged again while the first payment counts: %s, %s, then %s, %s, %v later",
+		if i > 0 && !a.mayChargeAgain(p, before, t) {
+			a.addFinding(p, "charged again while the first payment counts: %s, %s, then %s, %s, %v later",
 				moved[i-1].Key, describe(before), t.Key, describe(r), t.At.Sub(moved[i-1].At))
 		}
 		before = r
@@ -136,13 +136,13 @@ func (a *audit) judgeMoney(ctx context.Context, p *purchase, moved []x402test.Tr
 
 // placeOf returns how the seller accounts for the money of a payment.
 func (a *audit) placeOf(key string, r *ledger.Payment) place {
-	listed, ok := a.listed[key]
+	listed, ok := a.listedPayments[key]
 	switch {
 	case r == nil:
 		return placeNowhere
 	case r.State == ledger.Redeemed:
 		return placeAnswered
-	case a.unproven[key]:
+	case a.unprovenKeys[key]:
 		return placeUnproven
 	case !ok:
 		return placeNowhere
@@ -159,20 +159,20 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 	}
 }
 
-// mayFollow reports whether a purchase may be charged again. A purchase with an
+// mayChargeAgain reports whether a purchase may be charged again. A purchase with an
 // Idempotency-Key never may. Otherwise a second charge is allowed if the previous payment was
 // answered, and the answer could no longer be returned when the next payment was sent. The
 // clock of the process that sent the next payment decides this.
-func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
+func (a *audit) mayChargeAgain(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false
 	}
-	sent := a.s.bank.firstSent(t.Key)
-	at := sent.at.Add(a.s.conditions.skews[sent.shop])
+	sent := a.s.bank.arrivalOf(t.Key)
+	at := sent.time.Add(a.s.conditions.skews[sent.shop])
 	if at.Before(before.AnswerValidUntil) {
 		return false
 	}
-	a.again = append(a.again, fmt.Sprintf("%s: the answer of %s stood until %s, and the next payment was sent at %s",
+	a.rightCharges = append(a.rightCharges, fmt.Sprintf("%s: the answer of %s stood until %s, and the next payment was sent at %s",
 		p, before.AnsweredAt.Format(time.TimeOnly), before.AnswerValidUntil.Format(time.TimeOnly), at.UTC().Format(time.TimeOnly)))
 	return true
 }
@@ -183,22 +183,22 @@ func (a *audit) mayFollow(p *purchase, before *ledger.Payment, t x402test.Transf
 func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 	runs := map[string]string{}
 	for _, got := range p.answers {
-		a.answers[got.how]++
+		a.answers[got.via]++
 		c, err := got.content()
 		if err != nil || c.City != p.city || !strings.EqualFold(c.Payer, p.wallet.Address().String()) {
-			a.found(p, "an answer that is not its own (%v): %s", err, got.body)
+			a.addFinding(p, "an answer that is not its own (%v): %s", err, got.body)
 			continue
 		}
 		paid := slices.ContainsFunc(moved, func(t x402test.Transfer) bool {
 			// Without a node, the shop may count a payment as paid without knowing its
 			// transaction. The answer then names no transaction.
-			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.node
+			return t.Transaction == c.Transaction || c.Transaction == "" && !a.s.conditions.hasNode
 		})
 		if !paid {
-			a.found(p, "answered without money: %s", got.body)
+			a.addFinding(p, "answered without money: %s", got.body)
 		}
 		if run, other := runs[c.Transaction]; other && run != c.Run {
-			a.found(p, "two runs have answered one payment: %s and %s", run, c.Run)
+			a.addFinding(p, "two runs have answered one payment: %s and %s", run, c.Run)
 		}
 		runs[c.Transaction] = c.Run
 	}
@@ -206,13 +206,13 @@ func (a *audit) judgeAnswers(p *purchase, moved []x402test.Transfer) {
 
 // judgeRecords checks that every payment that the ledger counts as paid has moved money.
 func (a *audit) judgeRecords(ctx context.Context, p *purchase, moved []x402test.Transfer) error {
-	for key := range p.signed {
+	for key := range p.signedKeys {
 		r, err := a.books.Fetch(ctx, key)
 		if err != nil {
 			return err
 		}
 		if r != nil && r.Paid() && !slices.ContainsFunc(moved, func(t x402test.Transfer) bool { return t.Key == key }) {
-			a.found(p, "it counts as paid, and has moved nothing: %s, %s", key, describe(r))
+			a.addFinding(p, "it counts as paid, and has moved nothing: %s, %s", key, describe(r))
 		}
 	}
 	return nil

@@ -29,16 +29,16 @@ type purchase struct {
 	comesBack bool   // whether the clients buy the same thing again after the answer
 	wallet    *x402test.Wallet
 
-	mu      sync.Mutex
-	header  string          // the payment that the clients repeat
-	signed  map[string]bool // the keys of all payments that the clients have signed
-	answers []delivered
-	trail   []string // what happened, one line per event, to explain a failure
+	mu              sync.Mutex
+	repeatedPayment string          // the payment that the clients repeat
+	signedKeys      map[string]bool // the keys of all payments that the clients have signed
+	answers         []receivedAnswer
+	trail           []string // what happened, one line per event, to explain a failure
 }
 
-// delivered is an answer that a client has received.
-type delivered struct {
-	how  string // such as GET over MCP
+// receivedAnswer is an answer that a client has received.
+type receivedAnswer struct {
+	via  string // such as GET over MCP
 	body string
 }
 
@@ -46,10 +46,10 @@ type delivered struct {
 func newPurchase(seed uint64, number int) (*purchase, error) {
 	rng := mathrand.New(mathrand.NewPCG(seed, uint64(number)))
 	wallet, err := x402test.NewWallet(rand.Reader)
-	kinds := []string{steady, steady, flaky, slow}
+	kinds := []string{steadyCity, steadyCity, flakyCity, slowCity}
 	p := &purchase{
 		number: number, city: fmt.Sprint(kinds[number%len(kinds)], "-", number), post: rng.IntN(2) == 0, signsAll: rng.IntN(2) == 0,
-		clients: 1, comesBack: rng.IntN(3) == 0, wallet: wallet, signed: map[string]bool{},
+		clients: 1, comesBack: rng.IntN(3) == 0, wallet: wallet, signedKeys: map[string]bool{},
 	}
 	if rng.IntN(3) == 0 {
 		p.key = fmt.Sprint("purchase-of-the-storm-", number)
@@ -70,26 +70,26 @@ func (p *purchase) note(format string, args ...any) {
 	p.trail = append(p.trail, fmt.Sprintf(format, args...))
 }
 
-func (p *purchase) answered() bool {
+func (p *purchase) hasAnswer() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.answers) > 0
 }
 
-// patience is how often a client tries to buy, and how long it waits.
-type patience struct {
-	tries   int
-	timeout time.Duration // the limit for each try
-	pause   time.Duration // the longest pause between two tries
-	losses  bool          // whether one in eight replies is lost
+// tryLimits is how often a client tries to buy, and how long it waits.
+type tryLimits struct {
+	tries        int
+	timeout      time.Duration // the limit for each try
+	pause        time.Duration // the longest pause between two tries
+	losesReplies bool          // whether one in eight replies is lost
 }
 
 // buy lets all clients of a purchase try at once. If the purchase says that its clients come
 // back, each client that got an answer then buys the same thing again.
-func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how patience) {
+func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, limits tryLimits) {
 	var all sync.WaitGroup
 	for i := range p.clients {
-		c := p.client(mathrand.New(mathrand.NewPCG(seed, uint64(1_000_000+10*p.number+i))), shops, how)
+		c := p.client(mathrand.New(mathrand.NewPCG(seed, uint64(1_000_000+10*p.number+i))), shops, limits)
 		all.Go(func() {
 			if c.try(ctx) && p.comesBack {
 				p.note("comes back")
@@ -103,29 +103,29 @@ func (p *purchase) buy(ctx context.Context, seed uint64, shops []string, how pat
 // client is one of the clients of a purchase.
 type client struct {
 	*purchase
-	rng   *mathrand.Rand
-	shops []string
-	how   patience
-	plain *x402test.Client // sends no Idempotency-Key
-	keyed *x402test.Client
+	rng         *mathrand.Rand
+	shops       []string
+	limits      tryLimits
+	plainClient *x402test.Client // sends no Idempotency-Key
+	keyClient   *x402test.Client // sends the Idempotency-Key of the purchase, if there is one
 }
 
-func (p *purchase) client(rng *mathrand.Rand, shops []string, how patience) *client {
+func (p *purchase) client(rng *mathrand.Rand, shops []string, limits tryLimits) *client {
 	plain := &http.Transport{DisableKeepAlives: true}
 	speaks := func(t http.RoundTripper) *x402test.Client {
-		return &x402test.Client{HTTP: &http.Client{Timeout: how.timeout, Transport: t}, Wallet: p.wallet, Now: time.Now}
+		return &x402test.Client{HTTP: &http.Client{Timeout: limits.timeout, Transport: t}, Wallet: p.wallet, Now: time.Now}
 	}
-	return &client{purchase: p, rng: rng, shops: shops, how: how, plain: speaks(plain), keyed: speaks(keyed{plain, p.key})}
+	return &client{purchase: p, rng: rng, shops: shops, limits: limits, plainClient: speaks(plain), keyClient: speaks(keyTransport{plain, p.key})}
 }
 
-// keyed adds an Idempotency-Key to requests.
-type keyed struct {
+// keyTransport adds an Idempotency-Key to requests.
+type keyTransport struct {
 	http.RoundTripper
 	key string
 }
 
 // RoundTrip implements http.RoundTripper.
-func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (k keyTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if k.key != "" {
 		r = r.Clone(r.Context())
 		r.Header.Set(x402.HeaderKey, k.key)
@@ -136,7 +136,7 @@ func (k keyed) RoundTrip(r *http.Request) (*http.Response, error) {
 // try tries to buy until the client gets an answer, or has used up its tries. It reports
 // whether the client got an answer.
 func (c *client) try(ctx context.Context) bool {
-	for range c.how.tries {
+	for range c.limits.tries {
 		shop := c.shops[c.rng.IntN(len(c.shops))]
 		header, err := c.payment(ctx, shop)
 		if err != nil {
@@ -149,18 +149,18 @@ func (c *client) try(ctx context.Context) bool {
 			transport, send = "MCP", c.call
 		}
 		status, body, err := send(ctx, shop, header)
-		lost := c.how.losses && c.rng.IntN(8) == 0
+		lost := c.limits.losesReplies && c.rng.IntN(8) == 0
 		switch {
 		case err != nil:
 			c.note("%s: %.60v", transport, err)
 		case status == http.StatusOK && !lost:
-			c.take(transport, body)
+			c.recordAnswer(transport, body)
 			return true
 		default:
 			c.note("%s %d (lost: %t) %.160s", transport, status, lost, body)
 		}
 		if status == http.StatusPaymentRequired {
-			c.forget(header)
+			c.dropPayment(header)
 		}
 		c.wait(ctx)
 	}
@@ -177,22 +177,22 @@ func (p *purchase) method() string {
 func (c *client) wait(ctx context.Context) {
 	select {
 	case <-ctx.Done():
-	case <-time.After(c.how.pause/4 + time.Duration(c.rng.Int64N(int64(c.how.pause*3/4)))):
+	case <-time.After(c.limits.pause/4 + time.Duration(c.rng.Int64N(int64(c.limits.pause*3/4)))):
 	}
 }
 
-func (c *client) take(transport, body string) {
+func (c *client) recordAnswer(transport, body string) {
 	c.note("%s 200", transport)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers = append(c.answers, delivered{c.method() + " over " + transport, body})
+	c.answers = append(c.answers, receivedAnswer{c.method() + " over " + transport, body})
 }
 
 // payment returns the payment for the next try: the payment that the clients repeat, or a new
 // one.
 func (c *client) payment(ctx context.Context, shop string) (string, error) {
 	c.mu.Lock()
-	header := c.header
+	header := c.repeatedPayment
 	c.mu.Unlock()
 	if header != "" && !c.signsAll {
 		return header, nil
@@ -210,17 +210,17 @@ func (c *client) payment(ctx context.Context, shop string) (string, error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.signed[keyOf(draft.Payload.Payload.Authorization)] = true
-	c.header = header
+	c.signedKeys[keyOf(draft.Payload.Payload.Authorization)] = true
+	c.repeatedPayment = header
 	return header, nil
 }
 
-// forget drops a refused payment, so that the clients sign a new one.
-func (c *client) forget(header string) {
+// dropPayment drops a refused payment, so that the clients sign a new one.
+func (c *client) dropPayment(header string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.header == header {
-		c.header = ""
+	if c.repeatedPayment == header {
+		c.repeatedPayment = ""
 	}
 }
 
@@ -235,10 +235,10 @@ func (c *client) offer(ctx context.Context, shop string) (x402.PaymentRequired, 
 // send sends the request for the purchase over HTTP.
 func (c *client) send(ctx context.Context, shop, header string) (x402test.Reply, error) {
 	if !c.post {
-		return c.keyed.Get(ctx, shop+"/forecast/"+c.city, header)
+		return c.keyClient.Get(ctx, shop+"/forecast/"+c.city, header)
 	}
 	body := fmt.Sprintf(`{"city":%q,"days":%d}`, c.city, days) // the same body as for a call of the tool
-	return c.keyed.Post(ctx, shop+"/report", "application/json", []byte(body), header)
+	return c.keyClient.Post(ctx, shop+"/report", "application/json", []byte(body), header)
 }
 
 func (c *client) request(ctx context.Context, shop, header string) (status int, body string, err error) {
@@ -264,7 +264,7 @@ func (c *client) call(ctx context.Context, shop, header string) (status int, bod
 	if c.post {
 		tool, args = reportTool, map[string]any{"city": c.city, "days": days}
 	}
-	result, err := mcptest.Call(ctx, c.plain, shop+"/mcp", tool, args, header, c.key)
+	result, err := mcptest.Call(ctx, c.plainClient, shop+"/mcp", tool, args, header, c.key)
 	switch {
 	case err != nil:
 		return 0, "", err
@@ -278,7 +278,7 @@ func (c *client) call(ctx context.Context, shop, header string) (status int, bod
 }
 
 // content decodes an answer.
-func (d delivered) content() (answer, error) {
+func (d receivedAnswer) content() (answer, error) {
 	var a answer
 	err := json.Unmarshal([]byte(d.body), &a)
 	return a, err

@@ -35,17 +35,17 @@ func behaviours() []x402test.Behaviour {
 type bank struct {
 	money *x402test.Facilitator
 
-	mu    sync.Mutex
-	rng   *mathrand.Rand
-	calm  bool
-	ahead time.Duration // how far the clock of the chain is ahead
-	done  map[x402test.Behaviour]int
-	sent  map[string]send // the first arrival of each payment, by its key
+	mu              sync.Mutex
+	rng             *mathrand.Rand
+	isCalm          bool
+	clockOffset     time.Duration // how far the clock of the chain is ahead of the machine's clock
+	behaviourCounts map[x402test.Behaviour]int
+	arrivals        map[string]arrival // the first arrival of each payment, by its key
 }
 
-// send says when a payment first arrived at the bank, and which process of the shop sent it.
-type send struct {
-	at   time.Time
+// arrival says when a payment first arrived at the bank, and which process of the shop sent it.
+type arrival struct {
+	time time.Time
 	shop int
 }
 
@@ -60,28 +60,28 @@ func newBank(seed uint64) (*bank, error) {
 	terms := x402.USDC()
 	terms.PayTo = payTo
 	b := &bank{
-		rng: mathrand.New(mathrand.NewPCG(seed, 1)), done: map[x402test.Behaviour]int{}, sent: map[string]send{},
+		rng: mathrand.New(mathrand.NewPCG(seed, 1)), behaviourCounts: map[x402test.Behaviour]int{}, arrivals: map[string]arrival{},
 	}
 	var err error
-	b.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: b.behave, Slow: b.slow})
+	b.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: b.behave, Slow: b.slowStep})
 	return b, err
 }
 
-// quieten ends the faults and waits for pending settlements.
-func (b *bank) quieten() {
+// endFaults ends the faults and waits for pending settlements.
+func (b *bank) endFaults() {
 	b.mu.Lock()
-	b.calm = true
+	b.isCalm = true
 	b.mu.Unlock()
 	for b.money.Pending() > 0 {
 		time.Sleep(50 * time.Millisecond)
 	}
 }
 
-// later sets how far the clock of the chain is ahead of the machine's clock.
-func (b *bank) later(d time.Duration) {
+// setClockOffset sets how far the clock of the chain is ahead of the machine's clock.
+func (b *bank) setClockOffset(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ahead = d
+	b.clockOffset = d
 }
 
 // behave returns what the facilitator does with the next settlement: a random behaviour, or
@@ -90,17 +90,17 @@ func (b *bank) behave(int, string) x402test.Behaviour {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	how := x402test.Honest
-	if !b.calm {
+	if !b.isCalm {
 		how = behaviours()[b.rng.IntN(len(behaviours()))]
 	}
-	b.done[how]++
+	b.behaviourCounts[how]++
 	return how
 }
 
-// slow returns a random duration for the slow step of a settlement. The shop waits 15 s for a
-// settlement. A settlement with SlowBefore takes 13 to 17 s, so the shop does not always wait
-// long enough.
-func (b *bank) slow(how x402test.Behaviour) time.Duration {
+// slowStep returns a random duration for the slow step of a settlement. The shop waits 15 s
+// for a settlement. A settlement with SlowBefore takes 13 to 17 s, so the shop does not always
+// wait long enough.
+func (b *bank) slowStep(how x402test.Behaviour) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	pause := time.Duration(b.rng.Int64N(int64(4 * time.Second)))
@@ -113,28 +113,28 @@ func (b *bank) slow(how x402test.Behaviour) time.Duration {
 	return pause
 }
 
-// note records when a payment first arrived, and which process of the shop sent it.
-func (b *bank) note(key string, shop int) {
+// recordArrival records when a payment first arrived, and which process of the shop sent it.
+func (b *bank) recordArrival(key string, shop int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, again := b.sent[key]; !again {
-		b.sent[key] = send{at: time.Now(), shop: shop}
+	if _, again := b.arrivals[key]; !again {
+		b.arrivals[key] = arrival{time: time.Now(), shop: shop}
 	}
 }
 
-// firstSent returns the time at which a payment first arrived, and the process of the shop that
-// sent it.
-func (b *bank) firstSent(key string) send {
+// arrivalOf returns the time at which a payment first arrived, and the process of the shop
+// that sent it.
+func (b *bank) arrivalOf(key string) arrival {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.sent[key]
+	return b.arrivals[key]
 }
 
-// counts returns how often the facilitator has behaved in each way.
-func (b *bank) counts() map[x402test.Behaviour]int {
+// countsByBehaviour returns how often the facilitator has behaved in each way.
+func (b *bank) countsByBehaviour() map[x402test.Behaviour]int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return maps.Clone(b.done)
+	return maps.Clone(b.behaviourCounts)
 }
 
 // ServeHTTP implements http.Handler.
@@ -163,7 +163,7 @@ func (b *bank) settle(w http.ResponseWriter, r *http.Request, shop int) {
 		w.WriteHeader(http.StatusBadRequest)
 		return
 	}
-	b.note(keyOf(q.PaymentPayload.Payload.Authorization), shop)
+	b.recordArrival(keyOf(q.PaymentPayload.Payload.Authorization), shop)
 	toBooks := r.Clone(r.Context())
 	toBooks.URL.Path = "/settle"
 	toBooks.Body = io.NopCloser(bytes.NewReader(body))
@@ -180,7 +180,7 @@ func keyOf(a x402.Authorization) string {
 // node answers as a node of the chain does.
 func (b *bank) node(w http.ResponseWriter, r *http.Request) {
 	b.mu.Lock()
-	calm, ahead := b.calm, b.ahead
+	calm, ahead := b.isCalm, b.clockOffset
 	down := !calm && b.rng.IntN(5) == 0
 	b.mu.Unlock()
 	if down {

@@ -19,14 +19,14 @@ type process struct {
 	url    string
 	socket *os.File
 	log    *os.File
-	ended  chan struct{} // closed when the process has ended and is not started again
+	done   chan struct{} // closed when the process has ended and is not started again
 
-	mu       sync.Mutex
-	settings settings
-	command  *exec.Cmd
-	stopped  bool
-	kills    int
-	wrong    []string // descriptions of unexpected ends
+	mu             sync.Mutex
+	settings       settings
+	command        *exec.Cmd
+	stopped        bool
+	kills          int
+	unexpectedEnds []string // descriptions of unexpected ends
 }
 
 // startProcess starts a process of the shop, and stops it at the end of the test.
@@ -40,7 +40,7 @@ func startProcess(t *testing.T, s settings, log *os.File) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{url: "http://" + listener.Addr().String(), socket: socket, log: log, ended: make(chan struct{}), settings: s}
+	p := &process{url: "http://" + listener.Addr().String(), socket: socket, log: log, done: make(chan struct{}), settings: s}
 	if err := p.start(); err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func (p *process) start() error {
 
 // keepUp restarts the process whenever it ends, until it is stopped.
 func (p *process) keepUp() {
-	defer close(p.ended)
+	defer close(p.done)
 	for {
 		p.mu.Lock()
 		command := p.command
@@ -89,7 +89,7 @@ func (p *process) keepUp() {
 			return
 		}
 		if err := p.start(); err != nil {
-			p.note(fmt.Sprint("it did not start again: ", err))
+			p.recordUnexpectedEnd(fmt.Sprint("it did not start again: ", err))
 			return
 		}
 	}
@@ -105,13 +105,13 @@ func (p *process) recordEnd(err error) {
 			return
 		}
 	}
-	p.note(fmt.Sprint("it ended by itself: ", err))
+	p.recordUnexpectedEnd(fmt.Sprint("it ended by itself: ", err))
 }
 
-func (p *process) note(wrong string) {
+func (p *process) recordUnexpectedEnd(wrong string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.wrong = append(p.wrong, wrong)
+	p.unexpectedEnds = append(p.unexpectedEnds, wrong)
 }
 
 // kill kills the process. keepUp then starts it again.
@@ -122,13 +122,12 @@ func (p *process) kill() {
 	p.kills++
 }
 
-// killOften kills the process again and again, with random pauses, until the given channel is
-// closed.
-func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan struct{}) {
+// killOften kills the process again and again, with random pauses, until stormOver is closed.
+func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, stormOver <-chan struct{}) {
 	for {
 		pause := max(time.Second/2, time.Duration(rng.ExpFloat64()*float64(mean)))
 		select {
-		case <-calm:
+		case <-stormOver:
 			return
 		case <-time.After(pause):
 			p.kill()
@@ -136,9 +135,9 @@ func (p *process) killOften(rng *mathrand.Rand, mean time.Duration, calm <-chan 
 	}
 }
 
-// calm restarts the process without faults, and returns how often the process was killed
-// before that.
-func (p *process) calm() (kills int) {
+// restartWithoutFaults restarts the process without faults. It returns how often the process
+// was killed before that.
+func (p *process) restartWithoutFaults() (kills int) {
 	p.mu.Lock()
 	p.settings.Faults, p.settings.Die = false, 0
 	kills = p.kills
@@ -153,5 +152,5 @@ func (p *process) stop() {
 	p.stopped = true
 	_ = p.command.Process.Kill() // it may have ended by itself
 	p.mu.Unlock()
-	<-p.ended
+	<-p.done
 }

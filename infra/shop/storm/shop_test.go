@@ -30,9 +30,9 @@ const (
 	reportTool   = "report"
 
 	// The part of a city's name before the dash says how its handler behaves.
-	steady = "steady"
-	flaky  = "flaky" // the first run for a payment fails
-	slow   = "slow"  // the first run exceeds its time limit
+	steadyCity = "steady"
+	flakyCity  = "flaky" // the first run for a payment fails
+	slowCity   = "slow"  // the first run exceeds its time limit
 
 	endedOnPurpose = 7 // the exit code of a process that a handler ends
 )
@@ -142,27 +142,27 @@ func (s *shop) report(w http.ResponseWriter, r *http.Request) {
 // work does the work of a handler and reports whether there is an answer. It may panic or end
 // the process.
 func (s *shop) work(w http.ResponseWriter, r *http.Request, city string) bool {
-	if s.fails(w, r) {
+	if s.failAtRandom(w, r) {
 		return false
 	}
 	sale, _ := x402.SaleOf(r.Context())
 	kind, _, _ := strings.Cut(city, "-")
 	switch {
-	case kind == flaky && !sale.Repeat:
+	case kind == flakyCity && !sale.Repeat:
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "not yet", http.StatusServiceUnavailable)
 		return false
-	case kind == slow && !sale.Repeat:
-		time.Sleep(budget + upTo(3*time.Second)) // a slow handler does not check its context
+	case kind == slowCity && !sale.Repeat:
+		time.Sleep(budget + randomUpTo(3*time.Second)) // a slow handler does not check its context
 	default:
-		time.Sleep(upTo(200 * time.Millisecond))
+		time.Sleep(randomUpTo(200 * time.Millisecond))
 	}
 	return true
 }
 
-// fails makes the handler fail at random, in one of several ways. It reports whether the
-// handler has failed.
-func (s *shop) fails(w http.ResponseWriter, r *http.Request) bool {
+// failAtRandom makes the handler fail at random, in one of several ways. It reports whether
+// the handler has failed.
+func (s *shop) failAtRandom(w http.ResponseWriter, r *http.Request) bool {
 	if !s.Faults {
 		return false
 	}
@@ -188,7 +188,7 @@ func (*shop) write(w http.ResponseWriter, r *http.Request, city string) {
 	_ = json.NewEncoder(w).Encode(answer{City: city, Payer: sale.Payer, Transaction: sale.Transaction, Run: rand.Text()}) // w is a buffer in memory, so writing to it does not fail
 }
 
-func upTo(d time.Duration) time.Duration { return time.Duration(mathrand.Int64N(int64(d))) }
+func randomUpTo(d time.Duration) time.Duration { return time.Duration(mathrand.Int64N(int64(d))) }
 
 // runShop is the main function of a process of the shop. The process ends when the test that
 // started it ends, because the test holds the other end of the process's standard input.

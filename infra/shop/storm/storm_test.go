@@ -37,21 +37,21 @@ func TestMain(m *testing.M) {
 
 // conditions are the conditions under which a storm takes place.
 type conditions struct {
-	name   string
-	node   bool
-	window time.Duration   // how long an answer is returned to repeated requests; 0 means the default
-	skews  []time.Duration // how far the clock of each process is ahead
-	kills  time.Duration   // the mean time between two kills of a process
-	die    float64         // the share of the handlers' runs that end the process
+	name         string
+	hasNode      bool
+	window       time.Duration   // how long an answer is returned to repeated requests; 0 means the default
+	skews        []time.Duration // how far the clock of each process is ahead
+	killInterval time.Duration   // the mean time between two kills of a process
+	exitShare    float64         // the share of the handlers' runs that end the process
 }
 
 func allConditions() []conditions {
 	const s = time.Second
 	return []conditions{
-		{name: "node", node: true, skews: []time.Duration{0, 0, 0}, kills: 6 * s, die: 0.02},
-		{name: "no node", skews: []time.Duration{0, 0, 0}, kills: 6 * s, die: 0.02},
-		{name: "clocks", node: true, window: 8 * s, skews: []time.Duration{0, 10 * s, -10 * s}, kills: 6 * s, die: 0.02},
-		{name: "kills", node: true, skews: []time.Duration{0, 2 * s}, kills: 2 * s, die: 0.1},
+		{name: "node", hasNode: true, skews: []time.Duration{0, 0, 0}, killInterval: 6 * s, exitShare: 0.02},
+		{name: "no node", skews: []time.Duration{0, 0, 0}, killInterval: 6 * s, exitShare: 0.02},
+		{name: "clocks", hasNode: true, window: 8 * s, skews: []time.Duration{0, 10 * s, -10 * s}, killInterval: 6 * s, exitShare: 0.02},
+		{name: "kills", hasNode: true, skews: []time.Duration{0, 2 * s}, killInterval: 2 * s, exitShare: 0.1},
 	}
 }
 
@@ -123,9 +123,9 @@ func newStorm(t *testing.T, c conditions, seed uint64, n int) *storm {
 func (s *storm) settings(i int) settings {
 	c := settings{
 		Ledger: s.ledger, Facilitator: fmt.Sprint(s.url, "/shop/", i),
-		Window: s.conditions.window, Skew: s.conditions.skews[i], Faults: true, Die: s.conditions.die,
+		Window: s.conditions.window, Skew: s.conditions.skews[i], Faults: true, Die: s.conditions.exitShare,
 	}
-	if s.conditions.node {
+	if s.conditions.hasNode {
 		c.Node = s.url + "/node"
 	}
 	return c
@@ -135,14 +135,14 @@ func (s *storm) settings(i int) settings {
 // by method and transport.
 func (s *storm) run(t *testing.T) map[string]int {
 	begun := time.Now()
-	s.blow(t.Context())
+	s.buyUnderFaults(t.Context())
 	kills := 0
 	for _, p := range s.processes {
-		kills += p.calm()
+		kills += p.restartWithoutFaults()
 	}
-	s.bank.quieten()
+	s.bank.endFaults()
 	t.Logf("seed %d: %d purchases in %v, %d kills", s.seed, len(s.purchases), time.Since(begun).Round(time.Second), kills)
-	t.Logf("the facilitator: %v", s.bank.counts())
+	t.Logf("the facilitator: %v", s.bank.countsByBehaviour())
 	t.Logf("%d purchases without an answer are tried again in the calm", s.comeBack(t.Context()))
 	for _, p := range s.processes {
 		p.stop()
@@ -165,7 +165,7 @@ func (s *storm) report(t *testing.T, a *audit) {
 	t.Logf("reconciled: %+v", a.summary)
 	t.Logf("%d transfers: %v", len(s.bank.money.Transfers()), a.places)
 	t.Logf("answers that clients have got: %v", a.answers)
-	for _, reason := range a.again {
+	for _, reason := range a.rightCharges {
 		t.Logf("charged again, rightly: %s", reason)
 	}
 	if *stormShow {
@@ -181,18 +181,18 @@ func (s *storm) report(t *testing.T, a *audit) {
 // mostBuying is how many purchases are made at the same time.
 const mostBuying = 24
 
-// blow lets the clients make all purchases, while processes are killed and the facilitator and
-// the node fail.
-func (s *storm) blow(ctx context.Context) {
-	calm := make(chan struct{})
+// buyUnderFaults lets the clients make all purchases, while processes are killed and the
+// facilitator and the node fail.
+func (s *storm) buyUnderFaults(ctx context.Context) {
+	stormOver := make(chan struct{})
 	var faults sync.WaitGroup
 	for i, p := range s.processes {
 		rng := mathrand.New(mathrand.NewPCG(s.seed, uint64(1000+i)))
-		faults.Go(func() { p.killOften(rng, s.conditions.kills, calm) })
+		faults.Go(func() { p.killOften(rng, s.conditions.killInterval, stormOver) })
 	}
-	faults.Go(func() { s.reconcileOften(ctx, calm) })
-	s.buy(ctx, s.purchases, patience{tries: 6, timeout: 8 * time.Second, pause: 1500 * time.Millisecond, losses: true})
-	close(calm)
+	faults.Go(func() { s.reconcileOften(ctx, stormOver) })
+	s.buy(ctx, s.purchases, tryLimits{tries: 6, timeout: 8 * time.Second, pause: 1500 * time.Millisecond, losesReplies: true})
+	close(stormOver)
 	faults.Wait()
 }
 
@@ -202,15 +202,15 @@ func (s *storm) blow(ctx context.Context) {
 func (s *storm) comeBack(ctx context.Context) int {
 	var some []*purchase
 	for _, p := range s.purchases {
-		if !p.answered() && p.number%2 == 0 {
+		if !p.hasAnswer() && p.number%2 == 0 {
 			some = append(some, p)
 		}
 	}
-	s.buy(ctx, some, patience{tries: 8, timeout: 30 * time.Second, pause: 4 * time.Second})
+	s.buy(ctx, some, tryLimits{tries: 8, timeout: 30 * time.Second, pause: 4 * time.Second})
 	return len(some)
 }
 
-func (s *storm) buy(ctx context.Context, purchases []*purchase, how patience) {
+func (s *storm) buy(ctx context.Context, purchases []*purchase, limits tryLimits) {
 	var shops []string
 	for _, p := range s.processes {
 		shops = append(shops, p.url)
@@ -221,7 +221,7 @@ func (s *storm) buy(ctx context.Context, purchases []*purchase, how patience) {
 		room <- struct{}{}
 		all.Go(func() {
 			defer func() { <-room }()
-			p.buy(ctx, s.seed, shops, how)
+			p.buy(ctx, s.seed, shops, limits)
 		})
 	}
 	all.Wait()
@@ -229,11 +229,11 @@ func (s *storm) buy(ctx context.Context, purchases []*purchase, how patience) {
 
 // reconcileOften lets the first process reconcile again and again. The process may be killed
 // meanwhile.
-func (s *storm) reconcileOften(ctx context.Context, calm <-chan struct{}) {
+func (s *storm) reconcileOften(ctx context.Context, stormOver <-chan struct{}) {
 	client := http.Client{Timeout: 20 * time.Second}
 	for {
 		select {
-		case <-calm:
+		case <-stormOver:
 			return
 		case <-time.After(3 * time.Second):
 		}
@@ -251,8 +251,8 @@ func (s *storm) reconcileOften(ctx context.Context, calm <-chan struct{}) {
 // nothing in them.
 func (s *storm) judgeProcesses(t *testing.T) {
 	for _, p := range s.processes {
-		if len(p.wrong) > 0 {
-			t.Errorf("a process of the shop: %s", strings.Join(p.wrong, "; "))
+		if len(p.unexpectedEnds) > 0 {
+			t.Errorf("a process of the shop: %s", strings.Join(p.unexpectedEnds, "; "))
 		}
 	}
 	text, err := os.ReadFile(s.log.Name())
