@@ -45,8 +45,8 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			return func() { r.Send(a, a.Body.Len()) }
 		}
-		if breaks := p.failure.Load(); breaks != nil {
-			(*breaks)(r, c, carryOut)
+		if fail := p.failure.Load(); fail != nil {
+			(*fail)(r, c, carryOut)
 		} else {
 			carryOut()()
 		}

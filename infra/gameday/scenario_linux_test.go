@@ -80,8 +80,8 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 	c.playCalmRound(w)
 	payers := c.newPayers(w, 0)
 	w.series.beginRound()
-	if c.begin != nil {
-		c.begin(w)
+	if c.beginFault != nil {
+		c.beginFault(w)
 	}
 	c.payDuringFault(w, payers)
 	if c.readyStatus != 0 {
@@ -103,8 +103,8 @@ func (c scenario) playIn(w *world, alarms []Alarm) *outcome {
 	out.payers = payers
 	out.owedDuringFault = w.listDebts()
 	w.series.beginRound()
-	if c.repair != nil {
-		c.repair(w)
+	if c.repairFault != nil {
+		c.repairFault(w)
 	}
 	c.reconcileFails = false
 	c.comeBack(payers)

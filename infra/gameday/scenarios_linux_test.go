@@ -20,38 +20,38 @@ import (
 )
 
 // breakage is a fault in a world: how it begins, and how it is repaired.
-type breakage struct{ begin, repair func(w *world) }
+type breakage struct{ beginFault, repairFault func(w *world) }
 
 func shutDoor(behind func(w *world) *door) breakage {
 	return breakage{
-		begin:  func(w *world) { behind(w).shut() },
-		repair: func(w *world) { must(w, behind(w).open()) },
+		beginFault:  func(w *world) { behind(w).shut() },
+		repairFault: func(w *world) { must(w, behind(w).open()) },
 	}
 }
 
 // setFlag returns a breakage that sets a flag of the world, and whose repair clears it.
 func setFlag(flag func(w *world) *atomic.Bool) breakage {
 	return breakage{
-		begin:  func(w *world) { flag(w).Store(true) },
-		repair: func(w *world) { flag(w).Store(false) },
+		beginFault:  func(w *world) { flag(w).Store(true) },
+		repairFault: func(w *world) { flag(w).Store(false) },
 	}
 }
 
 func crashFunctions(functions ...string) breakage {
 	return breakage{
-		begin:  func(w *world) { w.setCrashing(true, functions...) },
-		repair: func(w *world) { w.setCrashing(false, functions...) },
+		beginFault:  func(w *world) { w.setCrashing(true, functions...) },
+		repairFault: func(w *world) { w.setCrashing(false, functions...) },
 	}
 }
 
 // failCalls returns a breakage in which the calls to a server fail. newFailure says how.
 func failCalls(proxyOf func(w *world) *proxy, newFailure func(w *world) failure) breakage {
 	return breakage{
-		begin: func(w *world) {
+		beginFault: func(w *world) {
 			f := newFailure(w)
 			proxyOf(w).failure.Store(&f)
 		},
-		repair: func(w *world) { proxyOf(w).failure.Store(nil) },
+		repairFault: func(w *world) { proxyOf(w).failure.Store(nil) },
 	}
 }
 
@@ -71,11 +71,11 @@ func failSettlements(newFailure func(w *world) failure) breakage {
 	})
 }
 
-// together returns a breakage that consists of both breakages at the same time.
-func (b breakage) together(c breakage) breakage {
+// combine returns a breakage that consists of both breakages at the same time.
+func (b breakage) combine(c breakage) breakage {
 	return breakage{
-		begin:  func(w *world) { b.begin(w); c.begin(w) },
-		repair: func(w *world) { b.repair(w); c.repair(w) },
+		beginFault:  func(w *world) { b.beginFault(w); c.beginFault(w) },
+		repairFault: func(w *world) { b.repairFault(w); c.repairFault(w) },
 	}
 }
 
@@ -150,7 +150,7 @@ func payeeDiffers() breakage {
 			w.restart()
 		}
 	}
-	return breakage{begin: pays(testbed.Account(2)), repair: pays(testbed.Account(1))}
+	return breakage{beginFault: pays(testbed.Account(2)), repairFault: pays(testbed.Account(1))}
 }
 
 // newQuota is the quota of concurrent invocations in a new account. askers is the number of
@@ -302,7 +302,7 @@ func scenarios() []scenario {
 		meanwhile: func(w *world, _ []*payer) { scenario{}.runReconcile(w, true) }, // two runs of reconcile must find the fault; otherwise the alarm named lookups goes off as well
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: severalPayers, allAtOnce: true,
-		breakage: setFlag(func(w *world) *atomic.Bool { return &w.resolver.ignoresQueries }).together(failCalls(tableProxy, freezeProcess)), firstAnswer: owedAnswers(late), wantAlarms: []string{"lookups"},
+		breakage: setFlag(func(w *world) *atomic.Bool { return &w.resolver.ignoresQueries }).combine(failCalls(tableProxy, freezeProcess)), firstAnswer: owedAnswers(late), wantAlarms: []string{"lookups"},
 		// A frozen process continues after the time limit of its call to the table. If it
 		// notices the limit before the answer, the call counts in the alarm ledger-faults.
 		optionalAlarms: []string{"ledger-faults"},
@@ -329,7 +329,7 @@ func scenarios() []scenario {
 		meanwhile: burst, quota: newQuota, wantAlarms: []string{"concurrency"},
 	}, {
 		name: "the facilitator takes the money and says nothing, and no node of the chain answers", payers: severalPayers + 1, allAtOnce: true, rounds: 4,
-		breakage:    failSettlements(answerAfter(0)).together(shutDoor(func(w *world) *door { return w.chain })),
+		breakage:    failSettlements(answerAfter(0)).combine(shutDoor(func(w *world) *door { return w.chain })),
 		readyStatus: http.StatusOK, firstAnswer: inDoubt, wantAlarms: []string{"uncertain", "chain"}, faults: 2,
 		// The first payer of each operation never comes back. Reconcile finds that payment.
 		absentPayers: 1, owedPayers: len(catalog.All()),
@@ -338,7 +338,7 @@ func scenarios() []scenario {
 		breakage: failSettlements(hang), firstAnswer: inDoubt, wantAlarms: []string{"uncertain"}, // the payments stay in doubt while their authorizations can be used
 	}, {
 		name: "few payments are in doubt, and no node tells of payments", ops: []string{"dns", "ping"}, payers: 1, rounds: 4,
-		breakage:    failSettlements(answerAfter(0)).together(setFlag(func(w *world) *atomic.Bool { return &w.paymentsHidden })),
+		breakage:    failSettlements(answerAfter(0)).combine(setFlag(func(w *world) *atomic.Bool { return &w.paymentsHidden })),
 		readyStatus: http.StatusOK, firstAnswer: inDoubt, wantAlarms: []string{"reconcile-open"},
 	}, {
 		name: "DynamoDB is down", payers: 1, rounds: 6, reconcileFails: true, breakage: shutDoor(func(w *world) *door { return w.table.door }),
@@ -351,8 +351,8 @@ func scenarios() []scenario {
 		// This happens if a deployment gives the stack another stack's table.
 		name: "the ledger's table is marked for another payee", ops: []string{"ping"}, payers: 1, rounds: 2,
 		breakage: breakage{
-			begin:  func(w *world) { w.markTable(stack, testbed.Account(5)) },
-			repair: func(w *world) { w.markTable(stack, boot.LocalPayTo) },
+			beginFault:  func(w *world) { w.markTable(stack, testbed.Account(5)) },
+			repairFault: func(w *world) { w.markTable(stack, boot.LocalPayTo) },
 		},
 		readyStatus: http.StatusOK, wantAlarms: []string{"ledger-mark"},
 	}, {
@@ -389,8 +389,8 @@ func scenarios() []scenario {
 	}, {
 		name: "receipts are signed with a key that is not published", ops: []string{"dns", "ping"}, payers: 1,
 		breakage: breakage{
-			begin:  func(w *world) { w.setReceiptKey(1); w.restart() },
-			repair: func(w *world) { w.setReceiptKey(0); w.restart() },
+			beginFault:  func(w *world) { w.setReceiptKey(1); w.restart() },
+			repairFault: func(w *world) { w.setReceiptKey(0); w.restart() },
 		},
 		readyStatus: http.StatusOK, wantAlarms: []string{"receipts"},
 	}, {

@@ -319,14 +319,14 @@ func takePlaces(operation string, n int) breakage {
 		leases = append(leases, limit.Lease{ID: fmt.Sprintf("%04d-elsewhere", i), Until: time.Unix(4_000_000_000, 0)})
 	}
 	return breakage{
-		begin: func(w *world) {
+		beginFault: func(w *world) {
 			for _, l := range leases {
 				if _, ok, err := w.store().Acquire(w.Context(), operation, l, n); err != nil || !ok {
 					w.Fatalf("a place is not free: %v", err)
 				}
 			}
 		},
-		repair: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
+		repairFault: func(w *world) { must(w, w.store().Remove(w.Context(), operation, leases...)) },
 	}
 }
 
@@ -342,7 +342,7 @@ func strangeRecord() breakage {
 			})
 		}
 	}
-	return breakage{begin: puts(1, ledger.Uncertain), repair: puts(2, ledger.Refused)}
+	return breakage{beginFault: puts(1, ledger.Uncertain), repairFault: puts(2, ledger.Refused)}
 }
 
 // exhaustLookups changes the record of each payment so that no lookup is left for the payment.

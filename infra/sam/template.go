@@ -169,7 +169,7 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 	for _, name := range slices.Sorted(maps.Keys(t.Rules)) {
 		rule := t.Rules[name]
 		if !rule.RuleCondition.IsZero() {
-			applies, err := values.holds(&rule.RuleCondition)
+			applies, err := values.isTrue(&rule.RuleCondition)
 			if err != nil {
 				return nil, fmt.Errorf("rule %s: %w", name, err)
 			}
@@ -178,7 +178,7 @@ func (t *Template) Broken(params map[string]string) (descriptions []string, err 
 			}
 		}
 		for _, a := range rule.Assertions {
-			holds, err := values.holds(&a.Assert)
+			holds, err := values.isTrue(&a.Assert)
 			if err != nil {
 				return nil, fmt.Errorf("rule %s: %w", name, err)
 			}
@@ -269,7 +269,7 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	switch {
 	case node.Tag == "!If" && len(node.Content) == 3:
 		condition, ok := s.conditions[node.Content[0].Value]
-		holds, err := s.holds(&condition)
+		holds, err := s.isTrue(&condition)
 		switch {
 		case !ok:
 			return "", fmt.Errorf("line %d: there is no condition %s", node.Line, node.Content[0].Value)
@@ -293,11 +293,11 @@ func (s scope) resolve(node *yaml.Node) (string, error) {
 	return node.Value, nil
 }
 
-// holds reports whether a condition holds.
-func (s scope) holds(node *yaml.Node) (bool, error) {
+// isTrue reports whether a condition holds.
+func (s scope) isTrue(node *yaml.Node) (bool, error) {
 	switch {
 	case node.Tag == "!Not" && len(node.Content) == 1:
-		holds, err := s.holds(node.Content[0])
+		holds, err := s.isTrue(node.Content[0])
 		return !holds, err
 	case node.Tag == "!Equals" && len(node.Content) == 2:
 		left, err1 := s.resolve(node.Content[0])
@@ -316,7 +316,7 @@ func (s scope) holds(node *yaml.Node) (bool, error) {
 func (s scope) anyIs(conditions []*yaml.Node, want bool) (bool, error) {
 	found := false
 	for _, c := range conditions {
-		holds, err := s.holds(c)
+		holds, err := s.isTrue(c)
 		if err != nil {
 			return false, err
 		}
