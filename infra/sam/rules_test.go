@@ -37,7 +37,7 @@ func TestTemplateRules(t *testing.T) {
 		}
 		switch {
 		case n.Tag == "!Ref" || n.Tag == "!GetAtt":
-			name := references(n)
+			name := referencedName(n)
 			used[name] = true
 			_, parameter := tpl.Parameters[name]
 			_, resource := tpl.Resources[name]
@@ -60,8 +60,8 @@ func TestTemplateRules(t *testing.T) {
 	}
 }
 
-// references returns the name that a !Ref or !GetAtt refers to.
-func references(n *yaml.Node) string {
+// referencedName returns the name that a !Ref or !GetAtt refers to.
+func referencedName(n *yaml.Node) string {
 	if n.Kind == yaml.SequenceNode && n.Content[1].Value == "Version.Version" { // !GetAtt [<function>, Version.Version] is a list, because the CDK changes the form with dots
 		return n.Content[0].Value
 	}
