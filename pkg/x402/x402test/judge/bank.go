@@ -39,15 +39,15 @@ func newServer(h http.Handler) *http.Server {
 type bank struct {
 	world World
 
-	mu    sync.Mutex
-	stage *stage          // the state of the row that is being played
-	lives map[string]bool // whether each life of a seller still lasts, by the name that newLife has given it
+	mu      sync.Mutex
+	stage   *stage          // the state of the row that is being played
+	isAlive map[string]bool // by the name that newLife has given to a life of a seller: whether that life still lasts
 }
 
-func newBank(w World) *bank { return &bank{world: w, lives: map[string]bool{}} }
+func newBank(w World) *bank { return &bank{world: w, isAlive: map[string]bool{}} }
 
-// enter sets the stage to which all calls belong from now on.
-func (b *bank) enter(s *stage) {
+// setStage sets the stage to which all calls belong from now on.
+func (b *bank) setStage(s *stage) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.stage = s
@@ -58,19 +58,19 @@ func (b *bank) enter(s *stage) {
 func (b *bank) newLife(base string) (facilitator string, end func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	name := fmt.Sprint(len(b.lives) + 1)
-	b.lives[name] = true
+	name := fmt.Sprint(len(b.isAlive) + 1)
+	b.isAlive[name] = true
 	return base + lifePath + name, func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.lives[name] = false
+		b.isAlive[name] = false
 	}
 }
 
-// living removes the name of a seller's life (see newLife) from the beginning of a path, and
+// cutLife removes the name of a seller's life (see newLife) from the beginning of a path, and
 // reports whether this life still lasts. A path without such a name stays as it is, and alive
 // is true.
-func (b *bank) living(path string) (rest string, alive bool) {
+func (b *bank) cutLife(path string) (rest string, alive bool) {
 	named, ok := strings.CutPrefix(path, lifePath)
 	if !ok {
 		return path, true
@@ -78,11 +78,11 @@ func (b *bank) living(path string) (rest string, alive bool) {
 	name, rest, _ := strings.Cut(named, "/")
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return "/" + rest, b.lives[name]
+	return "/" + rest, b.isAlive[name]
 }
 
-// current returns the stage of the row that is being played, or nil before the first row.
-func (b *bank) current() *stage {
+// currentStage returns the stage of the row that is being played, or nil before the first row.
+func (b *bank) currentStage() *stage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.stage
@@ -90,36 +90,36 @@ func (b *bank) current() *stage {
 
 // ServeHTTP implements http.Handler.
 func (b *bank) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	path, alive := b.living(r.URL.Path)
-	s := b.current()
+	path, alive := b.cutLife(r.URL.Path)
+	s := b.currentStage()
 	if !alive && s != nil {
-		s.untilOver(r.Context()) // a killed seller gets no answer
+		s.waitUntilOver(r.Context()) // a killed seller gets no answer
 		panic(http.ErrAbortHandler)
 	}
 	switch r.Method + " " + path {
 	case "GET /supported":
-		b.supported(w)
+		b.serveSupported(w)
 	case "POST /verify":
-		b.call(w, r, verifies)
+		b.servePayment(w, r, stepVerify)
 	case "POST /settle":
-		b.call(w, r, settles)
+		b.servePayment(w, r, stepSettle)
 	case "POST " + nodePath:
-		b.node(w, r)
+		b.serveNode(w, r)
 	default:
 		if strings.HasPrefix(path, upstreamPath) {
-			b.upstream(w)
+			b.serveUpstream(w)
 			return
 		}
 		answerJSON(w, http.StatusNotFound, map[string]string{"error": "no such path"})
 	}
 }
 
-func (b *bank) supported(w http.ResponseWriter) {
+func (b *bank) serveSupported(w http.ResponseWriter) {
 	kind := map[string]any{"x402Version": x402.Version, "scheme": x402.Scheme, "network": b.world.Network}
 	answerJSON(w, http.StatusOK, map[string]any{"kinds": []any{kind}, "extensions": []string{}, "signers": map[string]any{}})
 }
 
-func (b *bank) node(w http.ResponseWriter, r *http.Request) {
+func (b *bank) serveNode(w http.ResponseWriter, r *http.Request) {
 	if b.world.Node == nil {
 		w.WriteHeader(http.StatusNotFound)
 		return
@@ -127,10 +127,10 @@ func (b *bank) node(w http.ResponseWriter, r *http.Request) {
 	b.world.Node.ServeHTTP(w, r)
 }
 
-// upstream answers as a service that the seller's handlers may depend on. It fails while the
-// row requires that.
-func (b *bank) upstream(w http.ResponseWriter) {
-	if s := b.current(); s != nil && s.asksUpstream() {
+// serveUpstream answers as a service that the seller's handlers may depend on. It fails while
+// the row requires that.
+func (b *bank) serveUpstream(w http.ResponseWriter) {
+	if s := b.currentStage(); s != nil && s.upstreamMustFail() {
 		http.Error(w, "down", http.StatusServiceUnavailable)
 		return
 	}
@@ -141,19 +141,19 @@ func (b *bank) upstream(w http.ResponseWriter) {
 type step int
 
 const (
-	verifies step = iota
-	settles
+	stepVerify step = iota
+	stepSettle
 )
 
 func (s step) String() string {
-	if s == verifies {
+	if s == stepVerify {
 		return "verify"
 	}
 	return "settle"
 }
 
-// call is a request of the seller to the facilitator about one payment.
-type call struct {
+// facilitatorCall is a request of the seller to the facilitator about one payment.
+type facilitatorCall struct {
 	w            http.ResponseWriter
 	ctx          context.Context
 	bank         *bank
@@ -162,9 +162,9 @@ type call struct {
 	requirements x402.Requirements
 }
 
-// call answers a request about a payment in the way that the row requires for the payment's
-// payer.
-func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
+// servePayment answers a request about a payment in the way that the row requires for the
+// payment's payer.
+func (b *bank) servePayment(w http.ResponseWriter, r *http.Request, s step) {
 	var asked struct {
 		PaymentPayload      x402.Payload      `json:"paymentPayload"`
 		PaymentRequirements x402.Requirements `json:"paymentRequirements"`
@@ -173,21 +173,21 @@ func (b *bank) call(w http.ResponseWriter, r *http.Request, s step) {
 		answerJSON(w, http.StatusBadRequest, map[string]string{"error": "this is not a payment"})
 		return
 	}
-	c := &call{w: w, ctx: r.Context(), bank: b, step: s, payload: asked.PaymentPayload, requirements: asked.PaymentRequirements}
+	c := &facilitatorCall{w: w, ctx: r.Context(), bank: b, step: s, payload: asked.PaymentPayload, requirements: asked.PaymentRequirements}
 	var p *purchase
-	if stage := b.current(); stage != nil {
+	if stage := b.currentStage(); stage != nil {
 		p = stage.purchaseOf(c.payload.Payload.Authorization.From)
 	}
 	if p == nil {
-		c.honest(nil)
+		c.answerHonestly(nil)
 		return
 	}
-	p.asked(c)
+	p.answerCall(c)
 }
 
-// honest answers as a correct facilitator does.
-func (c *call) honest(p *purchase) {
-	if c.step == verifies {
+// answerHonestly answers as a correct facilitator does.
+func (c *facilitatorCall) answerHonestly(p *purchase) {
+	if c.step == stepVerify {
 		c.verify(p)
 		return
 	}
@@ -200,7 +200,7 @@ func (c *call) honest(p *purchase) {
 }
 
 // verify answers whether a payment is valid, and moves no money.
-func (c *call) verify(p *purchase) {
+func (c *facilitatorCall) verify(p *purchase) {
 	judged := c.bank.world.Money.Verify(c.ctx, c.payload, c.requirements)
 	if judged.Valid && p != nil && p.hasMoved(c.payload.Payload.Authorization.Nonce) {
 		judged.Valid, judged.Reason = false, nonceUsed
@@ -214,24 +214,24 @@ func (c *call) verify(p *purchase) {
 
 // move moves the money of the payment. If the money has already moved, it does not move a
 // second time.
-func (c *call) move(p *purchase) x402.Settlement {
+func (c *facilitatorCall) move(p *purchase) x402.Settlement {
 	moved := c.bank.world.Money.Settle(context.WithoutCancel(c.ctx), c.payload, c.requirements)
 	if moved.Class == x402.Moved && p != nil {
-		p.moved(c.payload.Payload, moved.Transaction)
+		p.recordTransfer(c.payload.Payload, moved.Transaction)
 	}
 	return moved
 }
 
 // succeed answers that the payment was settled.
-func (c *call) succeed(transaction string) {
+func (c *facilitatorCall) succeed(transaction string) {
 	answerJSON(c.w, http.StatusOK, x402.SettleResponse{
 		Success: true, Transaction: transaction, Network: c.requirements.Network, Payer: c.payload.Payload.Authorization.From,
 	})
 }
 
 // refuse answers that the payment is not valid, or was not settled.
-func (c *call) refuse(status int, reason, transaction string) {
-	if c.step == verifies {
+func (c *facilitatorCall) refuse(status int, reason, transaction string) {
+	if c.step == stepVerify {
 		answerJSON(c.w, status, map[string]any{"isValid": false, "invalidReason": reason, "payer": c.payload.Payload.Authorization.From})
 		return
 	}
@@ -242,7 +242,7 @@ func (c *call) refuse(status int, reason, transaction string) {
 
 // hold gives no answer. It keeps the connection open for the duration d, or until the seller
 // closes the connection.
-func (c *call) hold(d time.Duration) {
+func (c *facilitatorCall) hold(d time.Duration) {
 	late := time.NewTimer(d)
 	defer late.Stop()
 	select {
@@ -253,7 +253,7 @@ func (c *call) hold(d time.Duration) {
 }
 
 // abort closes the connection without an answer.
-func (c *call) abort() { panic(http.ErrAbortHandler) }
+func (c *facilitatorCall) abort() { panic(http.ErrAbortHandler) }
 
 func answerJSON(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Content-Type", "application/json")

@@ -40,9 +40,9 @@ type client struct {
 
 // attempt is one request of a payer.
 type attempt struct {
-	payment *payment // nil means that the request asks for the price
-	key     string   // the header Idempotency-Key of the request; empty if it has none
-	other   bool     // whether the request is for what Goods.other returns, not for the purchase
+	payment   *payment // nil means that the request asks for the price
+	key       string   // the header Idempotency-Key of the request; empty if it has none
+	asksOther bool     // whether the request is the one that Goods.otherRequest returns, and not for the purchase
 }
 
 // reply is a complete reply of the seller.
@@ -55,11 +55,11 @@ type reply struct {
 
 func (c *client) send(ctx context.Context, a attempt) (reply, error) {
 	if c.way.isTool() {
-		return c.call(ctx, a)
+		return c.callTool(ctx, a)
 	}
 	path, body := c.goods.Path, c.goods.Body
-	if a.other {
-		path, body = c.goods.other()
+	if a.asksOther {
+		path, body = c.goods.otherRequest()
 	}
 	r, err := http.NewRequestWithContext(ctx, c.goods.Method, c.origin+path, strings.NewReader(body))
 	if err != nil {
@@ -88,8 +88,9 @@ func (c *client) do(r *http.Request) (reply, error) {
 	return reply{status: res.StatusCode, header: res.Header, body: body}, err
 }
 
-// other returns the path and the body of a request for something else at the same price.
-func (g Goods) other() (path, body string) {
+// otherRequest returns the path and the body of a request for something else at the same
+// price.
+func (g Goods) otherRequest() (path, body string) {
 	if g.OtherPath == "" && g.OtherBody == "" {
 		mark := "?"
 		if strings.Contains(g.Path, "?") {
@@ -115,18 +116,18 @@ func (r reply) offer(network string) (offer, error) {
 	return readOffer(raw, network)
 }
 
-// kind says what a reply means for the payer.
-type kind int
+// replyKind says what a reply means for the payer.
+type replyKind int
 
 const (
-	kindAnswer   kind = iota
-	kindUnpaid        // the seller asks for a payment: 402, or an offer as the result of a tool call
-	kindWait          // the payer should ask again later
-	kindConflict      // 409 without Retry-After
-	kindError         // anything else
+	kindAnswer   replyKind = iota
+	kindUnpaid             // the seller asks for a payment: 402, or an offer as the result of a tool call
+	kindWait               // the payer should ask again later
+	kindConflict           // 409 without Retry-After
+	kindError              // anything else
 )
 
-func (r reply) kind() kind {
+func (r reply) kind() replyKind {
 	if r.tool != nil {
 		return r.tool.kind()
 	}
@@ -162,15 +163,15 @@ func (r reply) pause() time.Duration {
 	return min(max(time.Duration(seconds)*time.Second, leastPause), mostPause)
 }
 
-// statement is what the seller says about a payment in a reply.
-type statement struct {
+// sellerStatement is what the seller says about a payment in a reply.
+type sellerStatement struct {
 	text    string
 	charged *bool // whether the seller said that it charged; nil if the seller did not say
 }
 
 // statement returns what the seller says about the payment in a reply.
-func (r reply) statement() statement {
-	said := statement{text: strconv.Itoa(r.status)}
+func (r reply) statement() sellerStatement {
+	said := sellerStatement{text: strconv.Itoa(r.status)}
 	body := r.body
 	receipt, err := decodeHeader(r.header.Get(x402.HeaderResponse))
 	if r.tool != nil {

@@ -7,72 +7,74 @@ import (
 	"time"
 )
 
-// mostTries is the number of failed requests after which a payer gives up. A request that the
-// seller answers with a time to wait is not a failed one.
-const mostTries = 5
+// defaultMaxFailures is the number of failed requests after which a payer gives up, unless the
+// row has its own number. A request that the seller answers with a time to wait is not a
+// failed one.
+const defaultMaxFailures = 5
 
 // errand asks for the answer of a purchase, again and again until it has the answer or gives
 // up. A payer that sends two requests at once has two errands, one for each request.
 type errand struct {
-	p        *purchase
-	payment  *payment // the last signed payment; nil means that a new one must be signed
-	repeats  bool     // whether payment is repeated from now on, and nothing more is signed
-	signed   bool     // whether payment is new and has not been sent
-	sends    int      // how many requests with a payment were sent
-	vain     int      // how many requests failed, with or without a payment
-	answered bool
-	over     bool
+	p              *purchase
+	lastSigned     *payment // the last signed payment; nil means that a new one must be signed
+	repeatsPayment bool     // whether the payer only repeats lastSigned from now on, and signs nothing more
+	isUnsent       bool     // whether lastSigned has not been sent yet
+	paidRequests   int      // how many requests with a payment were sent
+	failures       int      // how many requests failed, with or without a payment
+	hasAnswer      bool
+	isOver         bool
 }
 
-func (p *purchase) errand() *errand { return &errand{p: p} }
+// newErrand returns an errand for the answer of the purchase.
+func (p *purchase) newErrand() *errand { return &errand{p: p} }
 
 // run asks until the payer has the answer or gives up.
 func (e *errand) run(ctx context.Context) {
-	for !e.over && ctx.Err() == nil {
+	for !e.isOver && ctx.Err() == nil {
 		e.try(ctx)
 	}
 	if ctx.Err() != nil {
-		e.p.note("the payer gives up after a long time; it was told last: %s", e.p.said())
+		e.p.note("the payer gives up after a long time; it was told last: %s", e.p.lastStatement())
 	}
 }
 
 // try sends one request with a payment, which it signs first if necessary.
 func (e *errand) try(ctx context.Context) {
-	if !e.p.stage.untilUp(ctx) {
-		e.over = true
+	if !e.p.stage.waitUntilUp(ctx) {
+		e.isOver = true
 		return
 	}
 	if e.mustSign() && !e.sign(ctx) {
 		return
 	}
-	e.signed = false
-	sent := e.payment
-	e.sends++
+	e.isUnsent = false
+	sent := e.lastSigned
+	e.paidRequests++
 	r, err := e.p.buyer.send(ctx, attempt{payment: sent, key: e.key()})
 	if err != nil {
 		e.p.note("the payer gets no whole reply")
-		e.inVain(ctx, 0)
+		e.countFailure(ctx, 0)
 		return
 	}
-	e.p.heard(r, sent.signed.Authorization.Nonce)
-	e.read(ctx, r)
+	e.p.recordStatement(r, sent.payload.Authorization.Nonce)
+	e.handleReply(ctx, r)
 }
 
 // mustSign reports whether the next request needs a new signature.
 func (e *errand) mustSign() bool {
 	switch {
-	case e.payment == nil:
+	case e.lastSigned == nil:
 		return true
-	case e.signed || e.repeats:
+	case e.isUnsent || e.repeatsPayment:
 		return false
 	default:
-		return !e.p.way.repeats()
+		return !e.p.way.repeatsSignature()
 	}
 }
 
-// read decides what the payer does after it has received a reply.
-func (e *errand) read(ctx context.Context, r reply) {
-	if r.kind() == kindWait && e.sends > 1 {
+// handleReply decides what the payer does after it has received a reply.
+func (e *errand) handleReply(ctx context.Context, r reply) {
+	if r.kind() == kindWait && e.paidRequests > 1 {
 		// How often the payer is told to wait depends on the clock. So a reply that asks the
 		// payer to wait is in the report only if it answers the first paid request. Later ones
 		// are told only to Config.Watch.
@@ -82,25 +84,25 @@ func (e *errand) read(ctx context.Context, r reply) {
 	}
 	switch r.kind() {
 	case kindAnswer:
-		e.answer()
+		e.recordAnswer()
 	case kindWait:
 		e.wait(ctx, r.pause())
 	case kindConflict:
 		if e.p.way == Identifier {
 			// The seller has recorded the identifier with the first payment, so the payer
 			// repeats the first payment.
-			e.repeats, e.payment = true, e.p.firstPayment()
+			e.repeatsPayment, e.lastSigned = true, e.p.firstPayment()
 		}
-		e.inVain(ctx, r.pause())
+		e.countFailure(ctx, r.pause())
 	case kindUnpaid:
-		e.payment = nil // the seller asks for a payment, so the payer signs a new one
-		e.inVain(ctx, 0)
+		e.lastSigned = nil // the seller asks for a payment, so the payer signs a new one
+		e.countFailure(ctx, 0)
 	case kindError:
-		if e.p.way.repeats() && r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError {
-			e.over = true
+		if e.p.way.repeatsSignature() && r.status >= http.StatusBadRequest && r.status < http.StatusInternalServerError {
+			e.isOver = true
 			return
 		}
-		e.inVain(ctx, r.pause())
+		e.countFailure(ctx, r.pause())
 	}
 }
 
@@ -112,13 +114,13 @@ func (e *errand) sign(ctx context.Context) bool {
 	r, err := p.buyer.send(ctx, attempt{key: e.key()})
 	if err != nil {
 		p.note("the payer cannot ask for the price")
-		e.inVain(ctx, leastPause)
+		e.countFailure(ctx, leastPause)
 		return false
 	}
 	switch r.kind() {
 	case kindAnswer:
 		p.note("the payer gets the answer without a payment")
-		e.answer()
+		e.recordAnswer()
 		return false
 	case kindUnpaid:
 	case kindWait:
@@ -126,17 +128,17 @@ func (e *errand) sign(ctx context.Context) bool {
 		return false
 	default:
 		p.note("the payer asks for the price, and gets %s", r.statement().text)
-		e.inVain(ctx, leastPause)
+		e.countFailure(ctx, leastPause)
 		return false
 	}
 	signed, err := p.sign(r)
 	if err != nil {
 		p.note("the payer cannot sign the offer: %s", printable(err.Error()))
-		e.over = true
+		e.isOver = true
 		return false
 	}
-	e.payment = &signed
-	p.note("the payer signs %s", p.named(signed.signed.Authorization.Nonce))
+	e.lastSigned = &signed
+	p.note("the payer signs %s", p.paymentName(signed.payload.Authorization.Nonce))
 	return true
 }
 
@@ -157,7 +159,7 @@ func (p *purchase) sign(r reply) (payment, error) {
 	if err != nil {
 		return payment{}, err
 	}
-	p.number[strings.ToLower(signed.signed.Authorization.Nonce)] = len(p.number) + 1
+	p.paymentNumbers[strings.ToLower(signed.payload.Authorization.Nonce)] = len(p.paymentNumbers) + 1
 	if p.first == nil {
 		p.first = &signed
 	}
@@ -178,20 +180,20 @@ func (e *errand) key() string {
 	return ""
 }
 
-// answer records that the payer has the answer.
-func (e *errand) answer() {
-	e.answered, e.over = true, true
+// recordAnswer records that the payer has the answer.
+func (e *errand) recordAnswer() {
+	e.hasAnswer, e.isOver = true, true
 	e.p.mu.Lock()
 	defer e.p.mu.Unlock()
-	e.p.answered++
+	e.p.answeredErrands++
 }
 
-// inVain counts a failed request. The payer then waits, or gives up after too many failed
-// requests.
-func (e *errand) inVain(ctx context.Context, pause time.Duration) {
-	e.vain++
-	if e.vain >= e.p.stage.row.mostTries() {
-		e.over = true
+// countFailure counts a failed request. The payer then waits, or gives up after too many
+// failed requests.
+func (e *errand) countFailure(ctx context.Context, pause time.Duration) {
+	e.failures++
+	if e.failures >= e.p.stage.row.failureLimit() {
+		e.isOver = true
 		return
 	}
 	e.wait(ctx, pause)

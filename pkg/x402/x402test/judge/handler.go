@@ -30,24 +30,24 @@ func (s inProcess) Start(ctx context.Context, with Settings) (Instance, error) {
 		listener.Close()
 		return nil, errors.New("there is no handler")
 	}
-	life := &life{origin: "http://" + listener.Addr().String(), end: end}
+	life := &handlerRun{origin: "http://" + listener.Addr().String(), end: end}
 	life.server = newServer(handler)
 	go func() { _ = life.server.Serve(listener) }() // Serve returns after Close
 	return life, nil
 }
 
-// life is one run of a handler, from its start until it is killed.
-type life struct {
+// handlerRun is one run of a handler, from its start until it is killed.
+type handlerRun struct {
 	origin string
 	server *http.Server
 	end    func()
 }
 
 // Origin implements Instance.
-func (l *life) Origin() string { return l.origin }
+func (l *handlerRun) Origin() string { return l.origin }
 
 // Kill implements Instance.
-func (l *life) Kill() {
+func (l *handlerRun) Kill() {
 	l.end()
 	l.server.Close()
 }

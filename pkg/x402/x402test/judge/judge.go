@@ -191,10 +191,10 @@ func names[T ~string](list []T) []string {
 
 // court holds the state of one call of Run.
 type court struct {
-	config Config
-	offer  offer // the seller's offer, read before the first row
-	bank   *bank
-	base   string // the URL of the bank
+	config  Config
+	offer   offer // the seller's offer, read before the first row
+	bank    *bank
+	bankURL string // the URL of the bank
 }
 
 // Run tests a seller and returns the report. It returns an error if the seller could not be
@@ -208,11 +208,11 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("judge: listen for the facilitator: %w", err)
 	}
-	j := &court{config: c, bank: newBank(c.World), base: "http://" + listener.Addr().String()}
+	j := &court{config: c, bank: newBank(c.World), bankURL: "http://" + listener.Addr().String()}
 	server := newServer(j.bank)
 	go func() { _ = server.Serve(listener) }() // Serve returns after Close
 	defer server.Close()
-	if err := j.look(ctx); err != nil {
+	if err := j.readOffer(ctx); err != nil {
 		return nil, err
 	}
 	report := &Report{Seed: c.Seed, Price: j.offer.price(), Promises: j.promises()}
@@ -229,8 +229,8 @@ func Run(ctx context.Context, c Config) (*Report, error) {
 	return report, nil
 }
 
-// look starts the seller once, to read its offer.
-func (j *court) look(ctx context.Context) error {
+// readOffer starts the seller once, to read its offer.
+func (j *court) readOffer(ctx context.Context) error {
 	instance, err := j.config.Seller.Start(ctx, j.settings(j.config.Price))
 	if err != nil {
 		return fmt.Errorf("judge: start the seller: %w", err)
@@ -257,11 +257,11 @@ func (j *court) look(ctx context.Context) error {
 // settings returns the settings for a process of the seller.
 func (j *court) settings(price string) Settings {
 	return Settings{
-		Facilitator: j.base,
-		Node:        j.base + nodePath,
-		Upstream:    j.base + upstreamPath,
+		Facilitator: j.bankURL,
+		Node:        j.bankURL + nodePath,
+		Upstream:    j.bankURL + upstreamPath,
 		Price:       price,
-		NewLife:     func() (string, func()) { return j.bank.newLife(j.base) },
+		NewLife:     func() (string, func()) { return j.bank.newLife(j.bankURL) },
 	}
 }
 
@@ -285,12 +285,12 @@ func (j *court) ways(r row) []Way {
 			all = append(all, o.Way)
 		}
 	}
-	return slices.DeleteFunc(all, func(w Way) bool { return !j.has(w) })
+	return slices.DeleteFunc(all, func(w Way) bool { return !j.canBuy(w) })
 }
 
-// has reports whether the seller can be asked in the given way, and whether the configuration
-// includes this way.
-func (j *court) has(w Way) bool {
+// canBuy reports whether the seller can be asked in the given way, and whether the
+// configuration includes this way.
+func (j *court) canBuy(w Way) bool {
 	outsider := j.config.outsider(w)
 	switch {
 	case j.config.Ways != nil && !slices.Contains(j.config.Ways, w):

@@ -19,13 +19,13 @@ import (
 // requests on to the seller. It can lose a reply, cut a reply off, or close the connection
 // before the reply comes.
 type line struct {
-	p  *purchase
-	to *http.Client
+	p      *purchase
+	seller *http.Client
 
-	mu     sync.Mutex
-	hangUp context.CancelFunc // cancels the paid request that is in progress
-	gone   chan struct{}      // closed when the connection to the seller is closed
-	resume chan struct{}      // closed when the payer continues after giving up; nil if the payer has not given up
+	mu               sync.Mutex
+	cancelRequest    context.CancelFunc // cancels the paid request that is in progress
+	connectionClosed chan struct{}      // closed when the connection to the seller is closed
+	payerResumed     chan struct{}      // closed when the payer continues after giving up; nil if the payer has not given up
 }
 
 // isPaid reports whether a request contains a payment.
@@ -54,31 +54,31 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	paid := isPaid(r, body)
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	if !l.p.stage.untilUp(ctx) { // an outsider may ask while the seller is starting again
+	if !l.p.stage.waitUntilUp(ctx) { // an outsider may ask while the seller is starting again
 		drop(w)
 		return
 	}
 	if paid {
-		l.p.sent()
-		l.begin(cancel)
-		l.p.overhear(r, body)
+		l.p.countPaidRequest()
+		l.beginRequest(cancel)
+		l.p.noteOutsiderPayment(r, body)
 	}
-	res, err := l.to.Do(l.onwards(ctx, r, body))
+	res, err := l.seller.Do(l.requestToSeller(ctx, r, body))
 	if err != nil {
 		if paid {
-			l.end()
-			l.untilResumed()
+			l.endRequest()
+			l.waitUntilResumed()
 		}
 		drop(w)
 		return
 	}
 	defer res.Body.Close()
 	if !paid {
-		carry(w, res)
+		streamReply(w, res)
 		return
 	}
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
-	l.end()
+	l.endRequest()
 	if err != nil {
 		drop(w)
 		return
@@ -87,12 +87,12 @@ func (l *line) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if l.p.isTool() {
 		got.tool = toolResultOf(got)
 	}
-	l.p.overhearReply(r, body, got)
-	l.hand(w, got)
+	l.p.noteOutsiderReply(r, body, got)
+	l.passReply(w, got)
 }
 
-// onwards returns a copy of a request, addressed to the seller.
-func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.Request {
+// requestToSeller returns a copy of a request, addressed to the seller.
+func (l *line) requestToSeller(ctx context.Context, r *http.Request, body []byte) *http.Request {
 	origin, err := url.Parse(l.p.stage.origin())
 	if err != nil {
 		origin = &url.URL{Scheme: "http", Host: "127.0.0.1:0"} // no program can listen on port 0, so the request fails
@@ -107,20 +107,20 @@ func (l *line) onwards(ctx context.Context, r *http.Request, body []byte) *http.
 	return out
 }
 
-// begin stores the function that cancels the paid request in progress.
-func (l *line) begin(cancel context.CancelFunc) {
+// beginRequest stores the function that cancels the paid request in progress.
+func (l *line) beginRequest(cancel context.CancelFunc) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.hangUp, l.gone = cancel, make(chan struct{})
+	l.cancelRequest, l.connectionClosed = cancel, make(chan struct{})
 }
 
-// end records that the paid request has ended.
-func (l *line) end() {
+// endRequest records that the paid request has ended.
+func (l *line) endRequest() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.gone != nil {
-		close(l.gone)
-		l.gone = nil
+	if l.connectionClosed != nil {
+		close(l.connectionClosed)
+		l.connectionClosed = nil
 	}
 }
 
@@ -129,49 +129,49 @@ func (l *line) end() {
 // called. If no paid request is in progress, giveUp does nothing.
 func (l *line) giveUp() (resume func()) {
 	l.mu.Lock()
-	cancel, gone := l.hangUp, l.gone
+	cancel, gone := l.cancelRequest, l.connectionClosed
 	if gone == nil {
 		l.mu.Unlock()
 		return func() {}
 	}
 	resumed := make(chan struct{})
-	l.resume = resumed
+	l.payerResumed = resumed
 	l.mu.Unlock()
 	cancel()
 	<-gone
 	return func() { close(resumed) }
 }
 
-// untilResumed waits until a payer that has given up may continue.
-func (l *line) untilResumed() {
+// waitUntilResumed waits until a payer that has given up may continue.
+func (l *line) waitUntilResumed() {
 	l.mu.Lock()
-	resume := l.resume
+	resume := l.payerResumed
 	l.mu.Unlock()
 	if resume != nil {
 		<-resume
 	}
 }
 
-// hand sends the seller's reply to a paid request on to the payer. If the row says so, the
-// reply is cut off or lost.
-func (l *line) hand(w http.ResponseWriter, got reply) {
-	arriving := l.p.replied(got)
-	if arriving < 0 {
+// passReply sends the seller's reply to a paid request on to the payer. If the row says so,
+// the reply is cut off or lost.
+func (l *line) passReply(w http.ResponseWriter, got reply) {
+	arrivingBytes := l.p.countPaidReply(got)
+	if arrivingBytes < 0 {
 		drop(w)
 		return
 	}
 	maps.Copy(w.Header(), got.header)
 	w.Header().Set("Content-Length", strconv.Itoa(len(got.body)))
 	w.WriteHeader(got.status)
-	_, _ = w.Write(got.body[:arriving]) // the payer may be gone
-	if arriving < len(got.body) {
+	_, _ = w.Write(got.body[:arrivingBytes]) // the payer may be gone
+	if arrivingBytes < len(got.body) {
 		_ = http.NewResponseController(w).Flush()
 		drop(w)
 	}
 }
 
-// carry passes a reply on to the payer, as it arrives.
-func carry(w http.ResponseWriter, res *http.Response) {
+// streamReply passes a reply on to the payer, as it arrives.
+func streamReply(w http.ResponseWriter, res *http.Response) {
 	maps.Copy(w.Header(), res.Header)
 	w.WriteHeader(res.StatusCode)
 	buffer := make([]byte, 32<<10)

@@ -19,10 +19,10 @@ const decimals = 6
 // offer is the offer of a seller, in the seller's JSON. Members that this module does not know
 // are kept, because a payment must repeat them.
 type offer struct {
-	resource   json.RawMessage
-	extensions map[string]json.RawMessage
-	accepted   json.RawMessage // the entry that the payer has chosen from the offer
-	terms      x402.Requirements
+	resource    json.RawMessage
+	extensions  map[string]json.RawMessage
+	chosenEntry json.RawMessage // the entry that the payer has chosen from the offer
+	terms       x402.Requirements
 }
 
 // readOffer reads a PaymentRequired, and chooses the first entry that can be paid on the
@@ -49,7 +49,7 @@ func readOffer(raw []byte, network string) (offer, error) {
 		}
 		others = append(others, printable(terms.Scheme+" on "+terms.Network))
 		if terms.Scheme == x402.Scheme && terms.Network == network && terms.Extra.Name != "" {
-			o.accepted, o.terms = one, terms
+			o.chosenEntry, o.terms = one, terms
 			return o, nil
 		}
 	}
@@ -100,12 +100,12 @@ func (o offer) sign(p Payer, id string, now time.Time) (payment, error) {
 	if err := json.Unmarshal(text, &signed); err != nil {
 		return payment{}, err
 	}
-	return o.carry(signed.Payload, id)
+	return o.newPayment(signed.Payload, id)
 }
 
-// carry returns a payment for the offer that contains a given authorization and its signature.
-// The chain publishes both, so even a stranger can make such a payment.
-func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
+// newPayment returns a payment for the offer that contains a given authorization and its
+// signature. The chain publishes both, so even a stranger can make such a payment.
+func (o offer) newPayment(signed x402.ExactPayload, id string) (payment, error) {
 	extensions := map[string]json.RawMessage{}
 	for name, one := range o.extensions {
 		extensions[name] = one
@@ -117,8 +117,8 @@ func (o offer) carry(signed x402.ExactPayload, id string) (payment, error) {
 		}
 		extensions[x402.ExtensionIdentifier] = named
 	}
-	p := payment{signed: signed}
-	members := map[string]any{"x402Version": x402.Version, "accepted": o.accepted, "payload": signed}
+	p := payment{payload: signed}
+	members := map[string]any{"x402Version": x402.Version, "accepted": o.chosenEntry, "payload": signed}
 	if len(o.resource) > 0 {
 		members["resource"] = o.resource
 	}
@@ -154,8 +154,8 @@ func withID(declared json.RawMessage, id string) (json.RawMessage, error) {
 
 // payment is a signed payment in the form in which it is sent.
 type payment struct {
-	raw    []byte // a PaymentPayload in JSON
-	signed x402.ExactPayload
+	raw     []byte // a PaymentPayload in JSON
+	payload x402.ExactPayload
 }
 
 // header returns the value of PAYMENT-SIGNATURE.

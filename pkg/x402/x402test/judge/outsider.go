@@ -13,13 +13,14 @@ import (
 // for half a minute.
 const outsiderTries = 60
 
-// send runs the external program that buys, and records whether the program has the answer.
-func (p *purchase) send(ctx context.Context) {
+// runOutsider runs the external program that buys, and records whether the program has the
+// answer.
+func (p *purchase) runOutsider(ctx context.Context) {
 	order := Order{
 		Goods: p.buyer.goods, Origin: p.buyer.origin, Network: p.stage.court.config.World.Network, Key: p.key, Tries: outsiderTries,
 	}
-	if p.stage.row.nothing {
-		order.Tries = p.stage.row.mostTries()
+	if p.stage.row.movesNoMoney {
+		order.Tries = p.stage.row.failureLimit()
 	}
 	answered, err := p.outsider.Buy(ctx, order)
 	if err != nil {
@@ -32,23 +33,23 @@ func (p *purchase) send(ctx context.Context) {
 	p.note("the program has the answer")
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.answered++
+	p.answeredErrands++
 }
 
-// overhear notes the payment that an outsider sends. The line calls overhear, because the
-// outsider does not report its payments.
-func (p *purchase) overhear(r *http.Request, body []byte) {
+// noteOutsiderPayment notes the payment that an outsider sends. The line calls this method,
+// because the outsider does not report its payments.
+func (p *purchase) noteOutsiderPayment(r *http.Request, body []byte) {
 	if p.outsider != nil {
-		p.note("the payer sends %s", p.named(nonceOf(r, body)))
+		p.note("the payer sends %s", p.paymentName(nonceOf(r, body)))
 	}
 }
 
-// overhearReply notes the seller's reply to an outsider.
-func (p *purchase) overhearReply(r *http.Request, body []byte, said reply) {
+// noteOutsiderReply notes the seller's reply to an outsider.
+func (p *purchase) noteOutsiderReply(r *http.Request, body []byte, said reply) {
 	if p.outsider == nil {
 		return
 	}
-	p.heard(said, nonceOf(r, body))
+	p.recordStatement(said, nonceOf(r, body))
 	if said.kind() == kindWait {
 		p.tell("the seller says %s", said.statement().text)
 		return

@@ -11,82 +11,83 @@ import (
 // reused.
 func peopleRows() []row {
 	repeating := []Way{Same, Tool}
-	lost := firstReply("the reply is lost", none)
+	lost := onFirstReply("the reply is lost", loseReply)
 	return []row{
 		{
-			name: "at-once", what: "two requests come at once, with one signature or with two", ways: allWays(),
-			facilitator: func(p *purchase, c *call, _ int) {
-				p.pair(c)
-				c.honest(p)
+			name: "at-once", summary: "two requests come at once, with one signature or with two", ways: allWays(),
+			facilitator: func(p *purchase, c *facilitatorCall, _ int) {
+				p.holdFirstCall(c)
+				c.answerHonestly(p)
 			},
 			reply: func(p *purchase, _ int, r reply) int {
-				p.release()
+				p.releaseFirstCall()
 				return len(r.body)
 			},
 			play: playAtOnce,
 		},
 		{
-			name: "stranger", what: "a stranger copies the authorization from the chain while the payer has no answer", ways: repeating,
+			name: "stranger", summary: "a stranger copies the authorization from the chain while the payer has no answer", ways: repeating,
 			reply: lost, play: playStranger,
 		},
 		{
-			name: "stranger-in-doubt", what: "the same, while the seller does not know whether the money has moved", ways: repeating,
-			facilitator: movesAnd("answers 500 without a word", func(_ *purchase, c *call, _ string) {
+			name: "stranger-in-doubt", summary: "the same, while the seller does not know whether the money has moved", ways: repeating,
+			facilitator: moveAndAnswer("answers 500 without a word", func(_ *purchase, c *facilitatorCall, _ string) {
 				c.w.WriteHeader(http.StatusInternalServerError)
 			}),
 			reply: lost, play: playStranger,
 		},
 		{
-			name: "another-question", what: "a payment that was answered is sent again, for something else", ways: repeating,
-			play: playOther, needsOther: true,
+			name: "another-question", summary: "a payment that was answered is sent again, for something else", ways: repeating,
+			play: playOtherQuestion, needsOther: true,
 		},
 	}
 }
 
-// pair holds back the first call to the facilitator until there is a second call, or until one
-// of the two requests of playAtOnce has its reply. pair waits no longer than Config.Hold.
-func (p *purchase) pair(c *call) {
+// holdFirstCall holds back the first call to the facilitator until there is a second call, or
+// until one of the two requests of playAtOnce has its reply. It waits no longer than
+// Config.Hold.
+func (p *purchase) holdFirstCall(c *facilitatorCall) {
 	p.mu.Lock()
-	first := p.calls[verifies]+p.calls[settles] == 1
+	first := p.calls[stepVerify]+p.calls[stepSettle] == 1
 	p.mu.Unlock()
 	if !first {
-		p.release()
+		p.releaseFirstCall()
 		return
 	}
-	close(p.holding)
+	close(p.firstCallHeld)
 	late := time.NewTimer(p.stage.court.config.Hold)
 	defer late.Stop()
 	select {
-	case <-p.paired:
+	case <-p.firstCallReleased:
 	case <-c.ctx.Done():
 	case <-late.C:
 	}
 }
 
-// release ends the wait in pair, so that the first call continues.
-func (p *purchase) release() { p.pairs.Do(func() { close(p.paired) }) }
+// releaseFirstCall ends the wait in holdFirstCall, so that the first call continues.
+func (p *purchase) releaseFirstCall() { p.releaseOnce.Do(func() { close(p.firstCallReleased) }) }
 
 // playAtOnce sends two requests at the same time. Each request is repeated until it has an
 // answer.
 func playAtOnce(ctx context.Context, p *purchase) {
-	first, second := p.errand(), p.errand()
-	if !p.stage.untilUp(ctx) || !first.sign(ctx) {
+	first, second := p.newErrand(), p.newErrand()
+	if !p.stage.waitUntilUp(ctx) || !first.sign(ctx) {
 		return
 	}
-	if second.payment = first.payment; !p.way.repeats() && !second.sign(ctx) {
+	if second.lastSigned = first.lastSigned; !p.way.repeatsSignature() && !second.sign(ctx) {
 		return
 	}
 	p.mu.Lock()
-	p.requests = 2
+	p.errands = 2
 	p.mu.Unlock()
-	first.signed, second.signed = true, true
+	first.isUnsent, second.isUnsent = true, true
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		first.run(ctx)
 	}()
 	select {
-	case <-p.holding: // the first request has reached the facilitator, so the second cannot overtake it
+	case <-p.firstCallHeld: // the first request has reached the facilitator, so the second cannot overtake it
 	case <-ended:
 	}
 	second.run(ctx)
@@ -95,24 +96,24 @@ func playAtOnce(ctx context.Context, p *purchase) {
 	defer p.mu.Unlock()
 	slices.Sort(p.steps) // which request is answered first is random, but the report must be the same in every run
 	p.steps = slices.Compact(p.steps)
-	slices.Sort(p.words)
+	slices.Sort(p.statements)
 }
 
 // playStranger lets the payer ask once. Then a stranger asks with the authorization that the
 // chain has published, and after that the payer asks again.
 func playStranger(ctx context.Context, p *purchase) {
-	e := p.errand()
+	e := p.newErrand()
 	e.try(ctx)
-	p.visit(ctx)
+	p.askAsStranger(ctx)
 	e.run(ctx)
 }
 
-// visit sends the request of a stranger. The stranger copies the authorization and its
+// askAsStranger sends the request of a stranger. The stranger copies the authorization and its
 // signature from the chain, and combines them with an offer that the seller gave to the
 // stranger.
-func (p *purchase) visit(ctx context.Context) {
+func (p *purchase) askAsStranger(ctx context.Context) {
 	p.mu.Lock()
-	published := p.published
+	published := p.publishedAuth
 	p.mu.Unlock()
 	if published == nil {
 		p.note("nothing has moved that a stranger could copy")
@@ -127,7 +128,7 @@ func (p *purchase) visit(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	copied, err := o.carry(*published, "")
+	copied, err := o.newPayment(*published, "")
 	if err != nil {
 		return
 	}
@@ -140,33 +141,33 @@ func (p *purchase) visit(ctx context.Context) {
 	if r.kind() == kindAnswer {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.stranger++
+		p.strangerAnswers++
 	}
 }
 
-// playOther buys, and then uses the same payment to ask for something else.
-func playOther(ctx context.Context, p *purchase) {
-	e := p.errand()
+// playOtherQuestion buys, and then uses the same payment to ask for something else.
+func playOtherQuestion(ctx context.Context, p *purchase) {
+	e := p.newErrand()
 	e.run(ctx)
-	if e.payment == nil || p.way.isTool() && p.buyer.goods.OtherArgs == "" {
+	if e.lastSigned == nil || p.way.isTool() && p.buyer.goods.OtherArgs == "" {
 		return
 	}
-	before := p.charges()
-	r, err := p.buyer.send(ctx, attempt{payment: e.payment, other: true})
+	before := p.transferCount()
+	r, err := p.buyer.send(ctx, attempt{payment: e.lastSigned, asksOther: true})
 	if err != nil {
 		p.note("the payer asks for something else, and gets no whole reply")
 		return
 	}
 	p.note("the payer asks for something else with the same payment, and gets %s", r.statement().text)
-	if r.kind() == kindAnswer && p.charges() == before {
+	if r.kind() == kindAnswer && p.transferCount() == before {
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.another++
+		p.otherAnswers++
 	}
 }
 
-// charges returns how many transfers the payer has made for the purchase so far.
-func (p *purchase) charges() int {
+// transferCount returns how many transfers the payer has made for the purchase so far.
+func (p *purchase) transferCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.transfers)

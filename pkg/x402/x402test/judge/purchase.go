@@ -27,30 +27,30 @@ type purchase struct {
 	buyer    *client // sends the payer's requests, through the line
 	server   *http.Server
 
-	mu        sync.Mutex
-	number    map[string]int // by nonce: the number that a payment has in the report
-	first     *payment
-	transfers map[string]string  // by nonce: the transaction of a payment
-	published *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
-	calls     map[step]int       // by step: how many calls about this purchase the facilitator has had
-	sends     int                // how many paid requests the line has seen
-	replies   int                // how many replies to paid requests the line has seen
-	answers   int                // how many answers isFirstAnswer has counted
-	onSend    func()             // runs when the line sees the next paid request
-	requests  int                // how many errands want the answer: one, or two at once
-	answered  int                // how many of these errands have the answer
-	another   int                // how many answers to another question the payer got for the same payment
-	stranger  int                // how many answers a stranger got
-	words     []string           // the seller's statements, except those that ask the payer to wait
-	waiting   string             // the last statement, if it asks the payer to wait
-	falseWord string             // the seller's first false statement about the money
-	steps     []string
+	mu              sync.Mutex
+	paymentNumbers  map[string]int // by nonce: the number that a payment has in the report
+	first           *payment
+	transfers       map[string]string  // by nonce: the transaction of a payment
+	publishedAuth   *x402.ExactPayload // the authorization of the first transfer, as the chain shows it
+	calls           map[step]int       // by step: how many calls about this purchase the facilitator has had
+	paidRequests    int                // how many paid requests the line has seen
+	paidReplies     int                // how many replies to paid requests the line has seen
+	answerReplies   int                // how many answers isFirstAnswer has counted
+	onSend          func()             // runs when the line sees the next paid request
+	errands         int                // how many errands want the answer: one, or two at once
+	answeredErrands int                // how many of these errands have the answer
+	otherAnswers    int                // how many answers to another question the payer got for the same payment
+	strangerAnswers int                // how many answers a stranger got
+	statements      []string           // the seller's statements, except those that ask the payer to wait
+	waitStatement   string             // the last statement, if it asks the payer to wait
+	falseStatement  string             // the seller's first false statement about the money
+	steps           []string
 
-	// If two requests are sent at the same time, the first call to the facilitator is held
-	// back until there is a second call; see pair.
-	holding chan struct{} // closed as soon as the first call is held back
-	pairs   sync.Once
-	paired  chan struct{} // closed to let the first call continue
+	// If two requests are sent at the same time, holdFirstCall holds back the first call to
+	// the facilitator until there is a second call.
+	firstCallHeld     chan struct{} // closed as soon as the first call is held back
+	releaseOnce       sync.Once
+	firstCallReleased chan struct{} // closed to let the first call continue
 }
 
 // newPurchase returns a purchase with a new payer and a line to the seller.
@@ -67,9 +67,9 @@ func newPurchase(s *stage, way Way) (*purchase, error) {
 	}
 	p := &purchase{
 		stage: s, way: way, outsider: s.court.config.outsider(way), payer: payer, key: key, name: "pay_" + name,
-		number: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, requests: 1, holding: make(chan struct{}), paired: make(chan struct{}),
+		paymentNumbers: map[string]int{}, transfers: map[string]string{}, calls: map[step]int{}, errands: 1, firstCallHeld: make(chan struct{}), firstCallReleased: make(chan struct{}),
 	}
-	p.line = &line{p: p, to: newClient(s.court.config.Patience)}
+	p.line = &line{p: p, seller: newClient(s.court.config.Patience)}
 	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
@@ -114,8 +114,8 @@ func (p *purchase) tell(format string, args ...any) {
 	p.stage.court.config.Watch(Event{Row: p.stage.row.name, Way: p.way, Text: fmt.Sprintf(format, args...)})
 }
 
-// asked answers a call that the seller makes to the facilitator about this purchase.
-func (p *purchase) asked(c *call) {
+// answerCall answers a call that the seller makes to the facilitator about this purchase.
+func (p *purchase) answerCall(c *facilitatorCall) {
 	p.mu.Lock()
 	p.calls[c.step]++
 	n := p.calls[c.step]
@@ -124,34 +124,35 @@ func (p *purchase) asked(c *call) {
 		p.stage.row.facilitator(p, c, n)
 		return
 	}
-	p.honest(c)
+	p.answerHonestly(c)
 }
 
-// honest answers as a correct facilitator does, and notes the step.
-func (p *purchase) honest(c *call) {
-	p.note("the facilitator is asked to %s %s, and does what it should", c.step, p.named(c.payload.Payload.Authorization.Nonce))
-	c.honest(p)
+// answerHonestly answers as a correct facilitator does, and notes the step.
+func (p *purchase) answerHonestly(c *facilitatorCall) {
+	p.note("the facilitator is asked to %s %s, and does what it should", c.step, p.paymentName(c.payload.Payload.Authorization.Nonce))
+	c.answerHonestly(p)
 }
 
-// named returns the name that the payment with a nonce has in the report, such as "payment 1".
-func (p *purchase) named(nonce string) string {
+// paymentName returns the name that the payment with a nonce has in the report, such as
+// "payment 1".
+func (p *purchase) paymentName(nonce string) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	n, ok := p.number[strings.ToLower(nonce)]
+	n, ok := p.paymentNumbers[strings.ToLower(nonce)]
 	if !ok {
-		n = len(p.number) + 1
-		p.number[strings.ToLower(nonce)] = n
+		n = len(p.paymentNumbers) + 1
+		p.paymentNumbers[strings.ToLower(nonce)] = n
 	}
 	return fmt.Sprint("payment ", n)
 }
 
-// moved records a transfer.
-func (p *purchase) moved(signed x402.ExactPayload, transaction string) {
+// recordTransfer records a transfer.
+func (p *purchase) recordTransfer(signed x402.ExactPayload, transaction string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.transfers[strings.ToLower(signed.Authorization.Nonce)] = transaction
-	if p.published == nil {
-		p.published = &signed
+	if p.publishedAuth == nil {
+		p.publishedAuth = &signed
 	}
 }
 
@@ -169,11 +170,11 @@ func (p *purchase) hasMoved(nonce string) bool {
 	return moved
 }
 
-// sent counts a paid request that the line has seen, and runs the function onSend if there is
-// one. The line passes the request on to the seller afterwards.
-func (p *purchase) sent() {
+// countPaidRequest counts a paid request that the line has seen, and runs the function onSend
+// if there is one. The line passes the request on to the seller afterwards.
+func (p *purchase) countPaidRequest() {
 	p.mu.Lock()
-	p.sends++
+	p.paidRequests++
 	run := p.onSend
 	p.onSend = nil
 	p.mu.Unlock()
@@ -182,11 +183,11 @@ func (p *purchase) sent() {
 	}
 }
 
-// tries returns how many paid requests the line has seen.
-func (p *purchase) tries() int {
+// paidRequestCount returns how many paid requests the line has seen.
+func (p *purchase) paidRequestCount() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.sends
+	return p.paidRequests
 }
 
 // isTool reports whether the payer calls a tool.
@@ -194,12 +195,12 @@ func (p *purchase) isTool() bool {
 	return p.way.isTool() || p.outsider != nil && p.outsider.Tool
 }
 
-// replied counts a reply to a paid request, and returns how many bytes of the reply reach the
-// payer. A negative number means that the connection breaks before the first byte.
-func (p *purchase) replied(r reply) (arriving int) {
+// countPaidReply counts a reply to a paid request, and returns how many bytes of the reply
+// reach the payer. A negative number means that the connection breaks before the first byte.
+func (p *purchase) countPaidReply(r reply) (arrivingBytes int) {
 	p.mu.Lock()
-	p.replies++
-	n := p.replies
+	p.paidReplies++
+	n := p.paidReplies
 	p.mu.Unlock()
 	if p.stage.row.reply == nil {
 		return len(r.body)
@@ -207,39 +208,39 @@ func (p *purchase) replied(r reply) (arriving int) {
 	return p.stage.row.reply(p, n, r)
 }
 
-// heard records the seller's statement in a reply to a payment, and checks whether the
-// statement about the money is true.
-func (p *purchase) heard(r reply, nonce string) {
+// recordStatement records the seller's statement in a reply to a payment, and checks whether
+// the statement about the money is true.
+func (p *purchase) recordStatement(r reply, nonce string) {
 	said := r.statement()
 	moved := p.hasMoved(nonce)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.waiting = ""
+	p.waitStatement = ""
 	if r.kind() == kindWait {
-		p.waiting = said.text
+		p.waitStatement = said.text
 	} else {
-		p.words = append(p.words, said.text)
+		p.statements = append(p.statements, said.text)
 	}
-	if said.charged == nil || p.falseWord != "" {
+	if said.charged == nil || p.falseStatement != "" {
 		return
 	}
 	switch {
 	case *said.charged && len(p.transfers) == 0:
-		p.falseWord = "it said that money had moved, and none had"
+		p.falseStatement = "it said that money had moved, and none had"
 	case !*said.charged && moved:
-		p.falseWord = "it said that no money had moved, and it had"
+		p.falseStatement = "it said that no money had moved, and it had"
 	}
 }
 
-// said returns the seller's last statement.
-func (p *purchase) said() string {
+// lastStatement returns the seller's last statement.
+func (p *purchase) lastStatement() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
-	case p.waiting != "":
-		return p.waiting
-	case len(p.words) > 0:
-		return p.words[len(p.words)-1]
+	case p.waitStatement != "":
+		return p.waitStatement
+	case len(p.statements) > 0:
+		return p.statements[len(p.statements)-1]
 	}
 	return "nothing"
 }

@@ -75,8 +75,8 @@ func place(order []Way, w Way) int {
 	return at
 }
 
-// in returns the case of a way in this row, or nil if the row was not played in this way.
-func (r *RowResult) in(w Way) *Case {
+// caseOf returns the case of a way in this row, or nil if the row was not played in this way.
+func (r *RowResult) caseOf(w Way) *Case {
 	for i := range r.Cases {
 		if r.Cases[i].Way == w {
 			return &r.Cases[i]
@@ -109,8 +109,8 @@ func (c *Case) cell() string {
 
 const legend = "Each cell is the number of transfers on the chain and of answers that the payer got."
 
-// promised returns a sentence with the seller's promises.
-func (r *Report) promised() string {
+// promiseSentence returns a sentence with the seller's promises.
+func (r *Report) promiseSentence() string {
 	if len(r.Promises) == 0 {
 		return "The seller promises nothing beyond the protocol."
 	}
@@ -125,46 +125,48 @@ func (r *Report) WriteText(w io.Writer) error {
 	for _, row := range r.Rows {
 		fmt.Fprint(table, row.Row)
 		for _, way := range ways {
-			fmt.Fprintf(table, "\t%s", row.in(way).cell())
+			fmt.Fprintf(table, "\t%s", row.caseOf(way).cell())
 		}
-		fmt.Fprintf(table, "\t%s\n", row.told())
+		fmt.Fprintf(table, "\t%s\n", row.summary())
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%s %s\n", legend, r.promised())
-	for _, one := range r.wrong() {
-		fmt.Fprintf(w, "  %-12s  %s, %s: %s\n", one.verdict, one.row, strings.Join(names(one.ways), ", "), one.what)
+	fmt.Fprintf(w, "\n%s %s\n", legend, r.promiseSentence())
+	for _, one := range r.failures() {
+		fmt.Fprintf(w, "  %-12s  %s, %s: %s\n", one.verdict, one.row, strings.Join(names(one.ways), ", "), one.reason)
 	}
 	_, err := fmt.Fprintf(w, "%d held, %d broken, %d not promised\n", r.Count(Held), r.Count(Broken), r.Count(NotPromised))
 	return err
 }
 
-// wrongs are the cases of one row that failed in the same manner.
-type wrongs struct {
-	verdict   Verdict
-	row, what string
-	ways      []Way
+// failureGroup is a group of cases of one row that failed for the same reason.
+type failureGroup struct {
+	verdict     Verdict
+	row, reason string
+	ways        []Way
 }
 
-// wrong returns all cases that failed. Cases of one row that failed in the same manner are
-// combined.
-func (r *Report) wrong() []wrongs {
-	var all []wrongs
+// failures returns all cases that failed. Cases of one row that failed for the same reason
+// form one group.
+func (r *Report) failures() []failureGroup {
+	var all []failureGroup
 	for _, row := range r.Rows {
 		for _, c := range row.Cases {
 			if c.Verdict == Held {
 				continue
 			}
-			what := fmt.Sprintf("%s; it said last: %s", c.Why, c.Said)
+			reason := fmt.Sprintf("%s; it said last: %s", c.Why, c.Said)
 			if c.Verdict == Broken {
-				what = fmt.Sprintf("%s, against %s; it said last: %s", c.Why, c.By, c.Said)
+				reason = fmt.Sprintf("%s, against %s; it said last: %s", c.Why, c.By, c.Said)
 			}
-			same := func(one wrongs) bool { return one.row == row.Row && one.verdict == c.Verdict && one.what == what }
+			same := func(one failureGroup) bool {
+				return one.row == row.Row && one.verdict == c.Verdict && one.reason == reason
+			}
 			at := slices.IndexFunc(all, same)
 			if at < 0 {
 				at = len(all)
-				all = append(all, wrongs{verdict: c.Verdict, row: row.Row, what: what})
+				all = append(all, failureGroup{verdict: c.Verdict, row: row.Row, reason: reason})
 			}
 			all[at].ways = append(all[at].ways, c.Way)
 		}
@@ -172,8 +174,8 @@ func (r *Report) wrong() []wrongs {
 	return all
 }
 
-// told returns what happens in the row, or why it was not played.
-func (r *RowResult) told() string {
+// summary returns what happens in the row, or why it was not played.
+func (r *RowResult) summary() string {
 	if r.NotPlayed != "" {
 		return "not played: " + r.NotPlayed
 	}
@@ -183,15 +185,15 @@ func (r *RowResult) told() string {
 // WriteMarkdown writes the report as a Markdown table.
 func (r *Report) WriteMarkdown(w io.Writer) error {
 	ways := r.ways()
-	fmt.Fprintf(w, "%s %s\n\n| What happens |", legend, r.promised())
+	fmt.Fprintf(w, "%s %s\n\n| What happens |", legend, r.promiseSentence())
 	for _, way := range ways {
 		fmt.Fprintf(w, " %s |", way)
 	}
 	fmt.Fprintf(w, "\n|---|%s\n", strings.Repeat("---|", len(ways)))
 	for _, row := range r.Rows {
-		fmt.Fprintf(w, "| `%s`: %s |", row.Row, row.told())
+		fmt.Fprintf(w, "| `%s`: %s |", row.Row, row.summary())
 		for _, way := range ways {
-			cell := strings.Replace(row.in(way).cell(), "BROKEN", "**broken**", 1)
+			cell := strings.Replace(row.caseOf(way).cell(), "BROKEN", "**broken**", 1)
 			fmt.Fprintf(w, " %s |", cell)
 		}
 		fmt.Fprintln(w)
@@ -212,7 +214,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (r *Report) WriteSteps(w io.Writer) error {
 	for _, row := range r.Rows {
 		for _, c := range row.Cases {
-			fmt.Fprintf(w, "%s, %s: %s\n", row.Row, c.Way.words(), c.cell())
+			fmt.Fprintf(w, "%s, %s: %s\n", row.Row, c.Way.summary(), c.cell())
 			for _, step := range c.Steps {
 				fmt.Fprintf(w, "  %s\n", step)
 			}

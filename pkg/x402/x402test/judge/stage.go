@@ -10,42 +10,42 @@ import (
 
 // stage is the state of one row while it is played: the seller and its payers.
 type stage struct {
-	court *court
-	row   row
-	over  chan struct{} // closed when the row is over
-	run   context.Context
+	court   *court
+	row     row
+	rowOver chan struct{} // closed when the row is over
+	runCtx  context.Context
 
-	mu        sync.Mutex
-	instance  Instance
-	up        chan struct{} // closed when the seller takes requests
-	price     string
-	purchases map[string]*purchase // by the payer's account
-	failed    error                // why the last start of the seller failed; nil if it succeeded
-	upstream  int                  // how many requests the seller has sent to the upstream
-	calm      bool                 // whether the upstream has stopped failing
+	mu            sync.Mutex
+	instance      Instance
+	sellerUp      chan struct{} // closed when the seller takes requests
+	price         string
+	purchases     map[string]*purchase // by the payer's account
+	startErr      error                // why the last start of the seller failed; nil if it succeeded
+	upstreamCalls int                  // how many requests the seller has sent to the upstream
+	upstreamWorks bool                 // whether the upstream has stopped failing
 
 	// In some rows an event, such as a kill, happens to all payers at once; see meet.
-	arrived map[*purchase]bool // the purchases whose payers have called meet
-	ended   map[*purchase]bool // the purchases whose payers have finished
-	once    sync.Once
-	met     chan struct{} // closed when the event has happened
-	event   func()
+	arrived   map[*purchase]bool // the purchases whose payers have called meet
+	ended     map[*purchase]bool // the purchases whose payers have finished
+	eventOnce sync.Once
+	eventDone chan struct{} // closed when the event has happened
+	event     func()
 }
 
 // play plays a row and returns its result.
 func (j *court) play(ctx context.Context, r row) (RowResult, error) {
-	result := RowResult{Row: r.name, What: r.what}
+	result := RowResult{Row: r.name, What: r.summary}
 	ways := j.ways(r)
 	if why := r.unplayable(j, ways); why != "" {
 		result.NotPlayed = why
 		return result, nil
 	}
 	s := &stage{
-		court: j, row: r, run: ctx, over: make(chan struct{}), price: j.config.Price,
-		purchases: map[string]*purchase{}, arrived: map[*purchase]bool{}, ended: map[*purchase]bool{}, met: make(chan struct{}),
+		court: j, row: r, runCtx: ctx, rowOver: make(chan struct{}), price: j.config.Price,
+		purchases: map[string]*purchase{}, arrived: map[*purchase]bool{}, ended: map[*purchase]bool{}, eventDone: make(chan struct{}),
 	}
-	j.bank.enter(s)
-	defer close(s.over)
+	j.bank.setStage(s)
+	defer close(s.rowOver)
 	s.start()
 	defer s.stop()
 	list, err := s.engage(ways)
@@ -54,23 +54,23 @@ func (j *court) play(ctx context.Context, r row) (RowResult, error) {
 			p.close()
 		}
 	}()
-	if err := errors.Join(err, s.failure()); err != nil {
+	if err := errors.Join(err, s.startError()); err != nil {
 		return result, err
 	}
 	var all sync.WaitGroup
 	for _, p := range list {
-		all.Go(func() { s.live(ctx, p) })
+		all.Go(func() { s.playPayer(ctx, p) })
 	}
 	all.Wait()
 	if err := ctx.Err(); err != nil {
 		return result, err
 	}
-	if err := s.failure(); err != nil { // the report must show this error for each payer
+	if err := s.startError(); err != nil { // the report must show this error for each payer
 		for _, p := range list {
 			p.note("the seller does not start again: %s", printable(err.Error()))
 		}
 	}
-	if r.needsUpstream && s.upstream == 0 {
+	if r.needsUpstream && s.upstreamCalls == 0 {
 		result.NotPlayed = "the seller depends on nothing that could fail: it did not ask {upstream}"
 		return result, nil
 	}
@@ -96,18 +96,18 @@ func (s *stage) engage(ways []Way) ([]*purchase, error) {
 	return list, nil
 }
 
-// live does everything that one payer does in the row.
-func (s *stage) live(ctx context.Context, p *purchase) {
+// playPayer does everything that one payer does in the row.
+func (s *stage) playPayer(ctx context.Context, p *purchase) {
 	patient, cancel := context.WithTimeout(ctx, s.court.config.Patience)
 	defer cancel()
 	defer s.leave(p)
 	switch {
 	case p.outsider != nil:
-		p.send(patient)
+		p.runOutsider(patient)
 	case s.row.play != nil:
 		s.row.play(patient, p)
 	default:
-		p.errand().run(patient)
+		p.newErrand().run(patient)
 	}
 }
 
@@ -122,15 +122,15 @@ func (s *stage) purchaseOf(account string) *purchase {
 func (s *stage) start() {
 	s.mu.Lock()
 	price := s.price
-	if s.up == nil {
-		s.up = make(chan struct{})
+	if s.sellerUp == nil {
+		s.sellerUp = make(chan struct{})
 	}
 	s.mu.Unlock()
-	instance, err := s.court.config.Seller.Start(s.run, s.court.settings(price))
+	instance, err := s.court.config.Seller.Start(s.runCtx, s.court.settings(price))
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.instance, s.failed = instance, err
-	close(s.up)
+	s.instance, s.startErr = instance, err
+	close(s.sellerUp)
 }
 
 // stop kills the seller.
@@ -146,35 +146,35 @@ func (s *stage) stop() {
 // restart kills the seller and starts it again.
 func (s *stage) restart() {
 	s.mu.Lock()
-	s.up = make(chan struct{})
+	s.sellerUp = make(chan struct{})
 	s.mu.Unlock()
 	s.stop()
 	s.start()
 }
 
-func (s *stage) failure() error {
+func (s *stage) startError() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.failed
+	return s.startErr
 }
 
-// untilUp waits until the seller takes requests, and reports whether it does.
-func (s *stage) untilUp(ctx context.Context) bool {
+// waitUntilUp waits until the seller takes requests, and reports whether it does.
+func (s *stage) waitUntilUp(ctx context.Context) bool {
 	s.mu.Lock()
-	up := s.up
+	up := s.sellerUp
 	s.mu.Unlock()
 	select {
 	case <-up:
-		return s.failure() == nil
+		return s.startError() == nil
 	case <-ctx.Done():
 		return false
 	}
 }
 
-// untilOver waits until the row is over or ctx ends.
-func (s *stage) untilOver(ctx context.Context) {
+// waitUntilOver waits until the row is over or ctx ends.
+func (s *stage) waitUntilOver(ctx context.Context) {
 	select {
-	case <-s.over:
+	case <-s.rowOver:
 	case <-ctx.Done():
 	}
 }
@@ -189,12 +189,13 @@ func (s *stage) origin() string {
 	return s.instance.Origin()
 }
 
-// asksUpstream counts a request to the upstream, and reports whether that request must fail.
-func (s *stage) asksUpstream() bool {
+// upstreamMustFail counts a request to the upstream, and reports whether that request must
+// fail.
+func (s *stage) upstreamMustFail() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.upstream++
-	return s.row.needsUpstream && !s.calm
+	s.upstreamCalls++
+	return s.row.needsUpstream && !s.upstreamWorks
 }
 
 // meet waits until all payers that are still active have called it, and then runs the event
@@ -204,22 +205,23 @@ func (s *stage) meet(p *purchase, event func()) {
 	s.mu.Lock()
 	s.arrived[p] = true
 	s.event = event
-	all := s.all()
+	all := s.allArrived()
 	s.mu.Unlock()
 	if all {
-		s.happen()
+		s.runEvent()
 	}
 	late := time.NewTimer(s.court.config.Hold)
 	defer late.Stop()
 	select {
-	case <-s.met:
+	case <-s.eventDone:
 	case <-late.C:
-		s.happen()
+		s.runEvent()
 	}
 }
 
-// all reports whether all payers that are still active have called meet. s.mu must be held.
-func (s *stage) all() bool {
+// allArrived reports whether all payers that are still active have called meet. s.mu must be
+// held.
+func (s *stage) allArrived() bool {
 	if len(s.arrived) == 0 {
 		return false
 	}
@@ -236,19 +238,19 @@ func (s *stage) all() bool {
 func (s *stage) leave(p *purchase) {
 	s.mu.Lock()
 	s.ended[p] = true
-	all := s.all()
+	all := s.allArrived()
 	s.mu.Unlock()
 	if all {
-		s.happen()
+		s.runEvent()
 	}
 }
 
-func (s *stage) happen() {
-	s.once.Do(func() {
+func (s *stage) runEvent() {
+	s.eventOnce.Do(func() {
 		s.mu.Lock()
 		event := s.event
 		s.mu.Unlock()
 		event()
-		close(s.met)
+		close(s.eventDone)
 	})
 }

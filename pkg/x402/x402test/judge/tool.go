@@ -30,14 +30,14 @@ type toolResult struct {
 	Meta map[string]json.RawMessage `json:"_meta"`
 }
 
-// call opens a session and calls the tool.
-func (c *client) call(ctx context.Context, a attempt) (reply, error) {
-	session, err := c.greet(ctx)
+// callTool opens a session and calls the tool.
+func (c *client) callTool(ctx context.Context, a attempt) (reply, error) {
+	session, err := c.openSession(ctx)
 	if err != nil {
 		return reply{}, err
 	}
 	args := c.goods.Args
-	if a.other {
+	if a.asksOther {
 		args = c.goods.OtherArgs
 	}
 	if args == "" {
@@ -71,8 +71,8 @@ func toolResultOf(r reply) *toolResult {
 	return message.Result
 }
 
-// greet opens a session and returns the name of the session, which may be empty.
-func (c *client) greet(ctx context.Context) (session string, err error) {
+// openSession opens a session and returns the name of the session, which may be empty.
+func (c *client) openSession(ctx context.Context) (session string, err error) {
 	r, err := c.post(ctx, "", map[string]any{
 		"jsonrpc": "2.0", "id": 1, "method": "initialize",
 		"params": map[string]any{
@@ -136,7 +136,7 @@ func (r *toolResult) isOffer() bool {
 	return json.Unmarshal(r.Structured, &required) == nil && required.X402Version > 0 && len(required.Accepts) > 0
 }
 
-func (r *toolResult) kind() kind {
+func (r *toolResult) kind() replyKind {
 	switch {
 	case r.isOffer():
 		return kindUnpaid

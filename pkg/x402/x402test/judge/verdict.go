@@ -51,12 +51,12 @@ const (
 
 // judge returns the result of a purchase after the row has been played.
 func (p *purchase) judge() Case {
-	said := p.said()
+	said := p.lastStatement()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c := Case{
-		Way: p.way, Transfers: len(p.transfers), Requests: p.requests, Answers: p.answered,
-		Stranger: p.stranger, Another: p.another, Said: said, Steps: slices.Clone(p.steps),
+		Way: p.way, Transfers: len(p.transfers), Requests: p.errands, Answers: p.answeredErrands,
+		Stranger: p.strangerAnswers, Another: p.otherAnswers, Said: said, Steps: slices.Clone(p.steps),
 	}
 	if c.Transfers == 0 {
 		c.Unpaid = c.Answers
@@ -71,37 +71,37 @@ func (c *Case) decide(p *purchase) {
 	promise := p.way.promise()
 	switch {
 	case c.Unpaid > 0:
-		c.broken(byProtocol, "it answered, and no money moved")
+		c.setBroken(byProtocol, "it answered, and no money moved")
 	case c.Stranger > 0:
-		c.broken(byProtocol, "a stranger got the answer for a copy of what is on the chain")
+		c.setBroken(byProtocol, "a stranger got the answer for a copy of what is on the chain")
 	case c.Another > 0:
-		c.broken(byProtocol, "it answered another question for the same money")
-	case p.falseWord != "":
-		c.broken(byWord, p.falseWord)
-	case p.stage.row.nothing:
+		c.setBroken(byProtocol, "it answered another question for the same money")
+	case p.falseStatement != "":
+		c.setBroken(byWord, p.falseStatement)
+	case p.stage.row.movesNoMoney:
 	case c.Transfers > 1:
-		c.wrong(p, promise, fmt.Sprintf("charged %d times", c.Transfers))
+		c.judgeFailure(p, promise, fmt.Sprintf("charged %d times", c.Transfers))
 	case c.Answers < c.Requests && c.Transfers > 0:
-		c.wrong(p, promise, "paid, and not answered")
+		c.judgeFailure(p, promise, "paid, and not answered")
 	case c.Answers < c.Requests:
-		c.wrong(p, promise, "it could not be bought")
+		c.judgeFailure(p, promise, "it could not be bought")
 	}
 }
 
-func (c *Case) broken(by, why string) {
+func (c *Case) setBroken(by, why string) {
 	c.Verdict = Broken
 	c.By = by
 	c.Why = why
 }
 
-// wrong sets the verdict for a failure such as a second charge. In a row in which nothing
-// fails, the protocol forbids it; in the other rows, only a promise does.
-func (c *Case) wrong(p *purchase, promise Promise, why string) {
+// judgeFailure sets the verdict for a failure such as a second charge. In a row in which
+// nothing fails, the protocol forbids it; in the other rows, only a promise does.
+func (c *Case) judgeFailure(p *purchase, promise Promise, why string) {
 	switch {
-	case p.stage.row.plain:
-		c.broken(byProtocol, why)
+	case p.stage.row.isFaultless:
+		c.setBroken(byProtocol, why)
 	case slices.Contains(p.stage.court.promises(), promise):
-		c.broken("the promise "+string(promise), why)
+		c.setBroken("the promise "+string(promise), why)
 	default:
 		c.Verdict = NotPromised
 		c.By = "no promise"

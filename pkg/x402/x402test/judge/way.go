@@ -15,13 +15,13 @@ const (
 
 func allWays() []Way { return []Way{Same, New, Key, Identifier, Tool, NewTool} }
 
-// repeats reports whether the payer sends the same signature again.
-func (w Way) repeats() bool { return w == Same || w == Tool }
+// repeatsSignature reports whether the payer sends the same signature again.
+func (w Way) repeatsSignature() bool { return w == Same || w == Tool }
 
 func (w Way) isTool() bool { return w == Tool || w == NewTool }
 
-// words returns a description of the way.
-func (w Way) words() string {
+// summary returns a description of the way.
+func (w Way) summary() string {
 	switch w {
 	case Same:
 		return "the same signature again"

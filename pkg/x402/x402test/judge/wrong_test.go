@@ -24,29 +24,29 @@ const payTo = "0x70997970c51812dc3a010c7d01b50e0d17dc79c8"
 type fault string
 
 const (
-	forgets  fault = "forgets"  // it has no other mistake: it only forgets its answers
-	upfront  fault = "upfront"  // it settles before it has an answer
-	trusts   fault = "trusts"   // it answers even if the facilitator refuses
-	believes fault = "believes" // it takes the reason "nonce used" as proof of a payment
-	reserves fault = "reserves" // it accepts no payment twice, even after a failure
-	hasty    fault = "hasty"    // it does not wait long enough for a slow facilitator
-	silent   fault = "silent"   // it fails once the money has moved
-	lies     fault = "lies"     // it always says that nothing was charged
+	faultForgets  fault = "forgets"  // it has no other mistake: it only forgets its answers
+	faultUpfront  fault = "upfront"  // it settles before it has an answer
+	faultTrusts   fault = "trusts"   // it answers even if the facilitator refuses
+	faultBelieves fault = "believes" // it takes the reason "nonce used" as proof of a payment
+	faultReserves fault = "reserves" // it accepts no payment twice, even after a failure
+	faultHasty    fault = "hasty"    // it does not wait long enough for a slow facilitator
+	faultSilent   fault = "silent"   // it fails once the money has moved
+	faultLies     fault = "lies"     // it always says that nothing was charged
 )
 
 // wrongSeller sells as a simple seller does: it verifies the payment, answers, and settles the
 // payment. It also makes the mistake that the field fault names.
 type wrongSeller struct {
 	judge.Settings
-	fault fault
-	seen  *sync.Map // the payments that this process or an earlier one has seen
+	fault    fault
+	payments *sync.Map // the payments that this process or an earlier one has seen
 }
 
 func (s wrongSeller) terms() x402.Requirements {
 	terms := x402.USDC()
 	terms.PayTo = payTo
 	amount := "10000"
-	if s.Price == dearer {
+	if s.Price == higherPrice {
 		amount = "20000"
 	}
 	return terms.Requirements(amount)
@@ -60,12 +60,12 @@ func (s wrongSeller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.demand(w, "Payment required")
 		return
 	}
-	if _, again := s.seen.LoadOrStore(header, true); again && s.fault == reserves {
+	if _, again := s.payments.LoadOrStore(header, true); again && s.fault == faultReserves {
 		http.Error(w, "this payment was used", http.StatusConflict)
 		return
 	}
-	if s.fault != upfront {
-		if reason := s.ask("/verify", payload); reason != "" && !s.accepts(reason) {
+	if s.fault != faultUpfront {
+		if reason := s.ask("/verify", payload); reason != "" && !s.answersDespite(reason) {
 			s.demand(w, reason)
 			return
 		}
@@ -76,15 +76,15 @@ func (s wrongSeller) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer answer.Body.Close()
-	if s.fault != upfront && answer.StatusCode != http.StatusOK {
+	if s.fault != faultUpfront && answer.StatusCode != http.StatusOK {
 		http.Error(w, "no answer", http.StatusInternalServerError)
 		return
 	}
-	if reason := s.ask("/settle", payload); reason != "" && !s.accepts(reason) {
+	if reason := s.ask("/settle", payload); reason != "" && !s.answersDespite(reason) {
 		s.demand(w, reason)
 		return
 	}
-	if s.fault == silent {
+	if s.fault == faultSilent {
 		http.Error(w, "no answer", http.StatusInternalServerError)
 		return
 	}
@@ -102,7 +102,7 @@ func (s wrongSeller) demand(w http.ResponseWriter, reason string) {
 	}
 	w.Header().Set(x402.HeaderRequired, header)
 	w.WriteHeader(http.StatusPaymentRequired)
-	if s.fault == lies {
+	if s.fault == faultLies {
 		_, _ = io.WriteString(w, `{"charged":false}`)
 	}
 }
@@ -115,8 +115,8 @@ func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 		return err.Error()
 	}
 	patience := time.Minute
-	if s.fault == hasty {
-		patience = slow / 2
+	if s.fault == faultHasty {
+		patience = slowDelay / 2
 	}
 	client := http.Client{Timeout: patience}
 	res, err := client.Post(s.Facilitator+path, "application/json", bytes.NewReader(body))
@@ -134,23 +134,23 @@ func (s wrongSeller) ask(path string, payload json.RawMessage) (reason string) {
 	return said.InvalidReason + said.ErrorReason + " "
 }
 
-// accepts reports whether the seller answers although the facilitator refuses.
-func (s wrongSeller) accepts(reason string) bool {
-	return s.fault == trusts || s.fault == believes && strings.Contains(reason, x402.ReasonNonceUsed)
+// answersDespite reports whether the seller answers although the facilitator refuses.
+func (s wrongSeller) answersDespite(reason string) bool {
+	return s.fault == faultTrusts || s.fault == faultBelieves && strings.Contains(reason, x402.ReasonNonceUsed)
 }
 
 const (
-	slow   = 3 * time.Second // the delay of a slow facilitator; a hasty seller waits half as long, which is enough for any other facilitator
-	dearer = "0.02"
+	slowDelay   = 3 * time.Second // the delay of a slow facilitator; a hasty seller waits half as long, which is enough for any other facilitator
+	higherPrice = "0.02"
 )
 
-// everything returns the promises that a seller can make without declaring an extension.
-func everything() []judge.Promise {
+// basicPromises returns the promises that a seller can make without declaring an extension.
+func basicPromises() []judge.Promise {
 	return []judge.Promise{judge.PromiseSame, judge.PromiseNew, judge.PromiseKey}
 }
 
-// judged plays rows against a wrong seller that makes the given promises.
-func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
+// playRows plays rows against a wrong seller that makes the given promises.
+func playRows(t *testing.T, f fault, promises []judge.Promise, rows ...string) *judge.Report {
 	t.Helper()
 	seen := new(sync.Map)
 	report, err := judge.Run(t.Context(), judge.Config{
@@ -158,11 +158,11 @@ func judged(t *testing.T, f fault, promises []judge.Promise, rows ...string) *ju
 		World:      world(t),
 		Goods:      judge.Goods{Path: "/weather?city=Oslo", OtherPath: "/weather?city=Rome"},
 		Price:      "0.01",
-		OtherPrice: dearer,
+		OtherPrice: higherPrice,
 		Promises:   promises,
 		Rows:       rows,
 		Hold:       2 * time.Second,
-		Slow:       slow,
+		Slow:       slowDelay,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -193,19 +193,19 @@ func TestWrongSellers(t *testing.T) {
 		"reply-lost", "reply-cut", "reply-late", "settle-silent", "settle-refused", "settle-later", "settle-500", "settle-pending", "settle-used",
 		"kill-while", "kill-after", "evening", "at-once", "stranger", "stranger-in-doubt", "price-changes",
 	}
-	but := func(fewer []string, more ...string) []string {
+	forgetfulExcept := func(fewer []string, more ...string) []string {
 		rows := slices.DeleteFunc(slices.Clone(forgetful), func(row string) bool { return slices.Contains(fewer, row) })
 		return append(rows, more...)
 	}
 	wrong := map[fault][]string{
-		forgets:  forgetful,
-		upfront:  but(nil, "handler-fails"),
-		trusts:   but([]string{"settle-silent", "settle-refused", "settle-500", "settle-pending", "settle-used"}, "refused", "down", "another-question"),
-		believes: but([]string{"settle-used"}, "another-question"),
-		reserves: but(nil, "kill-before", "handler-fails"),
-		hasty:    but(nil, "slow"),
-		silent:   but(nil, "clean", "down", "slow", "kill-before", "another-question", "handler-fails"),
-		lies:     forgetful,
+		faultForgets:  forgetful,
+		faultUpfront:  forgetfulExcept(nil, "handler-fails"),
+		faultTrusts:   forgetfulExcept([]string{"settle-silent", "settle-refused", "settle-500", "settle-pending", "settle-used"}, "refused", "down", "another-question"),
+		faultBelieves: forgetfulExcept([]string{"settle-used"}, "another-question"),
+		faultReserves: forgetfulExcept(nil, "kill-before", "handler-fails"),
+		faultHasty:    forgetfulExcept(nil, "slow"),
+		faultSilent:   forgetfulExcept(nil, "clean", "down", "slow", "kill-before", "another-question", "handler-fails"),
+		faultLies:     forgetful,
 	}
 	failed := map[string]bool{}
 	var rows []string
@@ -217,7 +217,7 @@ func TestWrongSellers(t *testing.T) {
 		for f, want := range wrong {
 			t.Run(string(f), func(t *testing.T) {
 				t.Parallel()
-				got := brokenRows(judged(t, f, everything(), rows...))
+				got := brokenRows(playRows(t, f, basicPromises(), rows...))
 				mu.Lock()
 				maps.Copy(failed, got)
 				mu.Unlock()
@@ -246,13 +246,13 @@ func TestNotPromised(t *testing.T) {
 		row   string
 		want  judge.Verdict
 	}{
-		{forgets, "stranger", judge.NotPromised},
-		{believes, "stranger", judge.Broken},
-		{forgets, "settle-refused", judge.NotPromised},
-		{lies, "settle-refused", judge.Broken},
-		{silent, "clean", judge.Broken},
+		{faultForgets, "stranger", judge.NotPromised},
+		{faultBelieves, "stranger", judge.Broken},
+		{faultForgets, "settle-refused", judge.NotPromised},
+		{faultLies, "settle-refused", judge.Broken},
+		{faultSilent, "clean", judge.Broken},
 	} {
-		for _, got := range judged(t, c.fault, nil, c.row).Rows[0].Cases {
+		for _, got := range playRows(t, c.fault, nil, c.row).Rows[0].Cases {
 			if got.Verdict != c.want {
 				t.Errorf("%s, %s: %+v", c.fault, c.row, got)
 			}
@@ -269,7 +269,7 @@ func TestSameSeed(t *testing.T) {
 	}
 	var runs [2]bytes.Buffer
 	for i := range runs {
-		if err := judged(t, forgets, everything(), rows...).WriteJSON(&runs[i]); err != nil {
+		if err := playRows(t, faultForgets, basicPromises(), rows...).WriteJSON(&runs[i]); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -293,7 +293,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 			if starts++; starts > 2 { // the first process is only asked for the price
 				return nil
 			}
-			return wrongSeller{s, forgets, seen}
+			return wrongSeller{s, faultForgets, seen}
 		}),
 	})
 	if err != nil {
