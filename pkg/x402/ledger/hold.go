@@ -36,13 +36,13 @@ func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 // already recorded proof of payment, this attempt still runs the lookup and Settled returns
 // nil, provided that begins is true and this attempt still has the lease.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
-	c := Change{receipt: &receipt, begins: begins}
+	c := Change{receipt: &receipt, beginsLookup: begins}
 	if begins {
-		c.lease = h.record.LeaseUntil
+		c.leaseUntil = h.record.LeaseUntil
 	}
 	err := h.write(ctx, EventSettled, c)
 	if errors.Is(err, ErrLost) {
-		return h.evidence(ctx, receipt, begins)
+		return h.recordEvidence(ctx, receipt, begins)
 	}
 	return err
 }
@@ -52,7 +52,7 @@ func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error 
 // already recorded, so that an attempt notices that it has lost its lease. Ask fails with
 // ErrIllegal once the lease has ended.
 func (h *Hold) Ask(ctx context.Context, facilitator string) error {
-	return h.write(ctx, EventAsk, Change{asks: facilitator})
+	return h.write(ctx, EventAsk, Change{askedNext: facilitator})
 }
 
 // RefusedBy notes that a facilitator refused the payment for a reason about the payer. The
@@ -72,7 +72,7 @@ func (h *Hold) End(ctx context.Context, event Event, reason, transaction string)
 // is valid for a purchase that the payer has not named with a key. If unused is true, this
 // claim's lookup does not count, because the owed parts of a bundle were not tried.
 func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unused bool) error {
-	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, unused: unused})
+	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, lookupUncounted: unused})
 }
 
 // Supersede ends an attempt that sent nothing, because another payment was charged for the
@@ -100,7 +100,7 @@ func (h *Hold) Release(ctx context.Context, f Failure) error {
 // one. The lookup counts unless unused is true. The pause before the next lookup begins now in
 // either case.
 func (h *Hold) KeepAnswer(ctx context.Context, unused bool) error {
-	return h.write(ctx, EventRelease, Change{unused: unused, lookupAt: h.ledger.now()})
+	return h.write(ctx, EventRelease, Change{lookupUncounted: unused, lookupAt: h.ledger.now()})
 }
 
 // GiveBack gives the lease back when no lookup was run. No lookup is counted, and the pause
@@ -110,7 +110,7 @@ func (h *Hold) GiveBack(ctx context.Context) error {
 	if err := h.confirm(ctx); err != nil || h.Released() {
 		return err
 	}
-	return h.write(ctx, EventRelease, Change{unused: true, lookupAt: h.lookupAt})
+	return h.write(ctx, EventRelease, Change{lookupUncounted: true, lookupAt: h.lookupAt})
 }
 
 // write applies an event to the record that this holder wrote last, and stores the result in
@@ -121,12 +121,12 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 		return err
 	}
 	c.refusedBy = h.refusedBy
-	return h.wrote(h.ledger.Apply(ctx, h.record, event, c))
+	return h.noteWrite(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// wrote updates the Hold after an attempt to write the record next. err is the error of that
-// write. wrote returns ErrLost if err is ErrConflict, and otherwise err.
-func (h *Hold) wrote(next Payment, err error) error {
+// noteWrite updates the Hold after an attempt to write the record next. err is the error of
+// that write. noteWrite returns ErrLost if err is ErrConflict, and otherwise err.
+func (h *Hold) noteWrite(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):
 		return ErrLost
@@ -148,20 +148,20 @@ func (h *Hold) confirm(ctx context.Context) error {
 	if h.pending == nil {
 		return nil
 	}
-	late := h.pending
-	_, err := put(ctx, h.ledger, *late)
-	err = h.wrote(*late, err)
-	if errors.Is(err, ErrLost) && h.record.Receipt == nil && late.Receipt != nil {
-		return h.evidence(ctx, *late.Receipt, late.Lookups > 0)
+	pending := h.pending
+	_, err := put(ctx, h.ledger, *pending)
+	err = h.noteWrite(*pending, err)
+	if errors.Is(err, ErrLost) && h.record.Receipt == nil && pending.Receipt != nil {
+		return h.recordEvidence(ctx, *pending.Receipt, pending.Lookups > 0)
 	}
 	return err
 }
 
-// evidence records a receipt, whatever another attempt has written meanwhile. If the payment
-// is already paid, evidence writes nothing. begins has the same meaning as in Settled.
-// evidence returns nil if this attempt may still look up the answer. If the receipt is on
-// record and this attempt must not look up the answer, evidence returns ErrLost.
-func (h *Hold) evidence(ctx context.Context, receipt Receipt, begins bool) error {
+// recordEvidence records a receipt, whatever another attempt has written meanwhile. If the
+// payment is already paid, it writes nothing. begins has the same meaning as in Settled.
+// recordEvidence returns nil if this attempt may still look up the answer. It returns ErrLost
+// if the receipt is on record and this attempt must not look up the answer.
+func (h *Hold) recordEvidence(ctx context.Context, receipt Receipt, begins bool) error {
 	r, written, err := h.ledger.RecordTransfer(ctx, Witness{
 		Key:     h.record.Key,
 		Receipt: receipt,

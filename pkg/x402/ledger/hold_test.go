@@ -23,10 +23,10 @@ func TestVerdicts(t *testing.T) {
 	ctx := t.Context()
 	const refused, doubt = ledger.Refused, ledger.Uncertain
 	for name, c := range map[string]struct {
-		write   func(h *ledger.Hold) error
-		state   ledger.State
-		doubted ledger.State       // the resulting state if the payment was in doubt before the attempt
-		claim   ledger.ClaimResult // the result of a claim that follows at once
+		write          func(h *ledger.Hold) error
+		state          ledger.State
+		stateIfDoubted ledger.State       // the resulting state if the payment was in doubt before the attempt
+		claim          ledger.ClaimResult // the result of a claim that follows at once
 	}{
 		"superseded":  {func(h *ledger.Hold) error { return h.Supersede(ctx, owner) }, ledger.Superseded, doubt, ledger.Replaced},
 		"turned away": {func(h *ledger.Hold) error { return h.End(ctx, ledger.EventTurnedAway, "quota", "") }, refused, doubt, ledger.Held},
@@ -42,10 +42,10 @@ func TestVerdicts(t *testing.T) {
 			h, want := d.hold(t), c.state
 			if doubted {
 				must(t, h.End(ctx, ledger.EventUncertain, "timeout", "0x02"))
-				h, want = d.hold(t), c.doubted
+				h, want = d.hold(t), c.stateIfDoubted
 			}
 			must(t, c.write(h))
-			r := d.state(t)
+			r := d.recorded(t)
 			if r.State != want || (r.Owner == owner) != (name == "superseded") {
 				t.Errorf("%s, in doubt before %t: %+v", name, doubted, r)
 			}
@@ -65,17 +65,17 @@ func TestVerdicts(t *testing.T) {
 // even if the store has not yet deleted it.
 func TestKept(t *testing.T) {
 	d := newTestLedger(t)
-	must(t, d.settled(t).Release(t.Context(), timedOut()))
-	d.pass(23 * time.Hour)
+	must(t, d.settle(t).Release(t.Context(), timedOut()))
+	d.advance(23 * time.Hour)
 	must(t, d.hold(t).Redeem(t.Context(), answer(t, "x"), 0, false))
-	d.pass(35*day - time.Nanosecond)
-	d.state(t)
+	d.advance(35*day - time.Nanosecond)
+	d.recorded(t)
 
 	d = newTestLedger(t)
 	must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", ""))
-	d.pass(35*day + 5*time.Minute - time.Nanosecond)
-	before := d.state(t)
-	d.pass(time.Nanosecond)
+	d.advance(35*day + 5*time.Minute - time.Nanosecond)
+	before := d.recorded(t)
+	d.advance(time.Nanosecond)
 	if r, err := d.Fetch(t.Context(), before.Key); r != nil || err != nil {
 		t.Errorf("after 35 days: %+v, %v", r, err)
 	}
@@ -84,8 +84,8 @@ func TestKept(t *testing.T) {
 		t.Errorf("claimed again: %+v", r)
 	}
 	must(t, c.Hold.End(t.Context(), ledger.EventUncertain, "?", ""))
-	d.pass(1000 * day)
-	d.state(t)
+	d.advance(1000 * day)
+	d.recorded(t)
 }
 
 // TestEvidenceBeatsTheLease plays a receipt that arrives late. First, an attempt loses its
@@ -105,39 +105,39 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 		return func(h *ledger.Hold) error { return h.End(ctx, event, "?", "") }
 	}
 	for name, c := range map[string]struct {
-		before  does // what the next attempt does before the receipt arrives
-		fails   int  // how many writes of the next attempt fail
-		late    time.Duration
-		then    does
-		want    error              // the error that the next attempt gets after the receipt has arrived
-		claim   ledger.ClaimResult // the result of the claim of a third attempt
-		answers bool               // whether the next attempt continues and stores the answer
+		before       does // what the next attempt does before the receipt arrives
+		failedWrites int  // how many writes of the next attempt fail
+		receiptDelay time.Duration
+		then         does
+		want         error              // the error that the next attempt gets after the receipt has arrived
+		claim        ledger.ClaimResult // the result of the claim of a third attempt
+		storesAnswer bool               // whether the next attempt continues and stores the answer
 	}{
 		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
 		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
 		"refused":                {before: ends(ledger.EventDisproved), then: nothing, claim: ledger.Held},
-		"settled":                {before: settles(true), then: nothing, claim: ledger.InFlight, answers: true},
-		"in time":                {before: nothing, then: settles(true), claim: ledger.InFlight, answers: true},
+		"settled":                {before: settles(true), then: nothing, claim: ledger.InFlight, storesAnswer: true},
+		"in time":                {before: nothing, then: settles(true), claim: ledger.InFlight, storesAnswer: true},
 		"in time, not beginning": {before: nothing, then: settles(false), want: ledger.ErrLost, claim: ledger.InFlight},
-		"too late":               {before: nothing, late: lease, then: settles(true), want: ledger.ErrLost, claim: ledger.Held},
-		"after a failed write":   {before: settles(true), fails: 1, then: nothing, claim: ledger.InFlight, answers: true},
+		"too late":               {before: nothing, receiptDelay: lease, then: settles(true), want: ledger.ErrLost, claim: ledger.Held},
+		"after a failed write":   {before: settles(true), failedWrites: 1, then: nothing, claim: ledger.InFlight, storesAnswer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestLedger(t)
-			old, next := d.overtaken(t)
-			d.fails(ledgertest.Replace, ledgertest.FailBefore, c.fails)
-			if err := c.before(next); (err != nil) != (c.fails > 0) {
+			old, next := d.overtake(t)
+			d.injectFault(ledgertest.Replace, ledgertest.FailBefore, c.failedWrites)
+			if err := c.before(next); (err != nil) != (c.failedWrites > 0) {
 				t.Errorf("before: %v", err)
 			}
-			wants(t, ledger.ErrLost, settles(true)(old))
-			if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
+			checkErr(t, ledger.ErrLost, settles(true)(old))
+			if s := d.recorded(t); s.State != ledger.Settled || s.Receipt == nil {
 				t.Fatalf("the receipt is not on record: %+v", s)
 			}
-			d.pass(c.late)
-			wants(t, c.want, c.then(next))
+			d.advance(c.receiptDelay)
+			checkErr(t, c.want, c.then(next))
 			d.claim(t, c.claim)
-			if !c.answers {
-				d.pass(lease)
+			if !c.storesAnswer {
+				d.advance(lease)
 				d.claim(t, ledger.Held)
 				return
 			}
@@ -151,28 +151,28 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	// lost its lease, the receipt must still be recorded.
 	d := newTestLedger(t)
 	old := d.hold(t)
-	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
-	wants(t, ledgertest.ErrInjected, old.Settled(t.Context(), receipt(), true))
-	d.pass(lease)
+	d.injectFault(ledgertest.Replace, ledgertest.FailBefore, 1)
+	checkErr(t, ledgertest.ErrInjected, old.Settled(t.Context(), receipt(), true))
+	d.advance(lease)
 	d.hold(t)
-	wants(t, ledger.ErrLost, old.Redeem(t.Context(), answer(t, "x"), 0, false))
-	if s := d.state(t); s.State != ledger.Settled || s.Receipt == nil {
+	checkErr(t, ledger.ErrLost, old.Redeem(t.Context(), answer(t, "x"), 0, false))
+	if s := d.recorded(t); s.State != ledger.Settled || s.Receipt == nil {
 		t.Errorf("the receipt is not on record: %+v", s)
 	}
 	// The second attempt must not continue from the first attempt's receipt if a third attempt
 	// has already done so.
 	d = newTestLedger(t)
-	first, second := d.overtaken(t)
-	wants(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
-	d.pass(lease)
+	first, second := d.overtake(t)
+	checkErr(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
+	d.advance(lease)
 	third := d.hold(t)
-	wants(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise two lookups would run at the same time
+	checkErr(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise two lookups would run at the same time
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer must change nothing.
-	before, late := d.state(t), receipt()
+	before, late := d.recorded(t), receipt()
 	late.Transaction = "0x02"
-	wants(t, ledger.ErrLost, first.Settled(t.Context(), late, true))
-	if r := d.state(t); r.State != ledger.Redeemed || r.Version != before.Version || r.Receipt.Transaction != "0x01" {
+	checkErr(t, ledger.ErrLost, first.Settled(t.Context(), late, true))
+	if r := d.recorded(t); r.State != ledger.Redeemed || r.Version != before.Version || r.Receipt.Transaction != "0x01" {
 		t.Errorf("%+v", r)
 	}
 }
@@ -253,7 +253,7 @@ func TestLookups(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestLedger(t)
-			h := d.settled(t)
+			h := d.settle(t)
 			for i, s := range steps {
 				h = d.lookUpStep(t, fmt.Sprint("step ", i), s, h)
 			}
@@ -275,20 +275,20 @@ type lookUpStep struct {
 // is the hold that the step's claim got or, if the claim got none, h.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
-	d.pass(s.after)
+	d.advance(s.after)
 	if s.claim != 0 {
 		c := d.claim(t, s.claim)
 		if c.Hold != nil {
 			h = c.Hold
 		}
-		if s.claim == ledger.Waiting && !d.at.Add(c.Wait).Equal(c.Record.LookupAt.Add(ledger.NextLookup(c.Record))) {
+		if s.claim == ledger.Waiting && !d.clock.Add(c.Wait).Equal(c.Record.LookupAt.Add(ledger.NextLookup(c.Record))) {
 			t.Errorf("%s: %+v", what, c)
 		}
 	}
 	if s.then != nil {
 		must(t, s.then(h))
 	}
-	if r := d.state(t); r.Lookups != s.lookups {
+	if r := d.recorded(t); r.Lookups != s.lookups {
 		t.Errorf("%s: %+v", what, r)
 	}
 	return h
@@ -300,9 +300,9 @@ func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
 	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), false))
-	before := d.state(t)
+	before := d.recorded(t)
 	must(t, h.GiveBack(t.Context()))
-	if s := d.state(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() || s.Version != before.Version {
+	if s := d.recorded(t); !s.LeaseUntil.IsZero() || s.Lookups != 0 || !h.Released() || s.Version != before.Version {
 		t.Errorf("%+v after %+v", s, before)
 	}
 	if c := d.claim(t, ledger.Held); c.Record.Lookups != 1 || d.Unclaimed(c.Record) || !d.Unclaimed(before) {

@@ -114,15 +114,15 @@ func (r Payment) Proof(p Submission) Proof {
 		return FromPayer
 	case r.Token != "" || !signed || r.Paid():
 		return Copied
-	case r.Purchase == "" || !r.public():
+	case r.Purchase == "" || !r.isSignaturePublic():
 		return FromPayer
 	}
 	return SettlesOnly
 }
 
-// public reports whether the payment's signature may be on the chain, or may be known to
-// somebody who watches for transactions.
-func (r Payment) public() bool { return r.Sent || r.Doubt || r.State == Settling }
+// isSignaturePublic reports whether the payment's signature may be on the chain, or may be
+// known to somebody who watches for transactions.
+func (r Payment) isSignaturePublic() bool { return r.Sent || r.Doubt || r.State == Settling }
 
 // ClaimResult is the result of a claim: Held if the caller may continue, and otherwise the
 // reason why not.
@@ -181,14 +181,14 @@ func (l *Ledger) Fetch(ctx context.Context, key string) (*Payment, error) {
 // stored under the key.
 func fetch[T Record](ctx context.Context, l *Ledger, key string) (*T, error) {
 	current, err := l.store.Fetch(ctx, key)
-	if err != nil || current == nil || l.expired(current.Head()) {
+	if err != nil || current == nil || l.hasExpired(current.Head()) {
 		return nil, err
 	}
-	return of[T](current)
+	return convertTo[T](current)
 }
 
-// of converts a record to the kind T, or fails with ErrCorrupt.
-func of[T Record](r Record) (*T, error) {
+// convertTo converts a record to the kind T, or fails with ErrCorrupt.
+func convertTo[T Record](r Record) (*T, error) {
 	t, ok := r.(T)
 	if !ok {
 		return nil, fmt.Errorf("%w: a %s is stored where a %s belongs", ErrCorrupt, r.Kind(), t.Kind())
@@ -196,19 +196,19 @@ func of[T Record](r Record) (*T, error) {
 	return &t, nil
 }
 
-// expired reports whether a record has expired. The ledger checks this because stores delete
-// expired records late.
-func (l *Ledger) expired(r Row) bool {
+// hasExpired reports whether a record has expired. The ledger checks this because stores
+// delete expired records late.
+func (l *Ledger) hasExpired(r Row) bool {
 	return !r.ExpiresAt.IsZero() && !r.ExpiresAt.After(l.now())
 }
 
 // Sleeping reports whether a payment is uncertain or abandoned: its outcome is unknown, and no
 // attempt holds its lease.
-func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leasePast(r, l.now()) }
+func (l *Ledger) Sleeping(r Payment) bool { return r.InDoubt() && leaseEnded(r, l.now()) }
 
 // Unclaimed reports whether a payment is paid but not answered, and no attempt is looking up
 // its answer.
-func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leasePast(r, l.now()) }
+func (l *Ledger) Unclaimed(r Payment) bool { return r.Owed() && leaseEnded(r, l.now()) }
 
 // Claim takes the lease of the payment in a submission. lease is the time at which the lease
 // ends. If Claim does not take the lease, the result says why. An error means that the store
@@ -231,11 +231,11 @@ func (l *Ledger) Claim(ctx context.Context, p Submission, lease time.Time) (Clai
 		MostLookups: p.MostLookups,
 		NoNode:      p.NoNode,
 	}
-	ask(&first, Change{asks: p.Asks})
+	addAsked(&first, Change{askedNext: p.Asks})
 	first, old, err := create(ctx, l, first)
 	switch {
 	case old == nil: // there was no earlier record; err is nil if first was written
-		return l.claimed(first, err, time.Time{})
+		return l.claimOf(first, err, time.Time{})
 	case old.AuthDigest != p.AuthDigest:
 		return Claim{Result: OtherAuthorization, Record: *old}, nil
 	}
@@ -270,7 +270,7 @@ func create[T writable[T]](ctx context.Context, l *Ledger, r T) (made T, other *
 	row.ExpiresAt = expiry(r, row.UpdatedAt)
 	made = r.withRow(row)
 	other, err = put(ctx, l, made)
-	if other == nil || !l.expired((*other).Head()) {
+	if other == nil || !l.hasExpired((*other).Head()) {
 		return made, other, err
 	}
 	row.Version = (*other).Head().Version + 1
@@ -321,20 +321,20 @@ func put[T Record](ctx context.Context, l *Ledger, r T) (other *T, err error) {
 	case current.Head().WriteID == r.Head().WriteID:
 		return nil, nil
 	}
-	if other, err = of[T](current); err != nil {
+	if other, err = convertTo[T](current); err != nil {
 		return nil, err
 	}
 	return other, ErrConflict
 }
 
-// claimed returns the outcome of a claim. next is the record that the claim tried to write,
+// claimOf returns the outcome of a claim. next is the record that the claim tried to write,
 // and err is the error of that write. lookupAt is the time of the lookup before this claim. If
 // err is ErrConflict, another attempt was faster. The lease of that attempt ends at about the
-// same time as the lease in next, so claimed uses next and does not read the stored record.
-func (l *Ledger) claimed(next Payment, err error, lookupAt time.Time) (Claim, error) {
+// same time as the lease in next, so claimOf uses next and does not read the stored record.
+func (l *Ledger) claimOf(next Payment, err error, lookupAt time.Time) (Claim, error) {
 	switch {
 	case errors.Is(err, ErrConflict):
-		return l.inFlight(next), nil
+		return l.inFlightClaim(next), nil
 	case err != nil:
 		return Claim{}, err
 	}
@@ -355,23 +355,23 @@ func (l *Ledger) Resume(ctx context.Context, old Payment, asks string, lease tim
 	c := Claim{Record: old, Result: l.rules.Meanings[Stand(&old, View{Now: now})].Claim}
 	switch c.Result {
 	case Held:
-		next, err := l.Apply(ctx, old, EventClaim, Change{lease: lease, asks: asks})
-		return l.claimed(next, err, old.LookupAt)
+		next, err := l.Apply(ctx, old, EventClaim, Change{leaseUntil: lease, askedNext: asks})
+		return l.claimOf(next, err, old.LookupAt)
 	case InFlight:
-		return l.inFlight(old), nil
+		return l.inFlightClaim(old), nil
 	case Over:
-		c.Wait = tooSoon(old, now)
+		c.Wait = resendWait(old, now)
 	case Waiting:
-		c.Wait = lookupIn(old, now)
+		c.Wait = lookupWait(old, now)
 	default: // a later repeat would change nothing, so there is no Wait
 	}
 	return c, nil
 }
 
-// inFlight returns a Claim which says that another attempt holds the lease. r is a record with
-// that lease. Wait tells the client to come back when the lease ends, but after 1 s at the
-// earliest and 5 s at the latest, because most attempts end long before their lease.
-func (l *Ledger) inFlight(r Payment) Claim {
+// inFlightClaim returns a Claim which says that another attempt holds the lease. r is a record
+// with that lease. Wait tells the client to come back when the lease ends, but after 1 s at
+// the earliest and 5 s at the latest, because most attempts end long before their lease.
+func (l *Ledger) inFlightClaim(r Payment) Claim {
 	const most = 5 * time.Second
 	return Claim{
 		Result: InFlight,

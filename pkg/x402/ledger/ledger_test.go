@@ -17,20 +17,20 @@ type testLedger struct {
 	*ledger.Ledger
 	memory *ledgertest.Memory
 	store  *ledgertest.Faulty
-	at     time.Time
+	clock  time.Time
 }
 
 func newTestLedger(t *testing.T) *testLedger {
-	d := &testLedger{at: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), memory: &ledgertest.Memory{}}
+	d := &testLedger{clock: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC), memory: &ledgertest.Memory{}}
 	d.store = ledgertest.NewFaulty(t, d.memory, nil)
-	d.Ledger = ledger.New(d.store, func() time.Time { return d.at }, rand.Text)
+	d.Ledger = ledger.New(d.store, func() time.Time { return d.clock }, rand.Text)
 	return d
 }
 
-func (d *testLedger) pass(by time.Duration) { d.at = d.at.Add(by) }
+func (d *testLedger) advance(by time.Duration) { d.clock = d.clock.Add(by) }
 
-// fails makes the next n calls of a kind fail with the given fault.
-func (d *testLedger) fails(op ledgertest.Op, how ledgertest.Fault, n int) {
+// injectFault makes the next n calls of the kind op fail with the given fault.
+func (d *testLedger) injectFault(op ledgertest.Op, how ledgertest.Fault, n int) {
 	d.store.Decide = func(o ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 		if o != op || n == 0 {
 			return ledgertest.None
@@ -47,7 +47,7 @@ func (d *testLedger) payment() ledger.Submission {
 	return ledger.Submission{
 		Key: ledger.Key("eip155:8453", "0xa", "0xb", "0xc"), AuthDigest: "auth", SigDigest: "sig",
 		Request: "GET /v1/tools/dns?domain=example.com&type=A", Terms: json.RawMessage(`{"amount":"5000"}`),
-		ValidBefore: d.at.Add(5 * time.Minute), Token: "token",
+		ValidBefore: d.clock.Add(5 * time.Minute), Token: "token",
 	}
 }
 
@@ -56,19 +56,19 @@ const (
 	day   = 24 * time.Hour
 )
 
-// claims makes a claim, and checks its result.
-func (d *testLedger) claims(t *testing.T, p ledger.Submission, want ledger.ClaimResult) ledger.Claim {
+// claimPayment claims the payment p, and checks the result of the claim.
+func (d *testLedger) claimPayment(t *testing.T, p ledger.Submission, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
-	c, err := d.Claim(t.Context(), p, d.at.Add(lease))
+	c, err := d.Claim(t.Context(), p, d.clock.Add(lease))
 	if err != nil || c.Result != want {
-		t.Fatalf("claim: standing %d, %v; want %d (record %+v)", c.Result, err, want, c.Record)
+		t.Fatalf("claim: result %d, %v; want result %d (record %+v)", c.Result, err, want, c.Record)
 	}
 	return c
 }
 
 func (d *testLedger) claim(t *testing.T, want ledger.ClaimResult) ledger.Claim {
 	t.Helper()
-	return d.claims(t, d.payment(), want)
+	return d.claimPayment(t, d.payment(), want)
 }
 
 // hold makes a claim that must succeed, and returns the hold.
@@ -77,26 +77,26 @@ func (d *testLedger) hold(t *testing.T) *ledger.Hold {
 	return d.claim(t, ledger.Held).Hold
 }
 
-// settled claims a payment, settles it and begins its lookup.
-func (d *testLedger) settled(t *testing.T) *ledger.Hold {
+// settle claims a payment, settles it and begins its lookup.
+func (d *testLedger) settle(t *testing.T) *ledger.Hold {
 	t.Helper()
 	h := d.hold(t)
 	must(t, h.Settled(t.Context(), receipt(), true))
 	return h
 }
 
-// overtaken returns two holds of one payment: the hold of an attempt whose lease has ended,
-// and the hold of the next attempt.
-func (d *testLedger) overtaken(t *testing.T) (old, taken *ledger.Hold) {
+// overtake claims one payment twice. It returns the hold of the first attempt, whose lease has
+// ended, and the hold of the next attempt.
+func (d *testLedger) overtake(t *testing.T) (old, next *ledger.Hold) {
 	t.Helper()
 	old = d.hold(t)
-	d.pass(lease)
+	d.advance(lease)
 	return old, d.hold(t)
 }
 
-// wants fails the test unless err is the wanted error. A nil want means that there must be no
-// error.
-func wants(t *testing.T, want, err error) {
+// checkErr fails the test unless err is the wanted error. A nil want means that there must be
+// no error.
+func checkErr(t *testing.T, want, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("error %v, want %v", err, want)
@@ -121,7 +121,7 @@ func (d *testLedger) record(t *testing.T, key string) ledger.Payment {
 	return *r
 }
 
-func (d *testLedger) state(t *testing.T) ledger.Payment {
+func (d *testLedger) recorded(t *testing.T) ledger.Payment {
 	t.Helper()
 	return d.record(t, d.payment().Key)
 }
@@ -151,28 +151,28 @@ func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {
 		d := newTestLedger(t)
 		h := d.hold(t)
-		d.fails(ledgertest.Replace, fault, 2)
-		wants(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
-		wants(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // Redeem repeats the write of Settled, which fails a second time
-		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                          // both the repeated write and that of Redeem succeed
+		d.injectFault(ledgertest.Replace, fault, 2)
+		checkErr(t, ledgertest.ErrInjected, h.Settled(t.Context(), receipt(), true))
+		checkErr(t, ledgertest.ErrInjected, h.Redeem(t.Context(), answer(t, "x"), 0, false)) // Redeem repeats the write of Settled, which fails a second time
+		must(t, h.Redeem(t.Context(), answer(t, "x"), 0, false))                             // both the repeated write and that of Redeem succeed
 		d.claim(t, ledger.Answered)
 
 		d = newTestLedger(t)
-		d.fails(ledgertest.Create, fault, 1)
-		wants(t, ledgertest.ErrInjected, errOf(d.Claim(t.Context(), d.payment(), d.at.Add(lease))))
+		d.injectFault(ledgertest.Create, fault, 1)
+		checkErr(t, ledgertest.ErrInjected, errOf(d.Claim(t.Context(), d.payment(), d.clock.Add(lease))))
 		if fault == ledgertest.FailAfter {
 			if c := d.claim(t, ledger.InFlight); c.Wait <= 0 || c.Wait > lease {
 				t.Errorf("wait %s", c.Wait)
 			}
-			d.pass(lease)
+			d.advance(lease)
 		}
 		c := d.claim(t, ledger.Held)
 		if c.Record.Doubt != (fault == ledgertest.FailAfter) {
 			t.Errorf("fault %d: %+v", fault, c.Record)
 		}
 		must(t, c.Hold.End(t.Context(), ledger.EventUncertain, "?", ""))
-		d.fails(ledgertest.Replace, fault, 1)
-		h, err := d.Reclaim(t.Context(), d.state(t), d.at.Add(lease))
+		d.injectFault(ledgertest.Replace, fault, 1)
+		h, err := d.Reclaim(t.Context(), d.recorded(t), d.clock.Add(lease))
 		if h != nil || !errors.Is(err, ledgertest.ErrInjected) {
 			t.Errorf("%v, %v", h, err)
 		}
@@ -180,17 +180,17 @@ func TestWritesThatFail(t *testing.T) {
 	// Once the lease is lost, a hold that repeats a failed write must get ErrLost.
 	d := newTestLedger(t)
 	old := d.hold(t)
-	d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
-	wants(t, ledgertest.ErrInjected, old.End(t.Context(), ledger.EventUncertain, "?", ""))
-	d.pass(lease)
+	d.injectFault(ledgertest.Replace, ledgertest.FailBefore, 1)
+	checkErr(t, ledgertest.ErrInjected, old.End(t.Context(), ledger.EventUncertain, "?", ""))
+	d.advance(lease)
 	d.hold(t)
-	wants(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
+	checkErr(t, ledger.ErrLost, old.End(t.Context(), ledger.EventUncertain, "?", ""))
 	// An event that the record's state does not allow must never reach the store. So the next
 	// write does not have to find out whether the store has it.
 	d = newTestLedger(t)
 	h := d.hold(t)
-	d.pass(lease)
-	wants(t, ledger.ErrIllegal, h.Ask(t.Context(), "fallback"))
+	d.advance(lease)
+	checkErr(t, ledger.ErrIllegal, h.Ask(t.Context(), "fallback"))
 	must(t, h.End(t.Context(), ledger.EventUncertain, "?", ""))
 }
 
@@ -199,15 +199,15 @@ func TestWritesThatFail(t *testing.T) {
 func TestReclaim(t *testing.T) {
 	d := newTestLedger(t)
 	d.hold(t)
-	live := d.state(t)
-	d.pass(lease)
-	h, err := d.Reclaim(t.Context(), live, d.at.Add(lease))
+	live := d.recorded(t)
+	d.advance(lease)
+	h, err := d.Reclaim(t.Context(), live, d.clock.Add(lease))
 	if err != nil || h.Record().Attempt != 2 || !h.Record().Doubt {
 		t.Fatalf("%+v, %v", h, err)
 	}
 	must(t, h.End(t.Context(), ledger.EventDisproved, "no", ""))
-	for what, r := range map[string]ledger.Payment{"of another version": live, "decided": d.state(t), "live": d.pay(t, "other").Record()} {
-		if h, err := d.Reclaim(t.Context(), r, d.at.Add(lease)); h != nil || err != nil {
+	for what, r := range map[string]ledger.Payment{"of another version": live, "decided": d.recorded(t), "live": d.pay(t, "other").Record()} {
+		if h, err := d.Reclaim(t.Context(), r, d.clock.Add(lease)); h != nil || err != nil {
 			t.Errorf("%s: %+v, %v", what, h, err)
 		}
 	}

@@ -27,9 +27,9 @@ const (
 // pause (Failure.Pause).
 const longestPause = time.Hour
 
-// spacing returns the pause that must follow the given number of lookups before the next
+// pauseAfter returns the pause that must follow the given number of lookups before the next
 // lookup begins.
-func spacing(lookups int) time.Duration {
+func pauseAfter(lookups int) time.Duration {
 	first := []time.Duration{0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 	if lookups < len(first) {
 		return first[max(lookups, 0)]
@@ -41,11 +41,11 @@ func spacing(lookups int) time.Duration {
 	return min(pause, longestPause)
 }
 
-// tooSoon returns how much longer a refused payment must wait before it may be sent again to
-// the facilitator that has refused it, or 0. The wait is needed because a call costs the
+// resendWait returns how much longer a refused payment must wait before it may be sent again
+// to the facilitator that has refused it, or 0. The wait is needed because a call costs the
 // seller something and the sender of the payment nothing.
-func tooSoon(r Payment, now time.Time) time.Duration {
-	return max(0, r.RefusedAt.Add(spacing(min(r.Refusals, 3))).Sub(now))
+func resendWait(r Payment, now time.Time) time.Duration {
+	return max(0, r.RefusedAt.Add(pauseAfter(min(r.Refusals, 3))).Sub(now))
 }
 
 // NextLookup returns the pause between the last lookup, which has failed, and the next lookup.
@@ -54,12 +54,12 @@ func NextLookup(r Payment) time.Duration {
 	if r.LastFault != nil && r.LastFault.Pause > 0 {
 		return r.LastFault.Pause
 	}
-	return spacing(r.Lookups)
+	return pauseAfter(r.Lookups)
 }
 
-// lookupIn returns how long it is until the next lookup for a payment may begin. It returns 0
-// if that lookup may begin now.
-func lookupIn(r Payment, now time.Time) time.Duration {
+// lookupWait returns how long it is until the next lookup for a payment may begin. It returns
+// 0 if that lookup may begin now.
+func lookupWait(r Payment, now time.Time) time.Duration {
 	return max(0, r.LookupAt.Add(NextLookup(r)).Sub(now))
 }
 
@@ -68,11 +68,11 @@ func lookupIn(r Payment, now time.Time) time.Duration {
 // becomes the answer if the answer has been owed for a day and every lookup ended that way.
 func SilenceDecides(r Payment, now time.Time) bool {
 	r.Silent++
-	return r.State == Settled && silentEnough(r, now)
+	return r.State == Settled && isSilenceAnswer(r, now)
 }
 
-// silentEnough reports whether the lookups so far make silence the answer.
-func silentEnough(r Payment, now time.Time) bool {
+// isSilenceAnswer reports whether the lookups so far make silence the answer.
+func isSilenceAnswer(r Payment, now time.Time) bool {
 	return r.Silent >= MostSilent || r.Silent == r.Lookups && r.Silent > 0 && now.Sub(r.SettledAt) > OwedFor
 }
 

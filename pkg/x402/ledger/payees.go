@@ -100,12 +100,12 @@ const NotedFor = time.Hour
 type Payees struct {
 	ledger *Ledger
 
-	mu    sync.Mutex
-	noted map[string]Payee // the payees that this process has read or written, by record key and address
+	mu      sync.Mutex
+	entries map[string]Payee // the payees that this process has read or written, by record key and address
 }
 
 // NewPayees returns a Payees that has not recorded any payee yet.
-func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, noted: map[string]Payee{}} }
+func NewPayees(l *Ledger) *Payees { return &Payees{ledger: l, entries: map[string]Payee{}} }
 
 // Record makes sure that the token's record of payees has an entry that covers a payment made
 // now. The amount is in atomic units. The network, the asset and the payee must be in lower
@@ -114,7 +114,7 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 	key := SoldKey(network, asset)
 	now := p.ledger.now()
 	p.mu.Lock()
-	had := p.noted[key+"|"+payee]
+	had := p.entries[key+"|"+payee]
 	p.mu.Unlock()
 	if had.covers(amount, now) {
 		return nil
@@ -123,7 +123,7 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 	var err error
 	const tries = 3 // each conflict means that somebody else has just recorded a payee or a price
 	for range tries {
-		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return noted(all, payee, amount, now) })
+		all, err = p.ledger.changeSold(ctx, key, func(all []Payee) []Payee { return withPayee(all, payee, amount, now) })
 		if !errors.Is(err, ErrConflict) {
 			break
 		}
@@ -134,7 +134,7 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, payee := range all {
-		p.noted[key+"|"+payee.Address] = payee
+		p.entries[key+"|"+payee.Address] = payee
 	}
 	return nil
 }
@@ -142,21 +142,21 @@ func (p *Payees) Record(ctx context.Context, network, asset, payee, amount strin
 // covers reports whether the entry p needs no change for a payment of an amount at the time
 // now: p.Until is later than now, and p.Cheapest is at most the amount.
 func (p Payee) covers(amount string, now time.Time) bool {
-	return p.Until.After(now) && lower(p.Cheapest, amount) == p.Cheapest
+	return p.Until.After(now) && lowerOf(p.Cheapest, amount) == p.Cheapest
 }
 
-// noted returns a list of payees with an entry that covers a payment of an amount to an
-// address at the time now. If the given list has such an entry, noted returns it unchanged.
-// Otherwise noted changes it, and drops the payee who was paid longest ago if the list is
-// full.
-func noted(all []Payee, address, amount string, now time.Time) []Payee {
+// withPayee returns a list of payees with an entry that covers a payment of an amount to an
+// address at the time now. If the given list has such an entry, withPayee returns that list
+// unchanged. Otherwise it changes the list, and drops the payee who was paid longest ago if
+// the list is full.
+func withPayee(all []Payee, address, amount string, now time.Time) []Payee {
 	at := slices.IndexFunc(all, func(p Payee) bool { return p.Address == address })
 	if at >= 0 && all[at].covers(amount, now) {
 		return all
 	}
 	p := Payee{Address: address, Until: now.Add(NotedFor).UTC(), Cheapest: amount}
 	if at >= 0 {
-		p.Cheapest = lower(all[at].Cheapest, amount)
+		p.Cheapest = lowerOf(all[at].Cheapest, amount)
 		all = slices.Delete(all, at, at+1)
 	}
 	if len(all) >= maxPayees {
@@ -166,9 +166,9 @@ func noted(all []Payee, address, amount string, now time.Time) []Payee {
 	return append(all, p)
 }
 
-// lower returns the lower of two amounts. Text that is not a number counts as higher than any
-// number.
-func lower(a, b string) string {
+// lowerOf returns the lower of two amounts. Text that is not a number counts as higher than
+// any number.
+func lowerOf(a, b string) string {
 	x, okA := new(big.Int).SetString(a, 10)
 	y, okB := new(big.Int).SetString(b, 10)
 	if okA && (!okB || x.Cmp(y) <= 0) {

@@ -13,14 +13,14 @@ import (
 
 const soldKey = "payees|eip155:8453|0xa"
 
-// notes records a payment of an amount to a payee.
-func notes(t *testing.T, p *ledger.Payees, payee, amount string) {
+// recordPayee records a payment of an amount to a payee.
+func recordPayee(t *testing.T, p *ledger.Payees, payee, amount string) {
 	t.Helper()
 	must(t, p.Record(t.Context(), "eip155:8453", "0xa", payee, amount))
 }
 
-// on returns the address and the lowest amount of each recorded payee.
-func (d *testLedger) on(t *testing.T) (all []string) {
+// soldPayees returns the address and the lowest amount of each recorded payee.
+func (d *testLedger) soldPayees(t *testing.T) (all []string) {
 	t.Helper()
 	payees, err := d.Sold(t.Context(), soldKey)
 	must(t, err)
@@ -38,28 +38,28 @@ func TestPayees(t *testing.T) {
 	one, other := ledger.NewPayees(d.Ledger), ledger.NewPayees(d.Ledger)
 	writes := func() int { return d.store.Calls(ledgertest.Create) + d.store.Calls(ledgertest.Replace) }
 	for i, c := range []struct {
-		by            *ledger.Payees
+		payees        *ledger.Payees
 		payee, amount string
-		later         time.Duration
+		delay         time.Duration
 		writes        int
 		want          []string
 	}{
-		{by: one, payee: "0x1", amount: "50", writes: 1, want: []string{"0x1 50"}},
-		{by: one, payee: "0x1", amount: "50", later: time.Minute, want: []string{"0x1 50"}},
-		{by: other, payee: "0x1", amount: "60", want: []string{"0x1 50"}},
-		{by: other, payee: "0x2", amount: "7", writes: 1, want: []string{"0x1 50", "0x2 7"}},
-		{by: one, payee: "0x1", amount: "9", writes: 1, want: []string{"0x1 9", "0x2 7"}},
-		{by: one, payee: "0x1", amount: "90", later: time.Hour, writes: 1, want: []string{"0x2 7", "0x1 9"}},
-		{by: other, payee: "0x1", amount: "9", want: []string{"0x2 7", "0x1 9"}},
-		{by: other, payee: "0x2", amount: "x", writes: 1, want: []string{"0x1 9", "0x2 7"}},
+		{payees: one, payee: "0x1", amount: "50", writes: 1, want: []string{"0x1 50"}},
+		{payees: one, payee: "0x1", amount: "50", delay: time.Minute, want: []string{"0x1 50"}},
+		{payees: other, payee: "0x1", amount: "60", want: []string{"0x1 50"}},
+		{payees: other, payee: "0x2", amount: "7", writes: 1, want: []string{"0x1 50", "0x2 7"}},
+		{payees: one, payee: "0x1", amount: "9", writes: 1, want: []string{"0x1 9", "0x2 7"}},
+		{payees: one, payee: "0x1", amount: "90", delay: time.Hour, writes: 1, want: []string{"0x2 7", "0x1 9"}},
+		{payees: other, payee: "0x1", amount: "9", want: []string{"0x2 7", "0x1 9"}},
+		{payees: other, payee: "0x2", amount: "x", writes: 1, want: []string{"0x1 9", "0x2 7"}},
 	} {
-		d.pass(c.later)
+		d.advance(c.delay)
 		before := writes()
-		notes(t, c.by, c.payee, c.amount)
+		recordPayee(t, c.payees, c.payee, c.amount)
 		if n := writes() - before; n != c.writes {
 			t.Errorf("%d: %d writes, want %d", i, n, c.writes)
 		}
-		if got := d.on(t); !slices.Equal(got, c.want) {
+		if got := d.soldPayees(t); !slices.Equal(got, c.want) {
 			t.Errorf("%d: %q, want %q", i, got, c.want)
 		}
 	}
@@ -70,16 +70,16 @@ func TestPayees(t *testing.T) {
 func TestForget(t *testing.T) {
 	d := newTestLedger(t)
 	p := ledger.NewPayees(d.Ledger)
-	notes(t, p, "0x1", "1")
-	notes(t, p, "0x2", "1")
+	recordPayee(t, p, "0x1", "1")
+	recordPayee(t, p, "0x2", "1")
 	all, err := d.Sold(t.Context(), soldKey)
 	must(t, err)
-	d.pass(2 * time.Hour)
-	notes(t, p, "0x2", "1")
+	d.advance(2 * time.Hour)
+	recordPayee(t, p, "0x2", "1")
 	for _, payee := range all {
 		must(t, d.Forget(t.Context(), soldKey, payee))
 	}
-	if got := d.on(t); !slices.Equal(got, []string{"0x2 1"}) {
+	if got := d.soldPayees(t); !slices.Equal(got, []string{"0x2 1"}) {
 		t.Errorf("left are %q", got)
 	}
 }
@@ -89,14 +89,14 @@ func TestManyPayees(t *testing.T) {
 	d := newTestLedger(t)
 	full := ledger.Sold{Row: ledger.Row{Key: soldKey, Version: 1, WriteID: "w"}}
 	for n := range 1000 {
-		full.Payees = append(full.Payees, ledger.Payee{Address: fmt.Sprint("0x", n), Until: d.at.Add(time.Duration(n) * time.Second), Cheapest: "1"})
+		full.Payees = append(full.Payees, ledger.Payee{Address: fmt.Sprint("0x", n), Until: d.clock.Add(time.Duration(n) * time.Second), Cheapest: "1"})
 	}
 	ledgertest.MustPut(t, d.memory, full)
 	for n := range 3 {
-		d.pass(time.Second)
-		notes(t, ledger.NewPayees(d.Ledger), fmt.Sprint("another ", n), "1")
+		d.advance(time.Second)
+		recordPayee(t, ledger.NewPayees(d.Ledger), fmt.Sprint("another ", n), "1")
 	}
-	if got := d.on(t); len(got) != 1000 || got[0] != "0x3 1" || got[999] != "another 2 1" {
+	if got := d.soldPayees(t); len(got) != 1000 || got[0] != "0x3 1" || got[999] != "another 2 1" {
 		t.Errorf("%d payees, from %q to %q", len(got), got[0], got[len(got)-1])
 	}
 }
@@ -110,12 +110,12 @@ func TestPayeesAtOnce(t *testing.T) {
 	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if op != ledgertest.Fetch && meets { // another process writes first
 			meets = false
-			notes(t, ledger.NewPayees(d.Ledger), "0x2", "1")
+			recordPayee(t, ledger.NewPayees(d.Ledger), "0x2", "1")
 		}
 		return ledgertest.None
 	}
-	notes(t, ledger.NewPayees(d.Ledger), "0x1", "1")
-	if got := d.on(t); !slices.Equal(got, []string{"0x1 1", "0x2 1"}) {
+	recordPayee(t, ledger.NewPayees(d.Ledger), "0x1", "1")
+	if got := d.soldPayees(t); !slices.Equal(got, []string{"0x1 1", "0x2 1"}) {
 		t.Errorf("%q", got)
 	}
 	p := ledger.NewPayees(d.Ledger)
@@ -125,8 +125,8 @@ func TestPayeesAtOnce(t *testing.T) {
 			t.Errorf("a failed %s: %v", op, err)
 		}
 	}
-	notes(t, p, "0x3", "1")
-	if got := d.on(t); len(got) != 3 {
+	recordPayee(t, p, "0x3", "1")
+	if got := d.soldPayees(t); len(got) != 3 {
 		t.Errorf("%q", got)
 	}
 }

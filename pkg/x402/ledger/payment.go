@@ -171,7 +171,7 @@ func (r Payment) RefusalUnproven() bool {
 // running at the last write, even if its process has ended since. The time is the end of the
 // lease or the time of the last write, whichever is later.
 func (r Payment) Listed() (list string, at time.Time) {
-	at = later(r.LeaseUntil, r.UpdatedAt)
+	at = laterOf(r.LeaseUntil, r.UpdatedAt)
 	switch {
 	case r.InDoubt():
 		return ListOpen, at

@@ -67,7 +67,7 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 	case !old.OwnedBy(h):
 		return old, nil
 	}
-	return l.swap(ctx, *old, h)
+	return l.writeOwner(ctx, *old, h)
 }
 
 // ReplaceOwner gives a purchase to the payment of h. The Ownership of the old owner must be
@@ -78,24 +78,24 @@ func (l *Ledger) OpenPurchase(ctx context.Context, h *Hold) (*Purchase, error) {
 // the purchase could not be written.
 func (l *Ledger) ReplaceOwner(ctx context.Context, p *Purchase, owner *Payment, h *Hold) (*Purchase, error) {
 	if owner != nil {
-		if err := l.close(ctx, *owner, h.record.Key); err != nil {
+		if err := l.closeOwner(ctx, *owner, h.record.Key); err != nil {
 			return nil, fmt.Errorf("take over: %w", err)
 		}
 	}
-	return l.swap(ctx, *p, h)
+	return l.writeOwner(ctx, *p, h)
 }
 
-// close is called before a purchase gets a new owner, the payment with the given key. It
+// closeOwner is called before a purchase gets a new owner, the payment with the given key. It
 // changes the record of the old owner. A refused owner is marked as superseded, so that it can
-// no longer be sent. If a lookup for the owner may be running, close only increases the
+// no longer be sent. If a lookup for the owner may be running, closeOwner only increases the
 // version of the record, so that the writes of the running attempt fail. Any other record
 // stays as it is.
-func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
+func (l *Ledger) closeOwner(ctx context.Context, owner Payment, key string) error {
 	switch {
 	case owner.State == Refused:
 		_, err := l.Apply(ctx, owner, EventSupersede, Change{owner: key})
 		return err
-	case owner.State == Settled, incomplete(owner, time.Time{}):
+	case owner.State == Settled, isIncomplete(owner, time.Time{}):
 		owner.Version++
 		owner.WriteID = l.newID()
 		_, err := put(ctx, l, owner)
@@ -104,14 +104,14 @@ func (l *Ledger) close(ctx context.Context, owner Payment, key string) error {
 	return nil
 }
 
-// swap makes the payment of h the owner of a purchase. old is the purchase as it was read;
-// swap replaces that version.
-func (l *Ledger) swap(ctx context.Context, old Purchase, h *Hold) (*Purchase, error) {
+// writeOwner makes the payment of h the owner of a purchase. old is the purchase as it was
+// read, and writeOwner replaces only that version.
+func (l *Ledger) writeOwner(ctx context.Context, old Purchase, h *Hold) (*Purchase, error) {
 	next := h.purchase()
 	next.Row = l.newRow(old.Key)
 	next.Version = old.Version + 1
 	next.CreatedAt = old.CreatedAt
-	next.ExpiresAt = next.UpdatedAt.Add(purchaseKept)
+	next.ExpiresAt = next.UpdatedAt.Add(purchaseRetention)
 	if _, err := put(ctx, l, next); err != nil {
 		return nil, fmt.Errorf("open a purchase: %w", err)
 	}
@@ -128,10 +128,10 @@ func (h *Hold) purchase() Purchase {
 	}
 }
 
-// answered reports whether the owner of a purchase is known to be paid. r is a payment that
+// isOwnerPaid reports whether the owner of a purchase is known to be paid. r is a payment that
 // was replaced by another one for that purchase. If the owner is paid, money that r moved must
 // be refunded.
-func (l *Ledger) answered(ctx context.Context, r Payment) (bool, error) {
+func (l *Ledger) isOwnerPaid(ctx context.Context, r Payment) (bool, error) {
 	p, err := l.Purchase(ctx, r.Purchase)
 	if p == nil {
 		return false, err

@@ -10,25 +10,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-const bought = "purchase|eip155:8453|0xa|0xb|request:1"
+const purchaseKey = "purchase|eip155:8453|0xa|0xb|request:1"
 
-// offer returns a payment with the given name. All these payments are for one purchase, whose
-// key is the constant bought.
-func (d *testLedger) offer(name string) ledger.Submission {
+// submission returns a payment with the given name. All these payments are for one purchase,
+// whose key is the constant purchaseKey.
+func (d *testLedger) submission(name string) ledger.Submission {
 	p := d.payment()
-	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, bought, json.RawMessage(`{}`)
+	p.Key, p.AuthDigest, p.Purchase, p.Payload = "eip155:8453|0xa|0xb|"+name, "auth "+name, purchaseKey, json.RawMessage(`{}`)
 	return p
 }
 
 // pay claims the payment with the given name, which offer makes, and returns the hold.
 func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	t.Helper()
-	return d.claims(t, d.offer(name), ledger.Held).Hold
+	return d.claimPayment(t, d.submission(name), ledger.Held).Hold
 }
 
-// opens calls OpenPurchase with h, and checks that the purchase then belongs to the payment of
-// the second hold.
-func (d *testLedger) opens(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
+// checkOpen calls OpenPurchase with h, and checks that the purchase then belongs to the
+// payment of the second hold.
+func (d *testLedger) checkOpen(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
 	if err != nil || p.Owner != owner.Record().Key || p.OwnedBy(h) != (h == owner) {
@@ -44,26 +44,26 @@ func (d *testLedger) owner(t *testing.T, p *ledger.Purchase) *ledger.Payment {
 	return r
 }
 
-// takesOver gives a purchase to the payment of h, and checks the error. If no error is wanted,
-// h must own the purchase afterwards.
-func (d *testLedger) takesOver(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
+// checkReplaceOwner gives a purchase to the payment of h, and checks the error. If no error is
+// wanted, h must own the purchase afterwards.
+func (d *testLedger) checkReplaceOwner(t *testing.T, p *ledger.Purchase, owner *ledger.Payment, h *ledger.Hold, want error) {
 	t.Helper()
 	got, err := d.ReplaceOwner(t.Context(), p, owner, h)
-	wants(t, want, err)
+	checkErr(t, want, err)
 	if want == nil {
 		if !got.OwnedBy(h) {
 			t.Errorf("taken over: %+v", got)
 		}
-		d.opens(t, h, h)
+		d.checkOpen(t, h, h)
 	}
 }
 
-// opened returns the holds of two payments for one purchase. The first payment has opened the
-// purchase.
-func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
+// openFirst claims two payments for one purchase, opens the purchase for the first payment,
+// and returns both holds.
+func (d *testLedger) openFirst(t *testing.T) (first, second *ledger.Hold) {
 	t.Helper()
 	first, second = d.pay(t, "first"), d.pay(t, "second")
-	d.opens(t, first, first)
+	d.checkOpen(t, first, first)
 	return first, second
 }
 
@@ -73,15 +73,15 @@ func (d *testLedger) opened(t *testing.T) (first, second *ledger.Hold) {
 // change. The purchase must also get another owner if the old owner has no record any more.
 func TestTakeOver(t *testing.T) {
 	d := newTestLedger(t)
-	first, second := d.opened(t)
+	first, second := d.openFirst(t)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
-	p := d.opens(t, second, first)
+	p := d.checkOpen(t, second, first)
 	dead := d.owner(t, p)
 	first = d.pay(t, "first") // another attempt changes the owner's record after it was read, so the purchase cannot be taken over
-	d.takesOver(t, p, dead, second, ledger.ErrConflict)
-	d.opens(t, first, first)
+	d.checkReplaceOwner(t, p, dead, second, ledger.ErrConflict)
+	d.checkOpen(t, first, first)
 	must(t, first.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
-	p = d.opens(t, second, first)
+	p = d.checkOpen(t, second, first)
 	dead = d.owner(t, p)
 	d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if op == ledgertest.Replace && r.Kind() == ledger.KindPurchase {
@@ -89,33 +89,33 @@ func TestTakeOver(t *testing.T) {
 		}
 		return ledgertest.None
 	}
-	d.takesOver(t, p, dead, second, ledgertest.ErrInjected)
+	d.checkReplaceOwner(t, p, dead, second, ledgertest.ErrInjected)
 	d.store.Decide = nil
 	third := d.pay(t, "third")
-	p = d.opens(t, third, first)
+	p = d.checkOpen(t, third, first)
 	r := d.owner(t, p)
 	if r.State != ledger.Superseded || r.Owner != second.Record().Key || r.Payload != nil {
 		t.Errorf("the old owner: %+v", r)
 	}
-	d.takesOver(t, p, r, third, nil)
-	d.claims(t, d.offer("first"), ledger.Replaced)
+	d.checkReplaceOwner(t, p, r, third, nil)
+	d.claimPayment(t, d.submission("first"), ledger.Replaced)
 
 	must(t, third.End(t.Context(), ledger.EventNotSent, "overloaded", ""))
-	d.pass(20 * day)
-	d.opens(t, third, third)   // this keeps the purchase for another 70 days, but not the owner's record
-	d.pass(15*day + time.Hour) // now the owner's record has expired, and the purchase has not
-	p = d.opens(t, second, third)
+	d.advance(20 * day)
+	d.checkOpen(t, third, third)  // this keeps the purchase for another 70 days, but not the owner's record
+	d.advance(15*day + time.Hour) // now the owner's record has expired, and the purchase has not
+	p = d.checkOpen(t, second, third)
 	if r := d.owner(t, p); r != nil {
 		t.Fatalf("the owner has a record: %+v", r)
 	}
 	// A payment with the same nonce and another authorization is not the owner.
-	another := d.offer("third")
+	another := d.submission("third")
 	another.AuthDigest = "another"
-	h := d.claims(t, another, ledger.Held).Hold
+	h := d.claimPayment(t, another, ledger.Held).Hold
 	if p, err := d.OpenPurchase(t.Context(), h); err != nil || p.OwnedBy(h) || d.owner(t, p) != nil {
 		t.Errorf("opened with another authorization: %+v, %v", p, err)
 	}
-	d.takesOver(t, p, nil, second, nil)
+	d.checkReplaceOwner(t, p, nil, second, nil)
 }
 
 // TestTakeOverOfPaid checks what happens to a paid owner that loses its purchase. A running
@@ -123,30 +123,30 @@ func TestTakeOver(t *testing.T) {
 // the owner has a complete answer, its record must not change.
 func TestTakeOverOfPaid(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer *ledger.Answer
-		then   error // the error of the owner's next write
+		answer  *ledger.Answer
+		nextErr error // the error of the owner's next write
 	}{
 		"looks up": {nil, ledger.ErrLost}, "too large to keep": {&ledger.Answer{Status: 200}, ledger.ErrLost},
 		"answered": {&ledger.Answer{Status: 200, Stored: true}, ledger.ErrIllegal},
 	} {
 		d := newTestLedger(t)
-		first, second := d.opened(t)
+		first, second := d.openFirst(t)
 		must(t, first.Settled(t.Context(), receipt(), true))
 		if c.answer != nil {
 			must(t, first.Redeem(t.Context(), *c.answer, 0, false))
 		}
 		redeem := func() error { return first.Redeem(t.Context(), answer(t, "x"), 0, false) }
-		if errors.Is(c.then, ledger.ErrLost) {
-			d.fails(ledgertest.Replace, ledgertest.FailBefore, 1)
-			wants(t, ledgertest.ErrInjected, redeem())
+		if errors.Is(c.nextErr, ledger.ErrLost) {
+			d.injectFault(ledgertest.Replace, ledgertest.FailBefore, 1)
+			checkErr(t, ledgertest.ErrInjected, redeem())
 		}
-		p := d.opens(t, second, first)
+		p := d.checkOpen(t, second, first)
 		owner := d.owner(t, p)
-		d.takesOver(t, p, owner, second, nil)
-		if written := d.record(t, p.Owner).Version > owner.Version; written != errors.Is(c.then, ledger.ErrLost) {
+		d.checkReplaceOwner(t, p, owner, second, nil)
+		if written := d.record(t, p.Owner).Version > owner.Version; written != errors.Is(c.nextErr, ledger.ErrLost) {
 			t.Errorf("%s: written: %t", name, written)
 		}
-		if err := redeem(); !errors.Is(err, c.then) {
+		if err := redeem(); !errors.Is(err, c.nextErr) {
 			t.Errorf("%s: the attempt goes on: %v", name, err)
 		}
 	}
@@ -159,11 +159,11 @@ func TestTakeOverOfPaid(t *testing.T) {
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {
-		_, second := d.opened(t)
+		_, second := d.openFirst(t)
 		return second
 	}
 	owner := func(d *testLedger) *ledger.Hold {
-		first, _ := d.opened(t)
+		first, _ := d.openFirst(t)
 		return first
 	}
 	unopened := func(d *testLedger) *ledger.Hold { return d.pay(t, "first") }
@@ -194,13 +194,13 @@ func TestSending(t *testing.T) {
 		}, window + 1, ledger.MayBeSent, 0},
 		"abandoned twice": {func(d *testLedger) *ledger.Hold {
 			waits(d)
-			d.pass(lease)
+			d.advance(lease)
 			return d.pay(t, "second")
 		}, window + 1, ledger.MayBeSent, 0},
 	} {
 		d := newTestLedger(t)
 		r := c.begin(d).Record()
-		d.pass(c.after)
+		d.advance(c.after)
 		before := d.store.Calls(ledgertest.Fetch)
 		if got, err := d.Sending(t.Context(), r); got != c.want || err != nil || d.store.Calls(ledgertest.Fetch)-before != c.reads {
 			t.Errorf("%s: %v, %v; want %v with %d reads", name, got, err, c.want, c.reads)
@@ -212,15 +212,15 @@ func TestSending(t *testing.T) {
 	d := newTestLedger(t)
 	first := d.pay(t, "first")
 	l := ledger.New(d.store, func() time.Time {
-		d.opens(t, first, first)
-		return d.at.Add(window + 1)
+		d.checkOpen(t, first, first)
+		return d.clock.Add(window + 1)
 	}, func() string { return "w" })
 	if got, err := l.Sending(t.Context(), first.Record()); got != ledger.MayBeSent || err != nil {
 		t.Errorf("opened when the clock was read: %v, %v", got, err)
 	}
-	d.fails(ledgertest.Fetch, ledgertest.FailBefore, 1)
-	d.pass(window + 1)
-	wants(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
+	d.injectFault(ledgertest.Fetch, ledgertest.FailBefore, 1)
+	d.advance(window + 1)
+	checkErr(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
 // TestProof checks which senders of a repeated payment count as its payer. If the first claim
@@ -232,7 +232,7 @@ func TestSending(t *testing.T) {
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {
-			r := ledger.Payment{SigDigest: "s", State: state, Sent: sent, Purchase: bought}
+			r := ledger.Payment{SigDigest: "s", State: state, Sent: sent, Purchase: purchaseKey}
 			public := sent || state == ledger.Settling
 			signed := ledger.FromPayer
 			switch {
@@ -252,19 +252,19 @@ func TestProof(t *testing.T) {
 			for _, brought := range []string{"", "?", "t"} {
 				for _, p := range []ledger.Submission{{Recovered: true}, {SigDigest: "s"}} {
 					p.Token = brought
-					proves(t, r, p, signed)
-					proves(t, own, p, alone)
+					checkProof(t, r, p, signed)
+					checkProof(t, own, p, alone)
 				}
-				proves(t, r, ledger.Submission{SigDigest: "x", Token: brought}, ledger.Copied)
+				checkProof(t, r, ledger.Submission{SigDigest: "x", Token: brought}, ledger.Copied)
 			}
-			proves(t, with, ledger.Submission{Recovered: true, Token: "?"}, ledger.Copied)
-			proves(t, with, ledger.Submission{Recovered: true}, ledger.Copied)
-			proves(t, with, ledger.Submission{SigDigest: "x", Token: "t"}, ledger.FromPayer)
+			checkProof(t, with, ledger.Submission{Recovered: true, Token: "?"}, ledger.Copied)
+			checkProof(t, with, ledger.Submission{Recovered: true}, ledger.Copied)
+			checkProof(t, with, ledger.Submission{SigDigest: "x", Token: "t"}, ledger.FromPayer)
 		}
 	}
 }
 
-func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Proof) {
+func checkProof(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Proof) {
 	t.Helper()
 	if got := r.Proof(p); got != want {
 		t.Errorf("%s, sent %t, purchase %q, with %q by %+v: %d, want %d", r.State, r.Sent, r.Purchase, r.Token, p, got, want)
@@ -276,12 +276,12 @@ func proves(t *testing.T, r ledger.Payment, p ledger.Submission, want ledger.Pro
 // learn who the owner is.
 func TestOpenPurchase(t *testing.T) {
 	d := newTestLedger(t)
-	first, second := d.opened(t)
-	p := d.opens(t, second, first)
-	d.opens(t, first, first)
-	d.takesOver(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase again since p was read
-	d.opens(t, second, first)
+	first, second := d.openFirst(t)
+	p := d.checkOpen(t, second, first)
+	d.checkOpen(t, first, first)
+	d.checkReplaceOwner(t, p, d.owner(t, p), second, ledger.ErrConflict) // the owner has opened the purchase again since p was read
+	d.checkOpen(t, second, first)
 	// A purchase that expired before it was opened again must count as absent.
-	d.pass(70*day + time.Minute)
-	d.opens(t, second, second)
+	d.advance(70*day + time.Minute)
+	d.checkOpen(t, second, second)
 }

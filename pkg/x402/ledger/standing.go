@@ -125,7 +125,7 @@ func standRefused(r Payment, v View) Standing {
 		return StandingDisproved
 	case !r.Sent:
 		return StandingUnsent
-	case tooSoon(r, v.Now) > 0:
+	case resendWait(r, v.Now) > 0:
 		return StandingJustRefused
 	case !v.Node && !r.Doubt && v.Now.After(r.ValidBefore.Add(deadAfter)):
 		return StandingRefusalOver
@@ -138,7 +138,7 @@ func standRefused(r Payment, v View) Standing {
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {
-	wait := lookupIn(r, now)
+	wait := lookupWait(r, now)
 	overdue := now.Sub(r.SettledAt) > OwedFor
 	switch {
 	// A refund counts as begun even if its time is in the future: the operator's clock may be
@@ -149,7 +149,7 @@ func standOwed(r Payment, now time.Time, live bool) Standing {
 		return StandingDueBack
 	case live:
 		return StandingRunning
-	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && silentEnough(r, now):
+	case r.LeaseUntil.IsZero() && r.LastFault != nil && r.LastFault.Silence && isSilenceAnswer(r, now):
 		return StandingSilent // LeaseUntil is zero, so the last lookup ended by itself and not with its process
 	case r.MostLookups > 0 && r.Lookups >= r.MostLookups:
 		return StandingExhausted
@@ -171,9 +171,9 @@ func standAnswered(r Payment, now time.Time, live bool) Standing {
 		return StandingAnswerGone
 	case r.Answer != nil && !r.Answer.Stored:
 		return standUnkept(r, now, live)
-	case !incomplete(r, now) || !now.Before(r.AnswerValidUntil):
+	case !isIncomplete(r, now) || !now.Before(r.AnswerValidUntil):
 		return StandingAnswered
-	case live || r.LookupAt.Add(spacing(max(r.Lookups, 2))).After(now): // the pause after the first lookup is as long as the one after the second
+	case live || r.LookupAt.Add(pauseAfter(max(r.Lookups, 2))).After(now): // the pause after the first lookup is as long as the one after the second
 		return StandingPartLater
 	}
 	return StandingPartOwed
@@ -185,7 +185,7 @@ func standUnkept(r Payment, now time.Time, live bool) Standing {
 		return StandingUnkeptRuns
 	case r.Lookups >= MostUnkept:
 		return StandingAnswerGone
-	case lookupIn(r, now) > 0:
+	case lookupWait(r, now) > 0:
 		return StandingUnkeptLater
 	}
 	return StandingUnkept
@@ -225,7 +225,7 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileValid {
 		o = OwnerOver
-		if r.answerValidAt(v.arrived()) {
+		if r.answerValidAt(v.arrivalTime()) {
 			o = OwnerAnswers
 		}
 	}
@@ -240,7 +240,7 @@ func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 // of these two, and never OwnerWhileValid.
 const OwnerWhileValid Ownership = -1
 
-func (v View) arrived() time.Time {
+func (v View) arrivalTime() time.Time {
 	if v.Arrived.IsZero() {
 		return v.Now
 	}

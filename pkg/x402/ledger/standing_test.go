@@ -130,7 +130,7 @@ func TestRefundBegun(t *testing.T) {
 	r := Payment{State: Settled, SettledAt: epoch, Lookups: 1, LastFault: &Failure{}, LookupAt: epoch}
 	apply := func(event Event, by string, legal bool) {
 		t.Helper()
-		next, err := rules.step(r, event, Change{now: epoch.Add(time.Hour), lease: epoch.Add(2 * time.Hour), Operator: by, answer: &Answer{Stored: true}})
+		next, err := rules.step(r, event, Change{now: epoch.Add(time.Hour), leaseUntil: epoch.Add(2 * time.Hour), Operator: by, answer: &Answer{Stored: true}})
 		if (err == nil) != legal {
 			t.Errorf("%s: %v", event, err)
 		}

@@ -55,20 +55,20 @@ type Change struct {
 	Transaction string // Uncertain: hash of the payment's transaction, if known; Refund: hash of the refund's transaction
 	Operator    string // SendBack, Refund, Attest: the name of the operator
 
-	event     Event
-	now       time.Time
-	lease     time.Time
-	receipt   *Receipt
-	owner     string
-	asks      string  // Claim, Ask: the facilitator that the attempt asks next
-	refusedBy string  // events that end an attempt: the facilitator that refused for a reason about the payer
-	begins    bool    // Settled: the lookup begins at once
-	dueBack   DueBack // Settled: why the amount must be refunded
-	answer    *Answer
-	validFor  time.Duration // Redeem: how long the answer is valid for a purchase without a key
-	failure   *Failure
-	unused    bool      // Redeem, Release: the lookup does not count
-	lookupAt  time.Time // Release with unused: the time from which the next pause is counted
+	event           Event
+	now             time.Time
+	leaseUntil      time.Time
+	receipt         *Receipt
+	owner           string
+	askedNext       string  // Claim, Ask: the facilitator that the attempt asks next
+	refusedBy       string  // events that end an attempt: the facilitator that refused for a reason about the payer
+	beginsLookup    bool    // Settled: the lookup begins at once
+	dueBack         DueBack // Settled: why the amount must be refunded
+	answer          *Answer
+	validFor        time.Duration // Redeem: how long the answer is valid for a purchase without a key
+	failure         *Failure
+	lookupUncounted bool      // Redeem, Release: the lookup does not count
+	lookupAt        time.Time // Release with lookupUncounted: the time from which the next pause is counted
 }
 
 // edges returns the rows of the transition table. The first row that matches the state, the
@@ -77,21 +77,21 @@ type Change struct {
 func edges() []Edge {
 	endedWithoutProof := []Event{EventRefused, EventBadSignature, EventTurnedAway, EventNotSent}
 	return []Edge{
-		{Settling, []Event{EventClaim}, leasePast, Settling, takeAbandonedLease},
+		{Settling, []Event{EventClaim}, leaseEnded, Settling, takeAbandonedLease},
 		{Settling, []Event{EventSettled}, nil, Settled, keepReceipt},
-		{Settling, endedWithoutProof, inDoubt, Uncertain, end},
-		{Settling, endedWithoutProof, nil, Refused, end},
-		{Settling, []Event{EventDisproved}, nil, Refused, end},
-		{Settling, []Event{EventUncertain}, nil, Uncertain, end},
-		{Settling, []Event{EventSupersede}, undoubted, Superseded, supersede},
-		{Settling, []Event{EventAsk}, leaseLive, Settling, ask},
+		{Settling, endedWithoutProof, inDoubt, Uncertain, endAttempt},
+		{Settling, endedWithoutProof, nil, Refused, endAttempt},
+		{Settling, []Event{EventDisproved}, nil, Refused, endAttempt},
+		{Settling, []Event{EventUncertain}, nil, Uncertain, endAttempt},
+		{Settling, []Event{EventSupersede}, notInDoubt, Superseded, supersede},
+		{Settling, []Event{EventAsk}, leaseLive, Settling, addAsked},
 
 		{Uncertain, []Event{EventClaim}, nil, Settling, takeLease},
 		{Uncertain, []Event{EventSettled}, nil, Settled, keepReceipt},
 
 		{Refused, []Event{EventClaim}, mayStillMove, Settling, takeLease},
 		{Refused, []Event{EventSettled}, nil, Settled, keepReceipt},
-		{Refused, []Event{EventSupersede}, leasePast, Superseded, supersede},
+		{Refused, []Event{EventSupersede}, leaseEnded, Superseded, supersede},
 
 		{Superseded, []Event{EventSettled}, nil, Settled, keepReceipt},
 
@@ -100,14 +100,14 @@ func edges() []Edge {
 		{Settled, []Event{EventClaim}, mayLookUp, Settled, beginLookup},
 		{Settled, []Event{EventRedeem}, mayBeAnswered, Redeemed, keepAnswer},
 		{Settled, []Event{EventRelease}, nil, Settled, release},
-		{Settled, []Event{EventSendBack}, leasePast, Settled, sendBack},
+		{Settled, []Event{EventSendBack}, leaseEnded, Settled, sendBack},
 		{Settled, []Event{EventWithdraw}, refundBegun, Settled, withdraw},
-		{Settled, []Event{EventRefund}, leasePast, Refunded, refund},
-		{Settled, []Event{EventAttest}, leasePast, Redeemed, attest},
+		{Settled, []Event{EventRefund}, leaseEnded, Refunded, refund},
+		{Settled, []Event{EventAttest}, leaseEnded, Redeemed, attest},
 
-		{Redeemed, []Event{EventClaim}, incomplete, Redeemed, beginLookup},
-		{Redeemed, []Event{EventRedeem}, incomplete, Redeemed, keepAnswer},
-		{Redeemed, []Event{EventRelease}, incomplete, Redeemed, release},
+		{Redeemed, []Event{EventClaim}, isIncomplete, Redeemed, beginLookup},
+		{Redeemed, []Event{EventRedeem}, isIncomplete, Redeemed, keepAnswer},
+		{Redeemed, []Event{EventRelease}, isIncomplete, Redeemed, release},
 	}
 }
 
@@ -128,16 +128,17 @@ func (t Rules) step(r Payment, event Event, c Change) (Payment, error) {
 	return r, fmt.Errorf("%w: %s in state %s", ErrIllegal, event, r.State)
 }
 
-// keep is how long the record of a decided payment is kept after the authorization has expired
-// or after the record was last written, whichever is later. It covers a month's bookkeeping.
-const keep = 35 * 24 * time.Hour
+// paymentRetention is how long the record of a decided payment is kept after the authorization
+// has expired or after the record was last written, whichever is later. It covers a month's
+// bookkeeping.
+const paymentRetention = 35 * 24 * time.Hour
 
-// purchaseKept is how long a purchase is kept after it was given to a payment. A purchase must
-// not expire before its owner is decided, even if the chain cannot be read for weeks. A
+// purchaseRetention is how long a purchase is kept after it was given to a payment. A purchase
+// must not expire before its owner is decided, even if the chain cannot be read for weeks. A
 // purchase is kept twice as long as a decided payment. As long as a payment's record is
-// younger than purchaseKept, its purchase cannot have expired. So if the purchase is missing,
-// the payment has never opened it (see Sending).
-const purchaseKept = 2 * keep
+// younger than purchaseRetention, its purchase cannot have expired. So if the purchase is
+// missing, the payment has never opened it (see Sending).
+const purchaseRetention = 2 * paymentRetention
 
 // expiry returns the time from which a record that was just written may be deleted. The zero
 // time means never: it is returned for a payment that is in doubt or whose answer is owed, and
@@ -148,25 +149,25 @@ func expiry(r Record, now time.Time) time.Time {
 		if r.InDoubt() || r.Owed() {
 			return time.Time{}
 		}
-		return later(r.ValidBefore, now).Add(keep)
+		return laterOf(r.ValidBefore, now).Add(paymentRetention)
 	case Purchase:
-		return now.Add(purchaseKept)
+		return now.Add(purchaseRetention)
 	default:
 		return time.Time{}
 	}
 }
 
-func later(a, b time.Time) time.Time {
+func laterOf(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
 	}
 	return b
 }
 
-func leasePast(r Payment, now time.Time) bool  { return !r.LeaseUntil.After(now) }
-func leaseLive(r Payment, now time.Time) bool  { return !leasePast(r, now) }
+func leaseEnded(r Payment, now time.Time) bool { return !r.LeaseUntil.After(now) }
+func leaseLive(r Payment, now time.Time) bool  { return !leaseEnded(r, now) }
 func inDoubt(r Payment, _ time.Time) bool      { return r.Doubt }
-func undoubted(r Payment, _ time.Time) bool    { return !r.Doubt }
+func notInDoubt(r Payment, _ time.Time) bool   { return !r.Doubt }
 func mayStillMove(r Payment, _ time.Time) bool { return !r.Disproved }
 
 func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
@@ -175,28 +176,28 @@ func refundBegun(r Payment, _ time.Time) bool { return r.SendingBack != nil }
 // refunded, and no refund has begun.
 func mayBeAnswered(r Payment, _ time.Time) bool { return r.SendingBack == nil && r.DueBack == "" }
 
-func mayLookUp(r Payment, now time.Time) bool { return leasePast(r, now) && mayBeAnswered(r, now) }
+func mayLookUp(r Payment, now time.Time) bool { return leaseEnded(r, now) && mayBeAnswered(r, now) }
 
-// incomplete reports whether a record has an answer that was too large to keep or that has
+// isIncomplete reports whether a record has an answer that was too large to keep or that has
 // owed parts. A repeat of the request then runs the lookup again, under a lease.
-func incomplete(r Payment, _ time.Time) bool {
+func isIncomplete(r Payment, _ time.Time) bool {
 	return r.Answer != nil && (!r.Answer.Stored || len(r.Answer.Owed) > 0)
 }
 
 func takeLease(r *Payment, c Change) {
 	r.Attempt++
-	r.LeaseUntil = c.lease
+	r.LeaseUntil = c.leaseUntil
 	r.RefusedAt = time.Time{}
 	if r.State == Settling && r.RefusedBy == "" {
-		ask(r, c)
+		addAsked(r, c)
 	}
 }
 
-// ask adds a facilitator to the list of the facilitators that may have received the payment.
-// The attempt writes this list before it sends the payment to that facilitator.
-func ask(r *Payment, c Change) {
-	if c.asks != "" && !slices.Contains(r.Asked, c.asks) {
-		r.Asked = append(slices.Clip(r.Asked), c.asks)
+// addAsked adds a facilitator to the list of the facilitators that may have received the
+// payment. The attempt writes this list before it sends the payment to that facilitator.
+func addAsked(r *Payment, c Change) {
+	if c.askedNext != "" && !slices.Contains(r.Asked, c.askedNext) {
+		r.Asked = append(slices.Clip(r.Asked), c.askedNext)
 	}
 }
 
@@ -217,17 +218,17 @@ func keepReceipt(r *Payment, c Change) {
 	r.Payload = nil
 	r.Owner = ""
 	r.SettledAt = c.now
-	r.LeaseUntil = c.lease
+	r.LeaseUntil = c.leaseUntil
 	r.DueBack = c.dueBack
-	if c.begins && c.dueBack == "" {
+	if c.beginsLookup && c.dueBack == "" {
 		r.Lookups = 1
 		r.LookupAt = c.now
 	}
 }
 
-// end records that an attempt to settle ended without proof of payment. All fields that are
-// not set here stay correct.
-func end(r *Payment, c Change) {
+// endAttempt records that an attempt to settle ended without proof of payment. All fields that
+// are not set here stay correct.
+func endAttempt(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}
 	r.Owner = cmp.Or(c.owner, r.Owner)
@@ -291,7 +292,7 @@ func beginLookup(r *Payment, c Change) {
 }
 
 func keepAnswer(r *Payment, c Change) {
-	if c.unused {
+	if c.lookupUncounted {
 		r.Lookups--
 	}
 	if r.AnsweredAt.IsZero() || c.answer.Stored {
@@ -322,10 +323,10 @@ func setValidity(r *Payment, c Change) {
 }
 
 // release gives the lease back after a lookup that gave no better answer, or without a lookup.
-// If c.unused is true, no lookup is counted.
+// If c.lookupUncounted is true, no lookup is counted.
 func release(r *Payment, c Change) {
 	r.LeaseUntil = time.Time{}
-	if c.unused {
+	if c.lookupUncounted {
 		r.Lookups--
 		r.LookupAt = c.lookupAt
 		return

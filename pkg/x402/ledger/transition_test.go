@@ -71,7 +71,7 @@ func situations() []situation {
 }
 
 func TestEveryStateAndEvent(t *testing.T) {
-	c := Change{now: epoch, lease: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, Reason: "r", answer: &Answer{}, failure: &Failure{}}
+	c := Change{now: epoch, leaseUntil: epoch.Add(time.Minute), receipt: &Receipt{Transaction: "0x1"}, Reason: "r", answer: &Answer{}, failure: &Failure{}}
 	seen, events := map[State]bool{}, map[Event]bool{}
 	for _, e := range edges() {
 		for _, ev := range e.Events {
@@ -125,7 +125,7 @@ func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain
 	refused := next.State == Refused && (ev == EventRefused || ev == EventBadSignature)
-	expires := old.ValidBefore.Add(keep)
+	expires := old.ValidBefore.Add(paymentRetention)
 	if next.State == Settling || next.State == Uncertain || next.State == Settled {
 		expires = time.Time{}
 	}

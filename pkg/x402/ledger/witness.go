@@ -14,8 +14,8 @@ func (l *Ledger) Reclaim(ctx context.Context, r Payment, lease time.Time) (*Hold
 	if !l.Sleeping(r) {
 		return nil, nil
 	}
-	next, err := l.Apply(ctx, r, EventClaim, Change{lease: lease})
-	c, err := l.claimed(next, err, time.Time{})
+	next, err := l.Apply(ctx, r, EventClaim, Change{leaseUntil: lease})
+	c, err := l.claimOf(next, err, time.Time{})
 	return c.Hold, err
 }
 
@@ -42,7 +42,7 @@ const (
 // Sending first checks that the authorization expired more than ClockSlack ago, and only then
 // reads the purchase.
 //
-// A purchase is kept for purchaseKept. If the payment's record is at least that old, an
+// A purchase is kept for purchaseRetention. If the payment's record is at least that old, an
 // earlier purchase, which has expired, may have named the payment as its owner. The result is
 // then MayBeSent.
 func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
@@ -58,9 +58,9 @@ func (l *Ledger) Sending(ctx context.Context, r Payment) (Sending, error) {
 	switch {
 	case err != nil:
 		return 0, err
-	case p != nil && p.Owner == r.Key, age >= purchaseKept:
+	case p != nil && p.Owner == r.Key, age >= purchaseRetention:
 		return MayBeSent, nil
-	case p == nil && age < purchaseKept/2:
+	case p == nil && age < purchaseRetention/2:
 		return NoPurchase, nil
 	}
 	return NeverSent, nil
@@ -96,7 +96,7 @@ func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, wri
 		case err != nil:
 			return nil, false, err
 		case r == nil:
-			r, err = l.orphan(ctx, w)
+			r, err = l.createOrphan(ctx, w)
 		case w.Of != nil && !w.Of(*r):
 			// The record is about another authorization with the same nonce. Only one of the
 			// two authorizations can have moved money, and it was not the recorded one. So
@@ -107,7 +107,7 @@ func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, wri
 		case r.Paid():
 			return r, false, nil
 		default:
-			r, err = l.prove(ctx, w, *r)
+			r, err = l.recordProof(ctx, w, *r)
 		}
 		if !errors.Is(err, ErrConflict) {
 			return r, err == nil, err
@@ -116,15 +116,15 @@ func (l *Ledger) RecordTransfer(ctx context.Context, w Witness) (r *Payment, wri
 	return nil, false, ErrConflict
 }
 
-// prove records that a payment is paid. It replaces r, the version of the record that was
-// read. If an attempt still holds the lease, the attempt keeps it.
-func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, error) {
+// recordProof records that a payment is paid. It replaces r, the version of the record that
+// was read. If an attempt still holds the lease, the attempt keeps it.
+func (l *Ledger) recordProof(ctx context.Context, w Witness, r Payment) (*Payment, error) {
 	c := Change{receipt: &w.Receipt}
 	if !w.At.IsZero() && (r.Disproved || w.At.Before(r.CreatedAt.Add(-ClockSlack))) {
 		c.dueBack = DueLate
 	}
 	if r.Owner != "" && c.dueBack == "" {
-		elsewhere, err := l.answered(ctx, r)
+		elsewhere, err := l.isOwnerPaid(ctx, r)
 		if err != nil {
 			return nil, err
 		}
@@ -132,16 +132,16 @@ func (l *Ledger) prove(ctx context.Context, w Witness, r Payment) (*Payment, err
 			c.dueBack = DueElsewhere
 		}
 	}
-	if !leasePast(r, l.now()) {
-		c.lease = r.LeaseUntil
+	if !leaseEnded(r, l.now()) {
+		c.leaseUntil = r.LeaseUntil
 	}
 	next, err := l.Apply(ctx, r, EventSettled, c)
 	return &next, err
 }
 
-// orphan creates a record for a transfer that belongs to no record. The amount of such a
+// createOrphan creates a record for a transfer that belongs to no record. The amount of such a
 // transfer must be refunded.
-func (l *Ledger) orphan(ctx context.Context, w Witness) (*Payment, error) {
+func (l *Ledger) createOrphan(ctx context.Context, w Witness) (*Payment, error) {
 	now := l.now()
 	r, _, err := create(ctx, l, Payment{
 		Row:         Row{Key: w.Key},

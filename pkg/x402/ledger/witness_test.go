@@ -18,23 +18,23 @@ func witness(key string) ledger.Witness {
 }
 
 // These are the results of recordTransfer.
-const known, found, refundDue, failed = "known", "found", "a refund is due", "failed"
+const resultKnown, resultFound, resultRefundDue, resultFailed = "known", "found", "a refund is due", "failed"
 
 // recordTransfer calls RecordTransfer with a witness, and returns one of these results.
 func (d *testLedger) recordTransfer(t *testing.T, w ledger.Witness) (string, error) {
 	r, written, err := d.RecordTransfer(t.Context(), w)
 	switch {
 	case err != nil:
-		return failed, err
+		return resultFailed, err
 	case !written:
-		return known, nil
+		return resultKnown, nil
 	case r.DueBack != "":
-		return refundDue, nil
+		return resultRefundDue, nil
 	}
-	return found, nil
+	return resultFound, nil
 }
 
-func (d *testLedger) testifies(t *testing.T, w ledger.Witness, want string) {
+func (d *testLedger) checkRecordTransfer(t *testing.T, w ledger.Witness, want string) {
 	t.Helper()
 	if got, err := d.recordTransfer(t, w); got != want {
 		t.Errorf("RecordTransfer = %s, %v; want %s", got, err, want)
@@ -52,17 +52,17 @@ func TestRecordTransfer(t *testing.T) {
 		state   ledger.State
 		lookups int
 	}{
-		"no record": {func(*testLedger) {}, refundDue, ledger.Settled, 0},
+		"no record": {func(*testLedger) {}, resultRefundDue, ledger.Settled, 0},
 		"expired": {func(d *testLedger) {
 			refused(d)
-			d.pass(40 * day)
-		}, refundDue, ledger.Settled, 0},
-		"refused":   {refused, found, ledger.Settled, 0},
-		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, refundDue, ledger.Settled, 0},
-		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, found, ledger.Settled, 0},
-		"in flight": {func(d *testLedger) { d.hold(t) }, found, ledger.Settled, 0},
-		"settled":   {func(d *testLedger) { d.settled(t) }, known, ledger.Settled, 1},
-		"redeemed":  {func(d *testLedger) { must(t, d.settled(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, known, ledger.Redeemed, 1},
+			d.advance(40 * day)
+		}, resultRefundDue, ledger.Settled, 0},
+		"refused":   {refused, resultFound, ledger.Settled, 0},
+		"disproved": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventDisproved, "no", "")) }, resultRefundDue, ledger.Settled, 0},
+		"uncertain": {func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }, resultFound, ledger.Settled, 0},
+		"in flight": {func(d *testLedger) { d.hold(t) }, resultFound, ledger.Settled, 0},
+		"settled":   {func(d *testLedger) { d.settle(t) }, resultKnown, ledger.Settled, 1},
+		"redeemed":  {func(d *testLedger) { must(t, d.settle(t).Redeem(t.Context(), answer(t, "x"), 0, false)) }, resultKnown, ledger.Redeemed, 1},
 	} {
 		for _, fault := range faults {
 			for at := range 4 { // the number of the call that fails; 0 means none
@@ -78,10 +78,10 @@ func TestRecordTransfer(t *testing.T) {
 				}
 				d.store.Decide = nil
 				_, err := d.recordTransfer(t, witness(d.payment().Key))
-				if r := d.state(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
+				if r := d.recorded(t); r.State != c.state || r.Lookups != c.lookups || r.Receipt == nil || r.Disproved || err != nil {
 					t.Errorf("%s, %v at call %d: %+v, %v", name, fault, at, r, err)
 				}
-				d.testifies(t, witness(d.payment().Key), known)
+				d.checkRecordTransfer(t, witness(d.payment().Key), resultKnown)
 			}
 		}
 	}
@@ -89,9 +89,9 @@ func TestRecordTransfer(t *testing.T) {
 	d := newTestLedger(t)
 	d.hold(t)
 	w := witness(d.payment().Key)
-	w.At = d.at.Add(-time.Hour)
-	d.testifies(t, w, refundDue)
-	d.pass(2 * lease)
+	w.At = d.clock.Add(-time.Hour)
+	d.checkRecordTransfer(t, w, resultRefundDue)
+	d.advance(2 * lease)
 	d.claim(t, ledger.GoesBack)
 	// If a transfer has the nonce of a record but does not belong to that record, the transfer
 	// must get a separate record.
@@ -99,10 +99,10 @@ func TestRecordTransfer(t *testing.T) {
 	d.hold(t)
 	w = witness(d.payment().Key)
 	w.Of = func(ledger.Payment) bool { return false }
-	d.testifies(t, w, refundDue)
-	d.testifies(t, w, known)
+	d.checkRecordTransfer(t, w, resultRefundDue)
+	d.checkRecordTransfer(t, w, resultKnown)
 	other := d.record(t, d.payment().Key+"|"+w.Receipt.Transaction)
-	if r := d.state(t); r.State != ledger.Settling || other.DueBack != ledger.DueUnasked {
+	if r := d.recorded(t); r.State != ledger.Settling || other.DueBack != ledger.DueUnasked {
 		t.Errorf("the record became %+v, the other is %+v", r, other)
 	}
 }
@@ -113,28 +113,28 @@ func TestRecordTransfer(t *testing.T) {
 // certain that no money moves, the money must be refunded.
 func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
-		end  ledger.Event // the event with which the attempt to settle ends
-		then func(d *testLedger, owner *ledger.Hold)
-		want string
+		endEvent ledger.Event // the event with which the attempt to settle ends
+		then     func(d *testLedger, owner *ledger.Hold)
+		want     string
 	}{
-		"paid":     {ledger.EventUncertain, func(_ *testLedger, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), true)) }, refundDue},
-		"not paid": {ledger.EventUncertain, func(*testLedger, *ledger.Hold) {}, found},
+		"paid":     {ledger.EventUncertain, func(_ *testLedger, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), true)) }, resultRefundDue},
+		"not paid": {ledger.EventUncertain, func(*testLedger, *ledger.Hold) {}, resultFound},
 		"expired": {ledger.EventUncertain, func(d *testLedger, h *ledger.Hold) {
 			must(t, h.End(t.Context(), ledger.EventNotSent, "no", ""))
-			d.pass(36 * day)
-		}, found},
-		"not even the purchase is there": {ledger.EventUncertain, func(d *testLedger, _ *ledger.Hold) { d.pass(71 * day) }, found},
-		"not paid, and told for good":    {ledger.EventDisproved, func(*testLedger, *ledger.Hold) {}, refundDue},
+			d.advance(36 * day)
+		}, resultFound},
+		"not even the purchase is there": {ledger.EventUncertain, func(d *testLedger, _ *ledger.Hold) { d.advance(71 * day) }, resultFound},
+		"not paid, and told for good":    {ledger.EventDisproved, func(*testLedger, *ledger.Hold) {}, resultRefundDue},
 	} {
 		d := newTestLedger(t)
-		owner, replaced := d.opened(t)
-		if c.end == ledger.EventDisproved {
+		owner, replaced := d.openFirst(t)
+		if c.endEvent == ledger.EventDisproved {
 			owner, replaced = replaced, owner
 		}
-		must(t, replaced.End(t.Context(), c.end, "?", ""))
-		if c.end == ledger.EventDisproved {
-			p := d.opens(t, owner, replaced)
-			d.takesOver(t, p, d.owner(t, p), owner, nil)
+		must(t, replaced.End(t.Context(), c.endEvent, "?", ""))
+		if c.endEvent == ledger.EventDisproved {
+			p := d.checkOpen(t, owner, replaced)
+			d.checkReplaceOwner(t, p, d.owner(t, p), owner, nil)
 		} else {
 			must(t, d.pay(t, "second").Supersede(t.Context(), owner.Record().Key))
 		}
@@ -152,7 +152,7 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
 		must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", ""))
-		d.pass(40 * day)
+		d.advance(40 * day)
 	}
 	for name, c := range map[string]struct {
 		before func(d *testLedger)
@@ -160,11 +160,11 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 		times  int
 		want   string
 	}{
-		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, found},
-		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, found},
-		"others write twice":                 {uncertain, ledgertest.Replace, 2, found},
-		"others write whenever it does":      {uncertain, ledgertest.Replace, 3, failed},
-		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, refundDue},
+		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, resultFound},
+		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, resultFound},
+		"others write twice":                 {uncertain, ledgertest.Replace, 2, resultFound},
+		"others write whenever it does":      {uncertain, ledgertest.Replace, 3, resultFailed},
+		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, resultRefundDue},
 	} {
 		d := newTestLedger(t)
 		c.before(d)
@@ -182,7 +182,7 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 			}
 			return ledgertest.None
 		}
-		if got, err := d.recordTransfer(t, w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == failed) {
+		if got, err := d.recordTransfer(t, w); got != c.want || errors.Is(err, ledger.ErrConflict) != (c.want == resultFailed) {
 			t.Errorf("%s: %v, %v; want %v", name, got, err, c.want)
 		}
 	}
@@ -198,19 +198,19 @@ func TestRefund(t *testing.T) {
 		d := newTestLedger(t)
 		closes := func(event ledger.Event, want error) {
 			t.Helper()
-			wants(t, want, errOf(d.Apply(t.Context(), d.state(t), event, ledger.Change{Reason: "r", Transaction: "0xback", Operator: "o"})))
+			checkErr(t, want, errOf(d.Apply(t.Context(), d.recorded(t), event, ledger.Change{Reason: "r", Transaction: "0xback", Operator: "o"})))
 		}
-		h := d.settled(t)
+		h := d.settle(t)
 		closes(event, ledger.ErrIllegal)
 		must(t, h.Release(t.Context(), timedOut()))
 		closes(event, nil)
-		r := d.state(t)
+		r := d.recorded(t)
 		closed := event != ledger.EventSendBack
 		if r.State != want || r.Attested() != (event == ledger.EventAttest) || r.ExpiresAt.IsZero() == closed || (r.Refund == "0xback") != (event == ledger.EventRefund) {
 			t.Errorf("%s: %+v", event, r)
 		}
 		if !closed {
-			if by := r.SendingBack; by == nil || by.By != "o" || !by.At.Equal(d.at) {
+			if by := r.SendingBack; by == nil || by.By != "o" || !by.At.Equal(d.clock) {
 				t.Errorf("%s: %+v", event, r)
 			}
 			continue

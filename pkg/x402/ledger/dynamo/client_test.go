@@ -100,7 +100,7 @@ func TestAttempts(t *testing.T) {
 			}))
 			t.Cleanup(s.Close)
 			conf := config(s.URL)
-			conf.HTTPClient = dynamo.HTTPClient(patience, maxReply, 0)
+			conf.HTTPClient = dynamo.HTTPClient(testTimeout, maxReply, 0)
 			if err := ask(t, dynamo.NewClient(conf)); (err == nil) != c.ok || calls.Load() != c.calls {
 				t.Errorf("%v after %d attempts; want success: %v after %d", err, calls.Load(), c.ok, c.calls)
 			}
@@ -131,14 +131,14 @@ func TestRegionalEndpoint(t *testing.T) {
 }
 
 // peer is a server that answers on every connection, except on those that have died. dials
-// counts the connections. dead says how many have died; these are the connections that were
-// dialed first.
+// counts the connections. deadDials says how many of them have died: the ones that were dialed
+// first.
 type peer struct {
-	dials, dead atomic.Int64
-	// together is the number of requests that must arrive before the peer answers the first.
-	together int64
-	arrived  atomic.Int64
-	all      chan struct{}
+	dials, deadDials atomic.Int64
+	// barrier is the number of requests that must arrive before the peer answers the first.
+	barrier    int64
+	arrived    atomic.Int64
+	allArrived chan struct{}
 }
 
 func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
@@ -152,13 +152,13 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 				return
 			}
 			_, _ = io.Copy(io.Discard, req.Body)
-			if n <= p.dead.Load() {
+			if n <= p.deadDials.Load() {
 				continue // a dead connection brings no answer
 			}
-			if p.arrived.Add(1) == p.together {
-				close(p.all)
+			if p.arrived.Add(1) == p.barrier {
+				close(p.allArrived)
 			}
-			<-p.all
+			<-p.allArrived
 			_, _ = io.WriteString(theirs, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
 		}
 	}()
@@ -173,34 +173,34 @@ func (p *peer) dial(context.Context, string, string) (net.Conn, error) {
 func TestConnections(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		p := &peer{together: 3, all: make(chan struct{})}
+		p := &peer{barrier: 3, allArrived: make(chan struct{})}
 		conf := config("http://dynamodb.test")
 		conf.HTTPClient = dialing(p.dial)
 		client := dynamo.NewClient(conf)
-		for range p.together {
+		for range p.barrier {
 			go func() { _ = ask(t, client) }()
 		}
 		synctest.Wait()
 		for _, c := range []struct {
-			pause time.Duration
-			dead  int64 // the number of dead connections: those that were dialed first
-			took  time.Duration
-			dials int64
-			ok    bool
+			pause     time.Duration
+			deadDials int64 // the number of dead connections: those that were dialed first
+			wantTime  time.Duration
+			dials     int64
+			ok        bool
 		}{
 			{dials: 3, ok: true},
-			{dead: 3, took: 750 * time.Millisecond, dials: 4, ok: true},
-			{pause: 4 * time.Second, dead: 3, dials: 4, ok: true},
-			{pause: 4 * time.Second, dead: 3, dials: 4, ok: true},
-			{pause: 6 * time.Second, dead: 3, dials: 5, ok: true},
-			{dead: 6, took: 1450 * time.Millisecond, dials: 6},
-			{dead: 6, dials: 7, ok: true},
+			{deadDials: 3, wantTime: 750 * time.Millisecond, dials: 4, ok: true},
+			{pause: 4 * time.Second, deadDials: 3, dials: 4, ok: true},
+			{pause: 4 * time.Second, deadDials: 3, dials: 4, ok: true},
+			{pause: 6 * time.Second, deadDials: 3, dials: 5, ok: true},
+			{deadDials: 6, wantTime: 1450 * time.Millisecond, dials: 6},
+			{deadDials: 6, dials: 7, ok: true},
 		} {
 			<-time.After(c.pause)
-			p.dead.Store(c.dead)
+			p.deadDials.Store(c.deadDials)
 			start := time.Now()
 			err := ask(t, client)
-			if d := time.Since(start) - c.took; d.Abs() > 25*time.Millisecond || (err == nil) != c.ok || p.dials.Load() != c.dials {
+			if d := time.Since(start) - c.wantTime; d.Abs() > 25*time.Millisecond || (err == nil) != c.ok || p.dials.Load() != c.dials {
 				t.Errorf("%+v: %v after %v on %d connections", c, err, time.Since(start), p.dials.Load())
 			}
 		}

@@ -26,12 +26,12 @@ import (
 // DynamoDB, dynalite does not return the old item when the condition of a write fails.
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conforms(t, cloud.StartDynamo(t), 2)
+	runSuites(t, cloud.StartDynamo(t), 2)
 }
 
-// conforms runs the suites for the ledger, the limits, large answers and lost replies on a
+// runSuites runs the suites for the ledger, the limits, large answers and lost replies on a
 // server. page is the largest number of items that the ledger asks for at once.
-func conforms(t *testing.T, s cloud.Dynamo, page int) {
+func runSuites(t *testing.T, s cloud.Dynamo, page int) {
 	t.Run("ledger", func(t *testing.T) {
 		t.Parallel()
 		ledgertest.Exercise(t, func(t *testing.T) ledgertest.Planter {
@@ -71,11 +71,11 @@ func conforms(t *testing.T, s cloud.Dynamo, page int) {
 func TestOnDynamoDBLocal(t *testing.T) {
 	t.Parallel()
 	s := cloud.StartDynamoLocal(t)
-	conforms(t, s, 1000)
+	runSuites(t, s, 1000)
 	for name, check := range map[string]func(*testing.T, *world){
 		"slot units": checkSlotUnits, "costs": checkCosts,
 		"a table that is there": func(t *testing.T, w *world) {
-			must(t, dynamo.Create(t.Context(), w.direct, w.name))
+			must(t, dynamo.Create(t.Context(), w.uncounted, w.name))
 			if _, err := dynamo.Open(t.Context(), s.Config(), w.name); err != nil {
 				t.Errorf("Open refuses what Create made: %v", err)
 			}
@@ -97,7 +97,7 @@ func TestItems(t *testing.T) {
 	bare.ExpiresAt, owed.ExpiresAt = time.Time{}, time.Time{}
 	owed.State, owed.LeaseUntil = ledger.Settled, owed.LeaseUntil.Add(time.Nanosecond)
 	for _, id := range []string{"a", "b"} {
-		acquires(t, w, "host-intel", id)
+		mustAcquire(t, w, "host-intel", id)
 		must(t, errOf3(w.Count(t.Context(), "2001:db8:1:2::/64", noon, limit.Units{All: 31, Open: 2}, limit.Unbounded)))
 	}
 	want := map[string]item{
@@ -114,14 +114,14 @@ func TestItems(t *testing.T) {
 		doc, _, err := ledger.Marshal(r)
 		must(t, err)
 		record := w.item(r.Key)["record"]
-		if diff := cmp.Diff(dynamo.Packed(string(doc)), record, exact); diff != "" {
+		if diff := cmp.Diff(dynamo.Packed(string(doc)), record, exportAll); diff != "" {
 			t.Errorf("record (-want +got):\n%s", diff)
 		}
 		it["record"] = record
 	}
 	for key, it := range want {
 		it["pk"] = str(key)
-		if diff := cmp.Diff(it, w.item(key), exact); diff != "" {
+		if diff := cmp.Diff(it, w.item(key), exportAll); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", key, diff)
 		}
 		if r, err := w.Fetch(t.Context(), key); (it["record"] == nil) != errors.Is(err, ledger.ErrCorrupt) {
@@ -143,7 +143,7 @@ func TestReadAfterWrite(t *testing.T) {
 	t.Parallel()
 	lost, noRoute := errors.New("no reply"), errors.New("no route")
 	inTheWay := &types.ConditionalCheckFailedException{}
-	there := planted("k", `{"key":"k","version":1,"write_id":"w","state":"settled"}`)
+	there := plantedItem("k", `{"key":"k","version":1,"write_id":"w","state":"settled"}`)
 	for name, c := range map[string]struct {
 		put  error
 		item item
@@ -185,7 +185,7 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 		return func(w *world) error {
 			current, err := w.Put(ctx, r)
 			if err == nil {
-				err = differ(r.WriteID, current.Head().WriteID)
+				err = diffErr(r.WriteID, current.Head().WriteID)
 			}
 			return err
 		}
@@ -200,36 +200,36 @@ func lostReplies(t *testing.T, s cloud.Dynamo) {
 		Held, Units int
 	}
 	for name, c := range map[string]struct {
-		call func(*world) error
-		lost func(op string, n int) bool
-		sent int
-		ok   bool
-		left left
+		call       func(*world) error
+		losesReply func(op string, n int) bool
+		wantWrites int
+		wantOK     bool
+		wantLeft   left
 	}{
-		"a create":        {call: puts(other), lost: nth("PutItem", 1), sent: 2, ok: true, left: left{1, 1, 0}},
-		"a replace":       {call: puts(next), lost: nth("PutItem", 1), sent: 2, ok: true, left: left{2, 1, 0}},
-		"both of a write": {call: puts(next), lost: func(op string, _ int) bool { return op == "PutItem" }, sent: 2, ok: true, left: left{2, 1, 0}},
-		"all":             {call: puts(next), lost: func(string, int) bool { return true }, sent: 2, left: left{2, 1, 0}},
-		"units":           {call: counts(31, limit.Unbounded), lost: nth("UpdateItem", 1), sent: 1, left: left{1, 1, 31}},
-		"of a payment":    {call: counts(5, 300), lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 1, 10}},
-		"a lease":         {call: takes, lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 2, 0}},
-		"a release":       {call: gives, lost: nth("UpdateItem", 1), sent: 2, ok: true, left: left{1, 0, 0}},
+		"a create":        {call: puts(other), losesReply: nth("PutItem", 1), wantWrites: 2, wantOK: true, wantLeft: left{1, 1, 0}},
+		"a replace":       {call: puts(next), losesReply: nth("PutItem", 1), wantWrites: 2, wantOK: true, wantLeft: left{2, 1, 0}},
+		"both of a write": {call: puts(next), losesReply: func(op string, _ int) bool { return op == "PutItem" }, wantWrites: 2, wantOK: true, wantLeft: left{2, 1, 0}},
+		"all":             {call: puts(next), losesReply: func(string, int) bool { return true }, wantWrites: 2, wantLeft: left{2, 1, 0}},
+		"units":           {call: counts(31, limit.Unbounded), losesReply: nth("UpdateItem", 1), wantWrites: 1, wantLeft: left{1, 1, 31}},
+		"of a payment":    {call: counts(5, 300), losesReply: nth("UpdateItem", 1), wantWrites: 2, wantOK: true, wantLeft: left{1, 1, 10}},
+		"a lease":         {call: takes, losesReply: nth("UpdateItem", 1), wantWrites: 2, wantOK: true, wantLeft: left{1, 2, 0}},
+		"a release":       {call: gives, losesReply: nth("UpdateItem", 1), wantWrites: 2, wantOK: true, wantLeft: left{1, 0, 0}},
 	} {
 		t.Run("lost reply/"+name, func(t *testing.T) {
 			t.Parallel()
 			w := newWorld(t, s)
 			ledgertest.MustPut(t, w, first)
-			acquires(t, w, "dns", "held")
-			w.loses(c.lost)
+			mustAcquire(t, w, "dns", "held")
+			w.loseReplies(c.losesReply)
 			err := c.call(w)
-			if calls := w.took().calls; (err == nil) != c.ok || calls["PutItem"]+calls["UpdateItem"] != c.sent {
-				t.Errorf("%v after %v; want success: %v", err, calls, c.ok)
+			if calls := w.takeCharges().calls; (err == nil) != c.wantOK || calls["PutItem"]+calls["UpdateItem"] != c.wantWrites {
+				t.Errorf("%v after %v; want success: %v", err, calls, c.wantOK)
 			}
-			w.loses(nil)
+			w.loseReplies(nil)
 			r := ledgertest.Payment(t, w, first.Key)
 			held, _, _ := w.Acquire(ctx, "dns", lease("x"), 0)
 			units, _, err := w.Count(ctx, "c", noon, limit.Units{}, limit.Unbounded)
-			must(t, errors.Join(err, differ(c.left, left{r.Version, len(held), units.All})))
+			must(t, errors.Join(err, diffErr(c.wantLeft, left{r.Version, len(held), units.All})))
 		})
 	}
 }
@@ -279,8 +279,8 @@ var errDown = errors.New("down")
 func TestListsFail(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		item        item
-		fails, want error
+		item           item
+		queryErr, want error
 	}{
 		"an error":               {nil, errDown, errDown},
 		"a time that is not one": {item{"pk": str("k"), "lease_until": str("1")}, nil, ledger.ErrCorrupt},
@@ -294,7 +294,7 @@ func TestListsFail(t *testing.T) {
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
-			return c.item, c.fails
+			return c.item, c.queryErr
 		}).table()
 		if places, err := x.List(t.Context(), ledger.ListOpen, time.Now(), ledger.Place{}, 10); !errors.Is(err, c.want) || places != nil {
 			t.Errorf("%s: List = %v, %v, want %v", name, places, err, c.want)

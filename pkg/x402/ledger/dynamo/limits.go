@@ -16,10 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/limit"
 )
 
-// keepCounts is how long a rate item is kept after its window began. It must be longer than
-// the difference between the clocks of two machines. It is short because the item's key
+// countRetention is how long a rate item is kept after its window began. It must be longer
+// than the difference between the clocks of two machines. It is short because the item's key
 // contains the client's address.
-const keepCounts = 10 * time.Minute
+const countRetention = 10 * time.Minute
 
 // Count implements limit.Store. If an addition has no limit (limit.Unbounded) and its reply is
 // lost, Count does not send the addition again, because the units could be counted twice. The
@@ -28,18 +28,18 @@ const keepCounts = 10 * time.Minute
 func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
-		Key:              keyed("rate|" + client + "|" + begun),
+		Key:              keyItem("rate|" + client + "|" + begun),
 		UpdateExpression: aws.String("ADD requests :n, undecided :open SET expires_at = :expires"),
 		ExpressionAttributeValues: item{
-			":n":       number(int64(n.All)),
-			":open":    number(int64(n.Open)),
-			":expires": number(window.Add(keepCounts).Unix()),
+			":n":       numberValue(int64(n.All)),
+			":open":    numberValue(int64(n.Open)),
+			":expires": numberValue(window.Add(countRetention).Unix()),
 		},
 	}
 	tries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
 	if most != limit.Unbounded {
 		in.ConditionExpression = condition("requests <= :most", "requests", n.All <= most)
-		in.ExpressionAttributeValues[":most"] = number(int64(most - n.All))
+		in.ExpressionAttributeValues[":most"] = numberValue(int64(most - n.All))
 		tries = func(*dynamodb.Options) {}
 	}
 	now, ok, err := t.update(ctx, in, tries)
@@ -74,12 +74,12 @@ func unitsOf(it item) (limit.Units, error) {
 // Acquire implements limit.Store.
 func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key:                 keyed("slots|" + operation),
+		Key:                 keyItem("slots|" + operation),
 		UpdateExpression:    aws.String("ADD slots :lease"),
 		ConditionExpression: condition("size(slots) < :most", "slots", most > 0),
 		ExpressionAttributeValues: item{
 			":lease": setOf(l),
-			":most":  number(int64(most)),
+			":most":  numberValue(int64(most)),
 		},
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func (t *Table) Remove(ctx context.Context, operation string, leases ...limit.Le
 		return nil
 	}
 	_, _, err := t.update(ctx, &dynamodb.UpdateItemInput{
-		Key:                       keyed("slots|" + operation),
+		Key:                       keyItem("slots|" + operation),
 		UpdateExpression:          aws.String("DELETE slots :leases"),
 		ExpressionAttributeValues: item{":leases": setOf(leases...)},
 	})

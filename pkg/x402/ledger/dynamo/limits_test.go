@@ -21,9 +21,9 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// acquires adds a lease with the given id to an operation, and fails the test if the table
+// mustAcquire adds a lease with the given id to an operation, and fails the test if the table
 // refuses it.
-func acquires(t *testing.T, s *world, operation, id string) {
+func mustAcquire(t *testing.T, s *world, operation, id string) {
 	t.Helper()
 	if _, ok, err := s.Acquire(t.Context(), operation, lease(id), 2); !ok || err != nil {
 		t.Fatalf("Acquire of %s = %v, %v", id, ok, err)
@@ -37,11 +37,11 @@ func checkCosts(t *testing.T, w *world) {
 	ctx := t.Context()
 	takes := func(id string, want bool) error {
 		_, took, err := w.Acquire(ctx, "dns", lease(id), 1)
-		return errors.Join(err, differ(want, took))
+		return errors.Join(err, diffErr(want, took))
 	}
 	pays := func(want bool) error {
 		_, took, err := w.Count(ctx, "c", noon, limit.Units{All: 5, Open: 4}, 9)
-		return errors.Join(err, differ(want, took))
+		return errors.Join(err, diffErr(want, took))
 	}
 	first := ledgertest.First("k")
 	second := ledgertest.Next(first)
@@ -49,41 +49,41 @@ func checkCosts(t *testing.T, w *world) {
 	redeemed.State = ledger.Redeemed
 	puts := func(r ledger.Payment, want ledger.Payment) error {
 		current, err := w.Put(ctx, r)
-		return errors.Join(err, differ(ledger.Record(want), current))
+		return errors.Join(err, diffErr(ledger.Record(want), current))
 	}
-	w.took()
+	w.takeCharges()
 	for _, c := range []struct {
-		what string
+		name string
 		do   func() error
 		// puts and updates are the wanted numbers of PutItem and UpdateItem calls. Each call must
 		// cost at most one write unit. index is the wanted number of units for the index.
 		puts, updates, index int
 	}{
-		{what: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
-		{what: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
-		{what: "an acquire", do: func() error { return takes("b", true) }, updates: 1},
-		{what: "a refusal", do: func() error { return takes("c", false) }, updates: 1},
-		{what: "a report", do: func() error { return errOf3(w.Count(ctx, "c", noon, limit.Units{All: 1}, limit.Unbounded)) }, updates: 1},
-		{what: "a payment counted", do: func() error { return pays(true) }, updates: 1},
-		{what: "a payment turned away", do: func() error { return pays(false) }, updates: 1},
-		{what: "a create", do: func() error { return puts(first, first) }, puts: 1, index: 1},
-		{what: "a replace", do: func() error { return puts(second, second) }, puts: 1},
-		{what: "a create of a taken key", do: func() error { return puts(ledgertest.First("k"), second) }, puts: 1},
-		{what: "a late replace", do: func() error { return puts(ledgertest.Next(first), second) }, puts: 1},
-		{what: "a replace sent again", do: func() error { return puts(second, second) }, puts: 1},
-		{what: "an answer", do: func() error { return puts(redeemed, redeemed) }, puts: 1, index: 1},
+		{name: "the first slot of all", do: func() error { return takes("a", true) }, updates: 1},
+		{name: "its release", do: func() error { return w.Remove(ctx, "dns", lease("a")) }, updates: 1},
+		{name: "an acquire", do: func() error { return takes("b", true) }, updates: 1},
+		{name: "a refusal", do: func() error { return takes("c", false) }, updates: 1},
+		{name: "a report", do: func() error { return errOf3(w.Count(ctx, "c", noon, limit.Units{All: 1}, limit.Unbounded)) }, updates: 1},
+		{name: "a payment counted", do: func() error { return pays(true) }, updates: 1},
+		{name: "a payment turned away", do: func() error { return pays(false) }, updates: 1},
+		{name: "a create", do: func() error { return puts(first, first) }, puts: 1, index: 1},
+		{name: "a replace", do: func() error { return puts(second, second) }, puts: 1},
+		{name: "a create of a taken key", do: func() error { return puts(ledgertest.First("k"), second) }, puts: 1},
+		{name: "a late replace", do: func() error { return puts(ledgertest.Next(first), second) }, puts: 1},
+		{name: "a replace sent again", do: func() error { return puts(second, second) }, puts: 1},
+		{name: "an answer", do: func() error { return puts(redeemed, redeemed) }, puts: 1, index: 1},
 	} {
 		must(t, c.do())
-		took, want := w.took(), map[string]int{"PutItem": c.puts, "UpdateItem": c.updates}
+		took, want := w.takeCharges(), map[string]int{"PutItem": c.puts, "UpdateItem": c.updates}
 		maps.DeleteFunc(want, func(_ string, n int) bool { return n == 0 })
-		if !maps.Equal(took.calls, want) || took.units > float64(c.puts+c.updates) || took.index != float64(c.index) {
-			t.Errorf("%s took %+v", c.what, took)
+		if !maps.Equal(took.calls, want) || took.tableUnits > float64(c.puts+c.updates) || took.indexUnits != float64(c.index) {
+			t.Errorf("%s took %+v", c.name, took)
 		}
 	}
 }
 
-// differ returns an error if two values differ.
-func differ[T any](want, got T) error {
+// diffErr returns an error if two values differ.
+func diffErr[T any](want, got T) error {
 	if diff := cmp.Diff(want, got); diff != "" {
 		return fmt.Errorf("(-want +got):\n%s", diff)
 	}
@@ -108,8 +108,8 @@ func TestLimitsErrors(t *testing.T) {
 		return func(context.Context, string) (item, error) { return it, err }
 	}
 	for name, c := range map[string]struct {
-		api   fake
-		fails string
+		api         fake
+		failedCalls string
 	}{
 		"update": {updates(nil, errDown), "[acquire add remove take]"}, "read": {reads(nil, errDown), "[acquire add remove take]"},
 		"text": {stored(str("full")), "[acquire add take]"}, "number": {stored(num("1")), "[acquire add take]"},
@@ -139,8 +139,8 @@ func TestLimitsErrors(t *testing.T) {
 				t.Errorf("%s: %s = %v", name, verb, err)
 			}
 		}
-		if slices.Sort(fails); fmt.Sprint(fails) != c.fails || acquired && acquire != nil || took && take != nil {
-			t.Errorf("%s: %v fail, want %s; acquired %v, took %v", name, fails, c.fails, acquired, took)
+		if slices.Sort(fails); fmt.Sprint(fails) != c.failedCalls || acquired && acquire != nil || took && take != nil {
+			t.Errorf("%s: %v fail, want %s; acquired %v, took %v", name, fails, c.failedCalls, acquired, took)
 		}
 	}
 }
@@ -155,7 +155,7 @@ func checkSlotUnits(t *testing.T, w *world) {
 	for i := range most {
 		must(t, errOf(slots.Acquire(t.Context(), fmt.Sprint("client ", i), until)))
 	}
-	if took := w.took(); took.most != 1 || took.calls["UpdateItem"] != most {
-		t.Errorf("an update costs %.0f write units, want 1; %v", took.most, took.calls)
+	if took := w.takeCharges(); took.maxUnits != 1 || took.calls["UpdateItem"] != most {
+		t.Errorf("an update costs %.0f write units, want 1; %v", took.maxUnits, took.calls)
 	}
 }

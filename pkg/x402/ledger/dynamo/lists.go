@@ -18,8 +18,8 @@ const (
 	// shards is the number of partitions over which a list is spread, so that the records of a
 	// busy minute do not all share one partition.
 	shards = 16
-	// atOnce is how many partitions one List queries at the same time.
-	atOnce = 8
+	// maxQueries is how many partitions one List queries at the same time.
+	maxQueries = 8
 	// listTimeout bounds one List, including all its pages.
 	listTimeout = 15 * time.Second
 )
@@ -38,7 +38,7 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	}
 	var found [shards][]ledger.Place
 	queries, ctx := errgroup.WithContext(ctx)
-	queries.SetLimit(atOnce)
+	queries.SetLimit(maxQueries)
 	for i := range shards {
 		queries.Go(func() error {
 			var err error
@@ -66,9 +66,9 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 		KeyConditionExpression:   aws.String("#open = :open AND " + AttrLeaseUntil + " BETWEEN :after AND :before"),
 		ExpressionAttributeNames: map[string]string{"#open": AttrOpen},
 		ExpressionAttributeValues: item{
-			":open":   text(partition),
-			":after":  number(after.At.UnixMilli()),
-			":before": number(before.UnixMilli()),
+			":open":   textValue(partition),
+			":after":  numberValue(after.At.UnixMilli()),
+			":before": numberValue(before.UnixMilli()),
 		},
 	}
 	var found []ledger.Place
@@ -132,10 +132,10 @@ func (t *Table) Page(ctx context.Context, prefix, after string, limit int) (p le
 	if prefix != "" {
 		in.ConsistentRead = aws.Bool(true)
 		in.FilterExpression = aws.String("begins_with(" + AttrKey + ", :prefix)")
-		in.ExpressionAttributeValues = item{":prefix": text(prefix)}
+		in.ExpressionAttributeValues = item{":prefix": textValue(prefix)}
 	}
 	if after != "" {
-		in.ExclusiveStartKey = keyed(after)
+		in.ExclusiveStartKey = keyItem(after)
 	}
 	out, err := t.api.Scan(ctx, in)
 	if err != nil {

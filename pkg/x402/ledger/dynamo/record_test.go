@@ -18,7 +18,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-var exactly = cmp.Exporter(func(reflect.Type) bool { return true })
+var exportAll = cmp.Exporter(func(reflect.Type) bool { return true })
 
 func numeric(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
@@ -56,10 +56,10 @@ func TestDecodeCorrupt(t *testing.T) {
 		t.Fatalf("decode of a sound item = %v, %v", got, err)
 	}
 	for name, wrong := range map[string][]types.AttributeValue{
-		AttrKey: {text("l"), numeric("1"), nil}, "write_id": {text("v"), nil}, AttrState: {text("settled"), nil},
-		"version": {numeric("2"), numeric("1.5"), numeric("1e30"), text("1"), nil},
+		AttrKey: {textValue("l"), numeric("1"), nil}, "write_id": {textValue("v"), nil}, AttrState: {textValue("settled"), nil},
+		"version": {numeric("2"), numeric("1.5"), numeric("1e30"), textValue("1"), nil},
 		"record":  {nil, binary([]byte("{}")...), encoded(t, other)["record"]},
-		"answer":  {text("x"), numeric("1")},
+		"answer":  {textValue("x"), numeric("1")},
 	} {
 		for _, value := range wrong {
 			it := encoded(t, r)
@@ -73,13 +73,13 @@ func TestDecodeCorrupt(t *testing.T) {
 	}
 	// Wrong attributes of the index or the TTL are no damage: the next write corrects them.
 	it := encoded(t, r)
-	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = text("owed#77"), numeric("1.5e99"), text("x")
+	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = textValue("owed#77"), numeric("1.5e99"), textValue("x")
 	got, err := decode("k", it)
 	if err != nil {
 		t.Fatal(err)
 	}
 	again := encoded(t, got)
-	if again[AttrOpen] != nil || again[AttrLeaseUntil] != nil || !cmp.Equal(again[AttrExpiresAt], number(r.ExpiresAt.Unix()), exactly) {
+	if again[AttrOpen] != nil || again[AttrLeaseUntil] != nil || !cmp.Equal(again[AttrExpiresAt], numberValue(r.ExpiresAt.Unix()), exportAll) {
 		t.Errorf("written again: %v", again)
 	}
 }
@@ -95,8 +95,8 @@ func TestPacking(t *testing.T) {
 	stored, doc := packed(t, ledgertest.Full("k"))
 	bomb := New(API{}, "t").pack(make([]byte, maxDocument+1))
 	for what, b := range map[string][]byte{
-		"nothing": nil, "plain": doc, "another packing": {packing + 1}, "the packing alone": {packing}, "cut": stored[:len(stored)-1],
-		"another dictionary": {packing, 0xff, 0xff}, "too large": bomb,
+		"nothing": nil, "plain": doc, "another packing": {packFormat + 1}, "the packing alone": {packFormat}, "cut": stored[:len(stored)-1],
+		"another dictionary": {packFormat, 0xff, 0xff}, "too large": bomb,
 	} {
 		if got, err := unpack(b); got != nil || !errors.Is(err, ledger.ErrCorrupt) {
 			t.Errorf("%s: unpack = %.40q, %v; want ErrCorrupt", what, got, err)
@@ -134,7 +134,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add("k", "1e0", "w", "settled", `{"key":"k","version":1,"write_id":"w","state":"settled","terms":{}}`, []byte(nil))
 	f.Add("", "", "", "", "null", []byte(nil))
 	f.Fuzz(func(t *testing.T, key, version, writeID, state, doc string, body []byte) {
-		it := item{AttrKey: text(key), "version": numeric(version), "write_id": text(writeID), AttrState: text(state)}
+		it := item{AttrKey: textValue(key), "version": numeric(version), "write_id": textValue(writeID), AttrState: textValue(state)}
 		if len(body) > 0 {
 			it["answer"] = binary(body...)
 		}

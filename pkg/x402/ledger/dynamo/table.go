@@ -97,7 +97,7 @@ func (t *Table) MostKept() int { return t.mostKept }
 func (t *Table) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
-	return t.held(ctx, key, nil)
+	return t.currentRecord(ctx, key, nil)
 }
 
 // Put implements ledger.Store.
@@ -108,7 +108,7 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	}
 	head := r.Head()
 	condition := "version = :read"
-	values := item{":read": number(head.Version - 1)}
+	values := item{":read": numberValue(head.Version - 1)}
 	if head.Version == 1 {
 		condition = "attribute_not_exists(" + AttrKey + ")"
 		values = nil
@@ -123,7 +123,7 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	})
 	if failed, ok := errors.AsType[*types.ConditionalCheckFailedException](err); ok {
-		return t.held(ctx, head.Key, failed.Item)
+		return t.currentRecord(ctx, head.Key, failed.Item)
 	}
 	if err == nil {
 		return r, nil
@@ -132,28 +132,29 @@ func (t *Table) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	// error, a payer would wait for the end of a lease that nobody uses. So read the item in
 	// the rest of the call's time. If the read does not find the write, Put returns an error,
 	// because the write may still be on its way.
-	held, _ := t.held(ctx, head.Key, nil)
+	held, _ := t.currentRecord(ctx, head.Key, nil)
 	if held != nil && held.Head().WriteID == head.WriteID {
 		return held, nil
 	}
 	return nil, fmt.Errorf("dynamo: put item: %w", err)
 }
 
-// held returns the record under a key, or nil if there is none. If the caller already has the
-// item of the record, known is that item. If known is empty, held reads the table.
-func (t *Table) held(ctx context.Context, key string, known item) (ledger.Record, error) {
-	known, err := t.item(ctx, keyed(key), known)
-	if err != nil || len(known) == 0 {
+// currentRecord returns the record under a key, or nil if there is none. If the caller already
+// has the item of the record, knownItem is that item. If knownItem is empty, currentRecord
+// reads the table.
+func (t *Table) currentRecord(ctx context.Context, key string, knownItem item) (ledger.Record, error) {
+	knownItem, err := t.item(ctx, keyItem(key), knownItem)
+	if err != nil || len(knownItem) == 0 {
 		return nil, err
 	}
-	return decode(key, known)
+	return decode(key, knownItem)
 }
 
-// item returns known, if known is not empty. Otherwise it reads the item under the key,
-// consistently. The result is empty if the table has no item under the key.
-func (t *Table) item(ctx context.Context, key, known item) (item, error) {
-	if len(known) > 0 {
-		return known, nil
+// item returns knownItem, if knownItem is not empty. Otherwise it reads the item under the
+// key, consistently. The result is empty if the table has no item under the key.
+func (t *Table) item(ctx context.Context, key, knownItem item) (item, error) {
+	if len(knownItem) > 0 {
+		return knownItem, nil
 	}
 	out, err := t.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      &t.name,
@@ -166,12 +167,12 @@ func (t *Table) item(ctx context.Context, key, known item) (item, error) {
 	return out.Item, nil
 }
 
-// keyed returns an item that has only its key.
-func keyed(key string) item { return item{AttrKey: text(key)} }
+// keyItem returns an item that has only its key.
+func keyItem(key string) item { return item{AttrKey: textValue(key)} }
 
-func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
+func textValue(s string) types.AttributeValue { return &types.AttributeValueMemberS{Value: s} }
 
-func number(n int64) types.AttributeValue {
+func numberValue(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
@@ -290,9 +291,9 @@ func decode(key string, it item) (ledger.Record, error) {
 // as JSON, and a third of that if it is compressed with a preset dictionary. So a claim and a
 // settlement cost one write unit each instead of two.
 
-// packing is the first byte of a packed record. It means that the rest is compressed with
+// packFormat is the first byte of a packed record. It means that the rest is compressed with
 // DEFLATE (RFC 1951) and the preset dictionary below.
-const packing = 1
+const packFormat = 1
 
 // dictionary has text that most records contain. It must never change, because the records in
 // existing tables were packed with it. Another dictionary needs another value of packing.
@@ -317,7 +318,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool contains only this type
 	defer t.compressors.Put(w)
-	b := bytes.NewBuffer([]byte{packing})
+	b := bytes.NewBuffer([]byte{packFormat})
 	w.Reset(b)
 	_, _ = w.Write(doc) // a write to a buffer never fails
 	_ = w.Close()
@@ -330,7 +331,7 @@ const maxDocument = 400 << 10
 // unpack returns the JSON form of a packed record. It returns an error if the JSON form has
 // more than maxDocument bytes.
 func unpack(packed []byte) ([]byte, error) {
-	if len(packed) == 0 || packed[0] != packing {
+	if len(packed) == 0 || packed[0] != packFormat {
 		return nil, fmt.Errorf("%w: the record is not packed in a way that is known here", ledger.ErrCorrupt)
 	}
 	inflated := flate.NewReaderDict(bytes.NewReader(packed[1:]), []byte(dictionary))

@@ -22,12 +22,12 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// patience replaces the production time-out in the tests that do not test the time-out.
-const patience = time.Minute
+// testTimeout replaces the production time-out in the tests that do not test the time-out.
+const testTimeout = time.Minute
 
 var (
-	noon  = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
-	exact = cmp.Exporter(func(reflect.Type) bool { return true })
+	noon      = time.Date(2026, time.November, 1, 12, 0, 0, 0, time.UTC)
+	exportAll = cmp.Exporter(func(reflect.Type) bool { return true })
 )
 
 type item = map[string]types.AttributeValue
@@ -54,82 +54,83 @@ func errOf3[T, U any](_ T, _ U, err error) error { return err }
 // client, it records the calls and their charges, and can lose replies.
 type world struct {
 	*dynamo.Table
-	t      *testing.T
-	direct *dynamodb.Client // another client, whose calls are not counted
-	client aws.HTTPClient
-	name   string
+	t         *testing.T
+	uncounted *dynamodb.Client // another client, whose calls are not counted
+	client    aws.HTTPClient
+	name      string
 
-	mu   sync.Mutex
-	seen charges
-	// lost is called after the server has processed a call. op is the operation, and n is how
-	// many calls of it there have been since the last call of took or loses. If lost returns
-	// true, the reply is lost.
-	lost func(op string, n int) bool
+	mu      sync.Mutex
+	charges charges
+	// losesReply is called after the server has processed a call. op is the operation, and n
+	// is how many calls of that operation there have been since the last call of takeCharges
+	// or loseReplies. If losesReply returns true, the reply is lost.
+	losesReply func(op string, n int) bool
 }
 
 // charges holds the number of calls of each operation, and the capacity units that the server
-// says it has charged. units is the sum for the table, most is the largest charge for one call
-// on the table, and index is the sum for the index. When a record's index keys change,
-// DynamoDB charges the index for removing the old entry and for adding the new one. The server
-// dynalite charges nothing for that.
+// says it has charged. tableUnits is the sum for the table, maxUnits is the largest charge for
+// one call on the table, and indexUnits is the sum for the index. When a record's index keys
+// change, DynamoDB charges the index for removing the old entry and for adding the new one.
+// The server dynalite charges nothing for that.
 type charges struct {
-	calls              map[string]int
-	units, most, index float64
+	calls                            map[string]int
+	tableUnits, maxUnits, indexUnits float64
 }
 
 func newWorld(t *testing.T, s cloud.Dynamo) *world {
 	t.Helper()
 	c := s.Config()
-	w := &world{t: t, direct: dynamo.NewClient(c), client: c.HTTPClient, name: s.Table(t)}
+	w := &world{t: t, uncounted: dynamo.NewClient(c), client: c.HTTPClient, name: s.Table(t)}
 	c.HTTPClient = w
-	w.Table, w.seen.calls = dynamo.New(dynamo.APIOf(dynamo.NewClient(c)), w.name), map[string]int{}
-	w.Timeout = patience
+	w.Table, w.charges.calls = dynamo.New(dynamo.APIOf(dynamo.NewClient(c)), w.name), map[string]int{}
+	w.Timeout = testTimeout
 	return w
 }
 
 // put writes an item with the direct client.
 func (w *world) put(it item) {
 	w.t.Helper()
-	_, err := w.direct.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})
+	_, err := w.uncounted.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})
 	must(w.t, err)
 }
 
 func (w *world) item(key string) item {
 	w.t.Helper()
-	out, err := w.direct.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: &w.name, Key: item{"pk": str(key)}, ConsistentRead: aws.Bool(true)})
+	out, err := w.uncounted.GetItem(w.t.Context(), &dynamodb.GetItemInput{TableName: &w.name, Key: item{"pk": str(key)}, ConsistentRead: aws.Bool(true)})
 	must(w.t, err)
 	return out.Item
 }
 
 // Plant implements ledgertest.Planter.
 func (w *world) Plant(_ context.Context, key string, doc []byte) error {
-	w.put(planted(key, string(doc)))
+	w.put(plantedItem(key, string(doc)))
 	return nil
 }
 
-func planted(key, doc string) item {
+func plantedItem(key, doc string) item {
 	return item{"pk": str(key), "version": num("1"), "write_id": str("w"), "state": str("settled"), "record": dynamo.Packed(doc)}
 }
 
-// took returns the calls and charges since the last call of took or loses.
-func (w *world) took() charges {
+// takeCharges returns the calls and charges since the last call of takeCharges or loseReplies,
+// and begins to count again.
+func (w *world) takeCharges() charges {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	seen := w.seen
-	w.seen = charges{calls: map[string]int{}}
+	seen := w.charges
+	w.charges = charges{calls: map[string]int{}}
 	return seen
 }
 
-// loses sets which replies are lost from now on: those of the calls for which the given
+// loseReplies sets which replies are lost from now on: those of the calls for which the given
 // function returns true. The function gets the operation of a call, and how many calls of that
-// operation there have been since the last call of took or loses, including this one. If the
-// function is nil, no reply is lost.
-func (w *world) loses(which func(op string, n int) bool) {
-	w.took()
-	w.lost = which
+// operation there have been since loseReplies or takeCharges was last called, including this
+// one. If the function is nil, no reply is lost.
+func (w *world) loseReplies(which func(op string, n int) bool) {
+	w.takeCharges()
+	w.losesReply = which
 }
 
-// nth returns a function for loses that selects the nth call of one operation.
+// nth returns a function for loseReplies that selects the nth call of one operation.
 func nth(kind string, nth int) func(op string, n int) bool {
 	return func(op string, n int) bool { return op == kind && n == nth }
 }
@@ -173,11 +174,11 @@ func (w *world) charge(op string, reply []byte) (lost bool) {
 	defer w.mu.Unlock()
 	table, index := charged.ConsumedCapacity.CapacityUnits, charged.ConsumedCapacity.GlobalSecondaryIndexes[dynamo.IndexName]
 	table -= index.CapacityUnits
-	w.seen.index += index.CapacityUnits
-	w.seen.units += table
-	w.seen.most = max(w.seen.most, table)
-	w.seen.calls[op]++
-	return w.lost != nil && w.lost(op, w.seen.calls[op])
+	w.charges.indexUnits += index.CapacityUnits
+	w.charges.tableUnits += table
+	w.charges.maxUnits = max(w.charges.maxUnits, table)
+	w.charges.calls[op]++
+	return w.losesReply != nil && w.losesReply(op, w.charges.calls[op])
 }
 
 // fake is an API whose calls return the item and the error of a function. PutItem returns only

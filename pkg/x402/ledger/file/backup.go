@@ -43,7 +43,7 @@ func (s *Store) copyTo(ctx context.Context, to location) (records int, err error
 	if _, err := s.db.ExecContext(ctx, "VACUUM INTO ?", to.path); err != nil {
 		return 0, err
 	}
-	db, err := to.connect(patience)
+	db, err := to.connect(busyTimeout)
 	if err != nil {
 		return 0, err
 	}

@@ -40,14 +40,14 @@ func TestBackup(t *testing.T) {
 	if err != nil || n != len(keys) && n != len(keys)+1 {
 		t.Fatalf("Backup = %d, %v", n, err)
 	}
-	if names := beside(t, to); len(names) > 0 {
+	if names := otherFileNames(t, to); len(names) > 0 {
 		t.Errorf("beside the copy are %q", names)
 	}
 	if info, err := os.Stat(to); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the copy is %v, %v", info.Mode(), err)
 	}
-	has(t, copied(t, to), keys...)
-	has(t, to, keys...)
+	checkHolds(t, copyLedger(t, to), keys...)
+	checkHolds(t, to, keys...)
 	before, err := os.ReadFile(to)
 	must(t, err)
 	if _, err := running.Backup(t.Context(), to); !errors.Is(err, fs.ErrExist) {

@@ -34,7 +34,7 @@ it is, set LEDGER_ACCEPT=%[1]s, or pass file.Accept("%[1]s") to file.Open.`
 // another ledger. Open changes neither of the two.
 var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside it belongs to another one: move that away, with its -shm file")
 
-// The statement marker creates the marker of a file. While a ledger is open, the ledger
+// createMarkerQuery creates the marker of a file. While a ledger is open, the ledger
 // consists of two files: the main file, and beside it the -wal file with the newest writes.
 // The marker in the main file says whether the main file is complete without a -wal:
 //
@@ -52,10 +52,10 @@ var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside i
 // The column word has the word with which Accept accepts a file that needs a -wal and has
 // none. The column swept has the number of the row at which the last Sweep stopped, or 0 if
 // Sweep reached the last row.
-const marker = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
+const createMarkerQuery = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
-// marked is the query that returns 1 if a file has a marker, and 0 otherwise.
-const marked = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'marker'"
+// countMarkersQuery returns 1 if a file has a marker, and 0 otherwise.
+const countMarkersQuery = "SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name = 'marker'"
 
 // location is the path of a ledger.
 type location struct{ path string }
@@ -78,18 +78,18 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	return sql.OpenDB(keeping{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
+	return sql.OpenDB(walKeeper{c, fmt.Sprintf("PRAGMA busy_timeout = %d; PRAGMA synchronous = FULL", patience.Milliseconds())}), nil
 }
 
-// keeping is a connector whose connections do not remove the -wal. Connect first tells SQLite
-// to keep the -wal, and then applies the settings. SQLite may have to open the -wal to apply
-// the settings, and must not remove the -wal if they fail.
-type keeping struct {
+// walKeeper is a connector whose connections do not remove the -wal. Connect first tells
+// SQLite to keep the -wal, and then applies the settings. SQLite may have to open the -wal to
+// apply the settings, and must not remove the -wal if they fail.
+type walKeeper struct {
 	driver.Connector
 	settings string
 }
 
-func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
+func (k walKeeper) Connect(ctx context.Context) (driver.Conn, error) {
 	c, err := k.Connector.Connect(ctx)
 	if err != nil {
 		return nil, err
@@ -105,13 +105,13 @@ func (k keeping) Connect(ctx context.Context) (driver.Conn, error) {
 }
 
 // keepWAL sets whether SQLite keeps the -wal when the last connection is closed.
-func keepWAL(conn any, stays bool) error {
+func keepWAL(conn any, keep bool) error {
 	control, ok := conn.(sqlite.FileControl)
 	if !ok {
 		return fmt.Errorf("a connection of type %T cannot be told to keep the -wal", conn)
 	}
 	mode := 0
-	if stays {
+	if keep {
 		mode = 1
 	}
 	_, err := control.FileControlPersistWAL("main", mode)
@@ -120,27 +120,27 @@ func keepWAL(conn any, stays bool) error {
 
 // mark is the content of a file's marker.
 type mark struct {
-	whole bool
-	word  string // the word with which Accept accepts the file if its -wal is missing
-	wal   bool   // whether the file's journal mode says that the file is used with a -wal
+	isWhole    bool
+	acceptWord string // the word with which Accept accepts the file if its -wal is missing
+	usesWAL    bool   // whether the file's journal mode says that the file is used with a -wal
 }
 
-// look reads the marker in the main file and ignores the -wal. It changes nothing, and returns
-// nil if there is no marker. It reads through SQLite: if it opened and closed the file itself,
-// this process would lose its locks on the file.
-func (l location) look(ctx context.Context) (*mark, error) {
+// readMark reads the marker in the main file and ignores the -wal. It changes nothing, and
+// returns nil if there is no marker. It reads through SQLite: if it opened and closed the file
+// itself, this process would lose its locks on the file.
+func (l location) readMark(ctx context.Context) (*mark, error) {
 	db, err := sql.Open("sqlite", l.dsn(url.Values{"immutable": {"1"}}))
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close() //nolint:errcheck // nothing was written
 	count := 0
-	if err := db.QueryRowContext(ctx, marked).Scan(&count); err != nil || count == 0 {
+	if err := db.QueryRowContext(ctx, countMarkersQuery).Scan(&count); err != nil || count == 0 {
 		return nil, err
 	}
 	const version = "SELECT hex(substr(data, 19, 1)) = '02' FROM sqlite_dbpage WHERE pgno = 1" // true if the header says that the file is used with a -wal
 	var m mark
-	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.whole, &m.word, &m.wal); err != nil {
+	if err := db.QueryRowContext(ctx, "SELECT whole, word, ("+version+") FROM marker").Scan(&m.isWhole, &m.acceptWord, &m.usesWAL); err != nil {
 		return nil, err
 	}
 	return &m, nil
@@ -159,29 +159,29 @@ func (l location) hasWAL() (bool, error) {
 	return err == nil && info.Size() > 0, err
 }
 
-// check returns ErrBeside if the -wal belongs to another ledger. If the -wal is missing, check
-// returns ErrIncomplete, unless accepted is the word for this file. A file changes while
-// another process opens or closes it, so check looks twice and reports only what is wrong both
-// times. If check cannot read the marker, it reports nothing, because later steps of Open
-// report an unreadable file.
-func (l location) check(ctx context.Context, accepted string) error {
-	for earlier := range 2 {
+// checkWAL returns ErrBeside if the -wal belongs to another ledger. If the -wal is missing,
+// checkWAL returns ErrIncomplete, unless acceptWord is the word for this file. A file changes
+// while another process opens or closes it, so checkWAL reads the file twice and reports only
+// what is wrong both times. If checkWAL cannot read the marker, it reports nothing, because
+// later steps of Open report an unreadable file.
+func (l location) checkWAL(ctx context.Context, acceptWord string) error {
+	for try := range 2 {
 		before, err := l.hasWAL()
 		if err != nil {
 			return err
 		}
-		m, _ := l.look(ctx)
+		m, _ := l.readMark(ctx)
 		after, err := l.hasWAL()
-		halved := m != nil && !m.whole && m.wal && !before && !after
-		beside := m != nil && !m.wal && before && after
+		halved := m != nil && !m.isWhole && m.usesWAL && !before && !after
+		beside := m != nil && !m.usesWAL && before && after
 		switch {
 		case err != nil:
 			return err
-		case !halved && !beside, halved && accepted != "" && m.word == accepted:
+		case !halved && !beside, halved && acceptWord != "" && m.acceptWord == acceptWord:
 			return nil
-		case earlier == 0: // look a second time
+		case try == 0: // read the file a second time
 		case halved:
-			return fmt.Errorf("%w: %s%s", ErrIncomplete, l.path, fmt.Sprintf(incompleteAdvice, m.word))
+			return fmt.Errorf("%w: %s%s", ErrIncomplete, l.path, fmt.Sprintf(incompleteAdvice, m.acceptWord))
 		default:
 			return fmt.Errorf("%w: %s", ErrBeside, l.path)
 		}
@@ -189,27 +189,28 @@ func (l location) check(ctx context.Context, accepted string) error {
 	return nil
 }
 
-// patienceToBegin is how long begin waits for programs that read the file.
-const patienceToBegin = 30 * time.Second
+// markTimeout is how long markIncomplete waits for programs that read the file.
+const markTimeout = 30 * time.Second
 
-// begin sets whole to 0 in the main file. It also sets a new word if whole was not 0, or if
-// Open has just accepted the file with the old word. SQLite writes the new marker to the -wal,
-// so begin has to move the content of the -wal into the main file. That fails while a program
-// reads an older state of the ledger. It also fails while another process moves the content,
-// for example because that process opens the file at the same time. So begin tries again until
-// the 0 is in the main file, for at most patienceToBegin.
-func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error {
-	ctx, cancel := context.WithTimeout(ctx, patienceToBegin)
+// markIncomplete sets the column whole to 0 in the main file. It also sets a new acceptance
+// word if whole was not 0, or if Open has just accepted the file with the old word. SQLite
+// writes the new marker to the -wal, so markIncomplete has to move the content of the -wal
+// into the main file. That fails while a program reads an older state of the ledger. It also
+// fails while another process moves the content, for example because that process opens the
+// file at the same time. So markIncomplete tries again until the 0 is in the main file, for at
+// most markTimeout.
+func (l location) markIncomplete(ctx context.Context, db *sql.DB, acceptWord string) error {
+	ctx, cancel := context.WithTimeout(ctx, markTimeout)
 	defer cancel()
 	for ctx.Err() == nil {
-		if _, err := db.ExecContext(ctx, "UPDATE marker SET whole = 0, word = ? WHERE whole <> 0 OR word = ?", rand.Text()[:8], accepted); err != nil {
+		if _, err := db.ExecContext(ctx, "UPDATE marker SET whole = 0, word = ? WHERE whole <> 0 OR word = ?", rand.Text()[:8], acceptWord); err != nil {
 			return err
 		}
-		m, err := l.look(ctx)
-		if err == nil && m != nil && !m.whole && (accepted == "" || m.word != accepted) {
+		m, err := l.readMark(ctx)
+		if err == nil && m != nil && !m.isWhole && (acceptWord == "" || m.acceptWord != acceptWord) {
 			return nil
 		}
-		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)"); err != nil && code(err) != sqlite3.SQLITE_BUSY {
+		if _, err := db.ExecContext(ctx, "PRAGMA wal_checkpoint(FULL)"); err != nil && resultCode(err) != sqlite3.SQLITE_BUSY {
 			return err
 		}
 		select {
@@ -220,25 +221,25 @@ func (l location) begin(ctx context.Context, db *sql.DB, accepted string) error 
 	return errors.New("another program has been reading the ledger since before it was opened: end that, and start again")
 }
 
-// patienceAtEnd is the longest time that unite waits for other processes. The actual time is
+// mergeTimeout is the longest time that mergeWAL waits for other processes. The actual time is
 // random, so that processes that end together do not all give up together.
-const patienceAtEnd = 50 * time.Millisecond
+const mergeTimeout = 50 * time.Millisecond
 
-// unite moves the content of the -wal into the main file, and removes the -wal. If another
-// process has the file open, unite does nothing.
-func (l location) unite(ctx context.Context) error {
-	db, err := l.connect(mathrand.N(patienceAtEnd))
+// mergeWAL moves the content of the -wal into the main file, and removes the -wal. If another
+// process has the file open, mergeWAL does nothing.
+func (l location) mergeWAL(ctx context.Context) error {
+	db, err := l.connect(mathrand.N(mergeTimeout))
 	if err != nil {
 		return err
 	}
-	err = uniteBy(ctx, db)
-	if code(err) == sqlite3.SQLITE_BUSY {
+	err = mergeWALOver(ctx, db)
+	if resultCode(err) == sqlite3.SQLITE_BUSY {
 		err = nil
 	}
 	return errors.Join(err, db.Close())
 }
 
-func uniteBy(ctx context.Context, db *sql.DB) error {
+func mergeWALOver(ctx context.Context, db *sql.DB) error {
 	c, err := db.Conn(ctx)
 	if err != nil {
 		return err

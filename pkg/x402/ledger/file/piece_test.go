@@ -19,8 +19,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/ledgertest"
 )
 
-// beside returns the names of the files in the folder of a ledger, except the main file.
-func beside(t *testing.T, path string) (names []string) {
+// otherFileNames returns the names of the files in the folder of a ledger, except the main
+// file.
+func otherFileNames(t *testing.T, path string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(filepath.Dir(path))
 	must(t, err)
@@ -32,9 +33,9 @@ func beside(t *testing.T, path string) (names []string) {
 	return names
 }
 
-// copied copies the main file of a ledger, and the files beside it with the given endings. It
-// returns the path of the copy.
-func copied(t *testing.T, path string, endings ...string) string {
+// copyLedger copies the main file of a ledger, and the files beside it with the given endings.
+// It returns the path of the copy.
+func copyLedger(t *testing.T, path string, endings ...string) string {
 	t.Helper()
 	to := newPath(t)
 	for _, ending := range append(endings, "") {
@@ -45,8 +46,8 @@ func copied(t *testing.T, path string, endings ...string) string {
 	return to
 }
 
-// foreign runs a script on a ledger, as another program would.
-func foreign(t *testing.T, path, script string) {
+// runScript runs a script on a ledger, as another program would.
+func runScript(t *testing.T, path, script string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	must(t, err)
@@ -54,9 +55,9 @@ func foreign(t *testing.T, path, script string) {
 	must(t, errors.Join(err, db.Close()))
 }
 
-// refused checks that Open refuses an incomplete ledger with the right error and changes
-// nothing. It returns the word that accepts the ledger.
-func refused(t *testing.T, path string, options ...Option) (word string) {
+// checkIncomplete checks that Open refuses an incomplete ledger with the right error and
+// changes nothing. It returns the word that accepts the ledger.
+func checkIncomplete(t *testing.T, path string, options ...Option) (word string) {
 	t.Helper()
 	before, err := os.ReadFile(path)
 	must(t, err)
@@ -72,17 +73,17 @@ func refused(t *testing.T, path string, options ...Option) (word string) {
 			t.Errorf("%v\ndoes not say %q", err, said)
 		}
 	}
-	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) || len(beside(t, path)) > 0 {
-		t.Errorf("a refused file is changed (%v), or %v were made", err, beside(t, path))
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(before, after) || len(otherFileNames(t, path)) > 0 {
+		t.Errorf("a refused file is changed (%v), or %v were made", err, otherFileNames(t, path))
 	}
 	_, word, _ = strings.Cut(err.Error(), "LEDGER_ACCEPT=")
 	word, _, _ = strings.Cut(word, ",")
 	return word
 }
 
-// has checks that a ledger opens without an acceptance word, and that it contains records with
-// the given keys.
-func has(t *testing.T, path string, keys ...string) {
+// checkHolds checks that a ledger opens without an acceptance word, and that it contains
+// records with the given keys.
+func checkHolds(t *testing.T, path string, keys ...string) {
 	t.Helper()
 	s, err := Open(path)
 	must(t, err)
@@ -115,19 +116,19 @@ func TestOnePiece(t *testing.T) {
 	must(t, err)
 	keys := put(t, first, 50)
 	must(t, first.Close())
-	if names := beside(t, path); !slices.Contains(names, "ledger.db-wal") {
+	if names := otherFileNames(t, path); !slices.Contains(names, "ledger.db-wal") {
 		t.Errorf("beside the file that is still open are %q", names)
 	}
 	ledgertest.Holds(t, second, *ledgertest.Payment(t, second, keys[0]))
 	must(t, second.Close())
-	if names := beside(t, path); len(names) > 0 {
+	if names := otherFileNames(t, path); len(names) > 0 {
 		t.Errorf("beside the closed file are %q", names)
 	}
-	if m, err := (location{path}).look(t.Context()); err != nil || !m.whole || m.wal {
+	if m, err := (location{path}).readMark(t.Context()); err != nil || !m.isWhole || m.usesWAL {
 		t.Errorf("it says %+v, %v", m, err)
 	}
-	has(t, copied(t, path), keys...)
-	has(t, path, keys...)
+	checkHolds(t, copyLedger(t, path), keys...)
+	checkHolds(t, path, keys...)
 }
 
 // TestHalved checks that Open refuses a copy that has only the main file of an open ledger.
@@ -137,23 +138,23 @@ func TestOnePiece(t *testing.T) {
 func TestHalved(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
-	empty := copied(t, running.at.path) // a copy from before anything was written
-	word := refused(t, empty)
+	empty := copyLedger(t, running.location.path) // a copy from before anything was written
+	word := checkIncomplete(t, empty)
 	keys := put(t, running, 300) // SQLite moves some of these into the main file
-	alone := copied(t, running.at.path)
-	if other := refused(t, alone); other != word {
+	alone := copyLedger(t, running.location.path)
+	if other := checkIncomplete(t, alone); other != word {
 		t.Errorf("the words of two copies are %q and %q", word, other)
 	}
-	refused(t, alone, Accept("another"))
-	refused(t, alone, Accept(""))
+	checkIncomplete(t, alone, Accept("another"))
+	checkIncomplete(t, alone, Accept(""))
 	s, err := Open(alone, Accept(word))
 	must(t, err)
-	if other := refused(t, copied(t, alone), Accept(word)); other == word {
+	if other := checkIncomplete(t, copyLedger(t, alone), Accept(word)); other == word {
 		t.Error("a word is good for two files")
 	}
 	must(t, s.Close())
-	has(t, alone, keys[0])
-	has(t, copied(t, running.at.path, "-wal"), keys...) // the files that a killed process leaves
+	checkHolds(t, alone, keys[0])
+	checkHolds(t, copyLedger(t, running.location.path, "-wal"), keys...) // the files that a killed process leaves
 }
 
 // TestLookedAt checks that Open refuses a file that another program has opened and closed
@@ -164,15 +165,15 @@ func TestLookedAt(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	killed := copied(t, running.at.path, "-wal")
-	foreign(t, killed, "SELECT count(*) FROM records")
-	word := refused(t, killed)
+	killed := copyLedger(t, running.location.path, "-wal")
+	runScript(t, killed, "SELECT count(*) FROM records")
+	word := checkIncomplete(t, killed)
 	s, err := Open(killed, Accept(word))
 	must(t, err)
 	must(t, s.Close())
-	has(t, killed, keys...)
-	foreign(t, killed, "SELECT count(*) FROM records") // a single file loses nothing when another program opens it
-	has(t, killed, keys...)
+	checkHolds(t, killed, keys...)
+	runScript(t, killed, "SELECT count(*) FROM records") // a single file loses nothing when another program opens it
+	checkHolds(t, killed, keys...)
 }
 
 // TestBetweenTheSteps checks that a process which is killed between the steps of opening or
@@ -181,26 +182,26 @@ func TestBetweenTheSteps(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	keys := put(t, running, 30)
-	// pair copies the ledger with its -wal, runs a script on the copy, and returns the path of
-	// the copy. The statements in the scripts are among the last ones that Close runs.
-	pair := func(script string) string {
-		to := copied(t, running.at.path, "-wal")
+	// copyAndRun copies the ledger with its -wal, runs a script on the copy, and returns the
+	// path of the copy. The statements in the scripts are among the last ones that Close runs.
+	copyAndRun := func(script string) string {
+		to := copyLedger(t, running.location.path, "-wal")
 		db, err := (location{to}).connect(time.Second)
 		must(t, err)
 		_, err = db.ExecContext(t.Context(), script)
 		must(t, errors.Join(err, db.Close()))
 		return to
 	}
-	has(t, pair("PRAGMA wal_checkpoint(FULL)"), keys...)
-	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1"), keys...)
-	has(t, pair("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)"), keys...)
-	unmarked := pair("UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)")
+	checkHolds(t, copyAndRun("PRAGMA wal_checkpoint(FULL)"), keys...)
+	checkHolds(t, copyAndRun("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1"), keys...)
+	checkHolds(t, copyAndRun("PRAGMA wal_checkpoint(FULL); UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)"), keys...)
+	unmarked := copyAndRun("UPDATE marker SET whole = 1; PRAGMA wal_checkpoint(FULL)")
 	must(t, os.Remove(unmarked+"-wal")) // the file's journal mode still says that there is a -wal
 	again, err := Open(unmarked)
 	must(t, err)
-	refused(t, copied(t, unmarked)) // the copy lacks the -wal that Open has made, and is refused even though nothing was written
+	checkIncomplete(t, copyLedger(t, unmarked)) // the copy lacks the -wal that Open has made, and is refused even though nothing was written
 	must(t, again.Close())
-	has(t, unmarked, keys...)
+	checkHolds(t, unmarked, keys...)
 }
 
 // TestEarlierRelease checks that Open accepts a file of an earlier release as it is, and gives
@@ -211,11 +212,11 @@ func TestEarlierRelease(t *testing.T) {
 	must(t, err)
 	keys := put(t, s, 30)
 	earlier := "DROP TABLE marker; PRAGMA journal_mode = WAL"
-	alone := s.at.path
-	running := copied(t, alone, "-wal")
+	alone := s.location.path
+	running := copyLedger(t, alone, "-wal")
 	must(t, s.Close())
-	foreign(t, alone, earlier)
-	if m, err := (location{alone}).look(t.Context()); m != nil || err != nil {
+	runScript(t, alone, earlier)
+	if m, err := (location{alone}).readMark(t.Context()); m != nil || err != nil {
 		t.Fatalf("an earlier release has written %+v, %v", m, err)
 	}
 	killed, err := (location{running}).connect(time.Second)
@@ -225,9 +226,9 @@ func TestEarlierRelease(t *testing.T) {
 	for _, path := range []string{alone, running} {
 		s, err := Open(path)
 		must(t, err)
-		refused(t, copied(t, path))
+		checkIncomplete(t, copyLedger(t, path))
 		must(t, s.Close())
-		has(t, path, keys...)
+		checkHolds(t, path, keys...)
 	}
 }
 
@@ -241,14 +242,14 @@ func TestBesideAnother(t *testing.T) {
 	must(t, err)
 	keys := put(t, old, 3)
 	must(t, old.Close())
-	wal, err := os.ReadFile(running.at.path + "-wal")
+	wal, err := os.ReadFile(running.location.path + "-wal")
 	must(t, err)
-	must(t, os.WriteFile(old.at.path+"-wal", wal, 0o600))
-	if _, err := Open(old.at.path); !errors.Is(err, ErrBeside) || !strings.Contains(err.Error(), old.at.path) {
+	must(t, os.WriteFile(old.location.path+"-wal", wal, 0o600))
+	if _, err := Open(old.location.path); !errors.Is(err, ErrBeside) || !strings.Contains(err.Error(), old.location.path) {
 		t.Errorf("Open = %v, want ErrBeside", err)
 	}
-	must(t, os.Remove(old.at.path+"-wal"))
-	has(t, old.at.path, keys...)
+	must(t, os.Remove(old.location.path+"-wal"))
+	checkHolds(t, old.location.path, keys...)
 }
 
 // TestOldFile checks that Open refuses an old main file if a newer -wal of the same ledger is
@@ -257,11 +258,11 @@ func TestOldFile(t *testing.T) {
 	t.Parallel()
 	running := open(t, newPath(t))
 	put(t, running, 60)
-	old := copied(t, running.at.path)
+	old := copyLedger(t, running.location.path)
 	for i := range 600 {
 		ledgertest.MustPut(t, running, ledgertest.Full(fmt.Sprint("later", i)))
 	}
-	wal, err := os.ReadFile(running.at.path + "-wal")
+	wal, err := os.ReadFile(running.location.path + "-wal")
 	must(t, err)
 	must(t, os.WriteFile(old+"-wal", wal, 0o600))
 	if s, err := Open(old); !errors.Is(err, ErrUnreadable) {
@@ -288,13 +289,13 @@ func TestKilled(t *testing.T) {
 			keys = append(keys, <-written...)
 		}
 		if round%4 == 0 {
-			has(t, path, keys...)
+			checkHolds(t, path, keys...)
 		}
 	}
 	if len(keys) == 0 {
 		t.Error("nothing was written")
 	}
-	has(t, path, keys...)
+	checkHolds(t, path, keys...)
 }
 
 // killed runs a process until it kills itself, and returns the keys of the records that the

@@ -22,14 +22,14 @@ func (s *Store) List(ctx context.Context, list string, before time.Time, after l
 	if !before.IsZero() {
 		to = before.UnixNano()
 	}
-	err = s.each(ctx, func(rows *sql.Rows) error {
+	err = s.eachRow(ctx, func(rows *sql.Rows) error {
 		var since int64
 		var key string
 		err := rows.Scan(&since, &key)
 		places = append(places, ledger.Place{At: time.Unix(0, since).UTC(), Key: key})
 		return err
 	}, `SELECT since, key FROM records WHERE list = ? AND since <= ? AND (since, key) > (?, ?) ORDER BY since, key LIMIT ?`,
-		lists(list), to, from, after.Key, max(limit, 0))
+		listNumber(list), to, from, after.Key, max(limit, 0))
 	return places, err
 }
 
@@ -38,12 +38,12 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 	const end = "\xff" // sorts after every byte of UTF-8
 	last := ""
 	n := 0
-	err = s.each(ctx, func(rows *sql.Rows) error {
+	err = s.eachRow(ctx, func(rows *sql.Rows) error {
 		if n++; n > limit {
 			p.Next = last
 			return nil
 		}
-		key, r, err := scan(rows)
+		key, r, err := scanRecord(rows)
 		switch last = key; {
 		case errors.Is(err, ledger.ErrCorrupt):
 			p.Corrupt = append(p.Corrupt, key)
@@ -53,12 +53,12 @@ func (s *Store) Page(ctx context.Context, prefix, after string, limit int) (p le
 		}
 		p.Records = append(p.Records, ledger.WithoutBody(r))
 		return nil
-	}, "SELECT "+columns+" FROM records WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?", after, prefix, prefix+end, max(limit, 0)+1)
+	}, "SELECT "+recordColumns+" FROM records WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?", after, prefix, prefix+end, max(limit, 0)+1)
 	return p, err
 }
 
-// each calls f for every row of a query, until f returns an error.
-func (s *Store) each(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
+// eachRow calls f for every row of a query, until f returns an error.
+func (s *Store) eachRow(ctx context.Context, f func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := s.db.QueryContext(ctx, query, args...)
 	if err != nil {
 		return wrap("list", err)
@@ -86,11 +86,11 @@ func encode(r ledger.Record) ([]any, error) {
 		expires = head.ExpiresAt.Unix()
 	}
 	list, since := r.Listed()
-	return []any{head.Version, head.WriteID, lists(list), since.UnixNano(), expires, string(doc), body, sum(doc, body), head.Key}, nil
+	return []any{head.Version, head.WriteID, listNumber(list), since.UnixNano(), expires, string(doc), body, checksum(doc, body), head.Key}, nil
 }
 
-// lists returns the number by which a file names a list; 0 means no list.
-func lists(name string) int {
+// listNumber returns the number by which a file names a list; 0 means no list.
+func listNumber(name string) int {
 	switch name {
 	case ledger.ListOpen:
 		return 1
@@ -102,20 +102,20 @@ func lists(name string) int {
 	return 0
 }
 
-// sum returns the CRC-32C of a record's JSON form and the body of its answer.
-func sum(doc, body []byte) uint32 {
+// checksum returns the CRC-32C of a record's JSON form and the body of its answer.
+func checksum(doc, body []byte) uint32 {
 	table := crc32.MakeTable(crc32.Castagnoli)
 	return crc32.Update(crc32.Checksum(doc, table), table, body)
 }
 
 const (
-	columns = "key, doc, body, sum"
-	fetch   = "SELECT " + columns + " FROM records WHERE key = ?"
+	recordColumns = "key, doc, body, sum"
+	fetchQuery    = "SELECT " + recordColumns + " FROM records WHERE key = ?"
 )
 
-// scan decodes a row with the values of key, doc, body and sum. It fails with
+// scanRecord decodes a row with the values of key, doc, body and sum. It fails with
 // ledger.ErrCorrupt if the row is not a valid record.
-func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
+func scanRecord(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record, err error) {
 	var doc, body []byte
 	var want any // can be of any type: a damaged value must fail the comparison and not row.Scan
 	if err := row.Scan(&key, &doc, &body, &want); err != nil {
@@ -126,7 +126,7 @@ func scan(row interface{ Scan(dest ...any) error }) (key string, r ledger.Record
 }
 
 func decode(key string, doc, body []byte, want any) (ledger.Record, error) {
-	if want != any(int64(sum(doc, body))) {
+	if want != any(int64(checksum(doc, body))) {
 		return nil, fmt.Errorf("%w: wrong checksum", ledger.ErrCorrupt)
 	}
 	return ledger.Unmarshal(key, doc, body)

@@ -41,8 +41,9 @@ import (
 // change the file.
 var ErrUnreadable = errors.New("the ledger file is damaged, or another version of this program wrote it")
 
-// advice is the text that Open adds to ErrUnreadable, for the person who starts the program.
-const advice = `
+// unreadableAdvice is the text that Open adds to ErrUnreadable, for the person who starts the
+// program.
+const unreadableAdvice = `
 If another version wrote it, use that version. Otherwise move it away and start again with a
 new, empty one, or name another one in LEDGER_FILE. The new one knows nothing of earlier
 payments: their signatures are refused and never charged again, but stored answers are not
@@ -52,8 +53,8 @@ payers by the list of transfers to PAY_TO.`
 // These values in the header of a file show that the file belongs to this package. application
 // is "x402" in ASCII, and version is the version of the schema.
 const (
-	application = 0x78343032
-	version     = 1
+	applicationID = 0x78343032
+	schemaVersion = 1
 )
 
 // schema creates the table. The columns list and since say in which list of ledger.Index a
@@ -70,25 +71,25 @@ CREATE INDEX IF NOT EXISTS lists ON records (list, since, key) WHERE list > 0;`
 // Store is a ledger in a file. It implements the interfaces of package ledger. It is safe for
 // concurrent use.
 type Store struct {
-	at      location
-	db      *sql.DB
-	fetches *sql.Stmt
+	location  location
+	db        *sql.DB
+	fetchStmt *sql.Stmt
 
-	writer                     *sql.Conn     // the one connection that writes
-	begin, insert, update, end *sql.Stmt     // prepared on writer
-	turn                       chan struct{} // full while a goroutine has the turn, that is, may write
-	waiting                    chan *change  // the writes to commit; only the goroutine that has the turn receives them
+	writer                                        *sql.Conn     // the one connection that writes
+	beginStmt, insertStmt, updateStmt, commitStmt *sql.Stmt     // prepared on writer
+	turn                                          chan struct{} // full while a goroutine has the turn, that is, may write
+	waiting                                       chan *change  // the writes to commit; only the goroutine that has the turn receives them
 }
 
 // Option is a setting of Open.
 type Option func(*settings)
 
-type settings struct{ accepted string }
+type settings struct{ acceptWord string }
 
 // Accept makes Open accept a file that it has refused with ErrIncomplete. word is the
 // acceptance word that the error has named. The word is valid until Open has accepted the file
 // with it. The files of other ledgers have other words.
-func Accept(word string) Option { return func(s *settings) { s.accepted = word } }
+func Accept(word string) Option { return func(s *settings) { s.acceptWord = word } }
 
 // Open opens the ledger at path. If there is no file at path, Open creates the file and its
 // folder, readable by this user only. ErrUnreadable means that the file is not a ledger that
@@ -101,59 +102,59 @@ func Open(path string, options ...Option) (*Store, error) {
 	}
 	ctx := context.Background()
 	at := location{path}
-	if err := create(path); err != nil {
+	if err := createFile(path); err != nil {
 		return nil, wrap("open", err)
 	}
-	if err := at.check(ctx, set.accepted); err != nil {
+	if err := at.checkWAL(ctx, set.acceptWord); err != nil {
 		return nil, wrap("open", err)
 	}
-	db, err := at.connect(patience)
+	db, err := at.connect(busyTimeout)
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	db.SetMaxOpenConns(maxOpen)
-	db.SetMaxIdleConns(maxOpen)
+	db.SetMaxOpenConns(maxConns)
+	db.SetMaxIdleConns(maxConns)
 	s := &Store{
-		at:      at,
-		db:      db,
-		turn:    make(chan struct{}, 1),
-		waiting: make(chan *change, maxCommit),
+		location: at,
+		db:       db,
+		turn:     make(chan struct{}, 1),
+		waiting:  make(chan *change, maxCommit),
 	}
-	if err := s.open(ctx, set.accepted); err != nil {
-		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) || code(err) == sqlite3.SQLITE_ERROR {
-			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, advice)
+	if err := s.open(ctx, set.acceptWord); err != nil {
+		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) || resultCode(err) == sqlite3.SQLITE_ERROR {
+			err = fmt.Errorf("%w (%w)%s", ErrUnreadable, err, unreadableAdvice)
 		}
 		return nil, errors.Join(err, db.Close())
 	}
 	return s, nil
 }
 
-// patience is how long a connection waits for another process that writes.
-const patience = 5 * time.Second
+// busyTimeout is how long a connection waits for another process that writes.
+const busyTimeout = 5 * time.Second
 
-// maxOpen is the number of connections. One of them writes, and the others read. They are kept
-// open because each caches its statements and its pages.
-const maxOpen = 5
+// maxConns is the number of connections. One of them writes, and the others read. They are
+// kept open because each caches its statements and its pages.
+const maxConns = 5
 
 // open checks the file and prepares the connection and the statements for writing.
-func (s *Store) open(ctx context.Context, accepted string) (err error) {
-	if err = prepare(ctx, s.db, mostChecked); err != nil {
+func (s *Store) open(ctx context.Context, acceptWord string) (err error) {
+	if err = checkFile(ctx, s.db, maxCheckedPages); err != nil {
 		return err
 	}
 	if s.writer, err = s.db.Conn(ctx); err != nil {
 		return err
 	}
-	if err = complete(ctx, s.writer); err != nil {
+	if err = createTables(ctx, s.writer); err != nil {
 		return err
 	}
-	if err = s.at.begin(ctx, s.db, accepted); err != nil {
+	if err = s.location.markIncomplete(ctx, s.db, acceptWord); err != nil {
 		return err
 	}
 	for into, query := range map[**sql.Stmt]string{
-		&s.begin: "BEGIN IMMEDIATE", &s.end: "COMMIT",
-		&s.insert: `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
+		&s.beginStmt: "BEGIN IMMEDIATE", &s.commitStmt: "COMMIT",
+		&s.insertStmt: `INSERT INTO records (version, write_id, list, since, expires, doc, body, sum, key)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		&s.update: `UPDATE records
+		&s.updateStmt: `UPDATE records
 			SET version = ?1, write_id = ?2, list = ?3, since = ?4, expires = ?5, doc = ?6, body = ?7, sum = ?8
 			WHERE key = ?9 AND version = ?1 - 1`,
 	} {
@@ -161,7 +162,7 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 			return err
 		}
 	}
-	s.fetches, err = s.db.PrepareContext(ctx, fetch)
+	s.fetchStmt, err = s.db.PrepareContext(ctx, fetchQuery)
 	return err
 }
 
@@ -171,8 +172,8 @@ func (s *Store) open(ctx context.Context, accepted string) (err error) {
 func (s *Store) Close() error {
 	s.turn <- struct{}{}
 	defer func() { <-s.turn }()
-	err := errors.Join(s.begin.Close(), s.insert.Close(), s.update.Close(), s.end.Close(), s.fetches.Close(), s.writer.Close(), s.db.Close())
-	return errors.Join(err, wrap("close", s.at.unite(context.Background())))
+	err := errors.Join(s.beginStmt.Close(), s.insertStmt.Close(), s.updateStmt.Close(), s.commitStmt.Close(), s.fetchStmt.Close(), s.writer.Close(), s.db.Close())
+	return errors.Join(err, wrap("close", s.location.mergeWAL(context.Background())))
 }
 
 // maxCommit is how many writes can share one transaction. It bounds the memory of a
@@ -189,8 +190,8 @@ type change struct {
 // result holds the record that is stored after a change, or nil if there is none. The error
 // means that it is not known which record is stored.
 type result struct {
-	held ledger.Record
-	err  error
+	stored ledger.Record
+	err    error
 }
 
 // Put implements ledger.Store. Writes that wait for the same transaction to end share the next
@@ -205,17 +206,17 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 	for {
 		select {
 		case o := <-c.done:
-			return o.held, wrap("put", o.err)
+			return o.stored, wrap("put", o.err)
 		case s.turn <- struct{}{}:
-			s.lead()
+			s.commitWaiting()
 		}
 	}
 }
 
-// lead commits all waiting changes. The caller has taken the turn, and lead gives it back.
-// Before it commits, it lets other goroutines run, because a commit takes as long as several
-// requests and each goroutine may add a change to the same commit.
-func (s *Store) lead() {
+// commitWaiting commits all waiting changes. The caller has taken the turn, and commitWaiting
+// gives it back. Before commitWaiting commits, it lets other goroutines run, because a commit
+// takes as long as several requests and each goroutine may add a change to the same commit.
+func (s *Store) commitWaiting() {
 	defer func() { <-s.turn }()
 	var changes []*change
 	for more := true; more; {
@@ -249,22 +250,22 @@ func (s *Store) commit(changes []*change) {
 			c.done <- results[i]
 		}
 	}()
-	if _, begun := s.begin.ExecContext(ctx); begun != nil {
+	if _, begun := s.beginStmt.ExecContext(ctx); begun != nil {
 		err = begun
 		return
 	}
 	for i, c := range changes {
-		results[i].held, results[i].err = s.apply(ctx, c)
+		results[i].stored, results[i].err = s.apply(ctx, c)
 	}
-	_, err = s.end.ExecContext(ctx)
+	_, err = s.commitStmt.ExecContext(ctx)
 }
 
 // apply makes one change in the open transaction, and returns the record that is stored
 // afterwards.
 func (s *Store) apply(ctx context.Context, c *change) (ledger.Record, error) {
-	statement := s.update
+	statement := s.updateStmt
 	if c.record.Head().Version == 1 {
-		statement = s.insert
+		statement = s.insertStmt
 	}
 	done, err := statement.ExecContext(ctx, c.values...)
 	if err != nil {
@@ -273,18 +274,18 @@ func (s *Store) apply(ctx context.Context, c *change) (ledger.Record, error) {
 	if n, err := done.RowsAffected(); err != nil || n > 0 {
 		return c.record, err
 	}
-	return fetched(s.writer.QueryRowContext(ctx, fetch, c.record.Head().Key))
+	return recordOf(s.writer.QueryRowContext(ctx, fetchQuery, c.record.Head().Key))
 }
 
 // Fetch implements ledger.Store.
 func (s *Store) Fetch(ctx context.Context, key string) (ledger.Record, error) {
-	r, err := fetched(s.fetches.QueryRowContext(ctx, key))
+	r, err := recordOf(s.fetchStmt.QueryRowContext(ctx, key))
 	return r, wrap("fetch", err)
 }
 
-// fetched returns the record in a row of the query fetch, or nil if there is none.
-func fetched(row *sql.Row) (ledger.Record, error) {
-	_, r, err := scan(row)
+// recordOf returns the record in a row of fetchQuery, or nil if there is none.
+func recordOf(row *sql.Row) (ledger.Record, error) {
+	_, r, err := scanRecord(row)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}
@@ -297,14 +298,14 @@ func wrap(verb string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if c := code(err); c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB {
+	if c := resultCode(err); c == sqlite3.SQLITE_CORRUPT || c == sqlite3.SQLITE_NOTADB {
 		err = fmt.Errorf("%w: %w", ledger.ErrCorrupt, err)
 	}
 	return fmt.Errorf("ledger file: %s: %w", verb, err)
 }
 
-// code returns the primary result code of an error of SQLite, and 0 for any other error.
-func code(err error) int {
+// resultCode returns the primary result code of an error of SQLite, and 0 for any other error.
+func resultCode(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return e.Code() & 0xff
 	}

@@ -25,7 +25,7 @@ var _ ledgertest.Planter = planter{}
 
 func (p planter) Plant(ctx context.Context, key string, doc []byte) error {
 	_, err := p.db.ExecContext(ctx, `INSERT OR REPLACE INTO records (key, version, write_id, list, since, expires, doc, body, sum)
-		VALUES (?, 1, '', 0, 0, 0, ?, NULL, ?)`, key, doc, sum(doc, nil))
+		VALUES (?, 1, '', 0, 0, 0, ?, NULL, ?)`, key, doc, checksum(doc, nil))
 	return err
 }
 
@@ -143,12 +143,12 @@ func TestSweepInParts(t *testing.T) {
 	t.Parallel()
 	path, now := newPath(t), time.Date(2026, 11, 24, 12, 0, 0, 0, time.UTC)
 	s := open(t, path)
-	const rows = mostSwept + 3*sweptTogether
+	const rows = maxSweptRows + 3*sweepBatchRows
 	_, err := s.db.ExecContext(t.Context(), `WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < ?)
 		INSERT INTO records SELECT 'k' || i, 1, '', 0, 0, CASE WHEN i % 2 THEN ? WHEN i % 4 THEN ? ELSE 0 END, '', NULL, 0 FROM n`,
 		rows, now.Unix()-1, now.Unix()+3600)
 	must(t, err)
-	for _, want := range []int{mostSwept / 2, rows/2 - mostSwept/2, 0} {
+	for _, want := range []int{maxSweptRows / 2, rows/2 - maxSweptRows/2, 0} {
 		s := open(t, path)
 		if n, err := s.Sweep(t.Context(), now); n != want || err != nil {
 			t.Errorf("Sweep = %d, %v; want %d", n, err, want)
@@ -169,7 +169,7 @@ func TestOpenOther(t *testing.T) {
 	refused := otherFiles(t, sound)
 	damaged := damagedFiles(sound)
 	served, unchecked := 0, 0
-	for name, contents := range merged(refused, damaged) {
+	for name, contents := range mergeFiles(refused, damaged) {
 		path := newPath(t)
 		must(t, os.WriteFile(path, contents, 0o600))
 		s, err := Open(path)
@@ -178,12 +178,12 @@ func TestOpenOther(t *testing.T) {
 			if refused[name] != nil {
 				t.Errorf("%s: it is opened", name)
 			}
-			readsNothingWrong(t, name, s, records)
+			checkReads(t, name, s, records)
 			must(t, s.Close())
 			continue
 		}
 		checkRefused(t, name, path, contents, err)
-		if strings.HasPrefix(name, "zeros") && readsUnchecked(t, name, path, records) {
+		if strings.HasPrefix(name, "zeros") && readUnchecked(t, name, path, records) {
 			unchecked++
 		}
 	}
@@ -221,8 +221,8 @@ func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 		"text":     bytes.Repeat([]byte("not a ledger\n"), 1000),
 		"bbolt":    append(make([]byte, 16), 0xed, 0xda, 0x0c, 0xed),
 		"cut":      sound[:len(sound)/2],
-		"another":  another(t, "CREATE TABLE t (a); PRAGMA user_version = 1"),
-		"later":    another(t, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", application, version+1)),
+		"another":  databaseOf(t, "CREATE TABLE t (a); PRAGMA user_version = 1"),
+		"later":    databaseOf(t, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, schemaVersion+1)),
 		"no pages": bytes.Repeat([]byte{0}, page),
 		// SQLite's integrity check does not notice these three.
 		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // the schema format in the file's header
@@ -248,15 +248,15 @@ func damagedFiles(sound []byte) map[string][]byte {
 	return files
 }
 
-func merged(files, more map[string][]byte) map[string][]byte {
+func mergeFiles(files, more map[string][]byte) map[string][]byte {
 	all := maps.Clone(files)
 	maps.Copy(all, more)
 	return all
 }
 
-// readsNothingWrong reads all records, and checks that each is either read correctly or
+// checkReads reads all records, and checks that each is either read correctly or
 // reported as corrupt.
-func readsNothingWrong(t *testing.T, name string, s *Store, records map[string]ledger.Payment) {
+func checkReads(t *testing.T, name string, s *Store, records map[string]ledger.Payment) {
 	t.Helper()
 	for key, r := range records {
 		found, err := s.Fetch(t.Context(), key)
@@ -280,24 +280,24 @@ func checkRefused(t *testing.T, name, path string, contents []byte, err error) {
 	}
 }
 
-// readsUnchecked opens a file as a large file is opened, without checking it as a whole, and
-// reads its records. It returns false if prepare refuses the file nevertheless.
-func readsUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
+// readUnchecked opens a file as a large file is opened, without checking it as a whole, and
+// reads its records. It returns false if checkFile refuses the file nevertheless.
+func readUnchecked(t *testing.T, name, path string, records map[string]ledger.Payment) bool {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
 	must(t, err)
 	defer func() { must(t, db.Close()) }()
-	if prepare(t.Context(), db, 1) != nil {
+	if checkFile(t.Context(), db, 1) != nil {
 		return false
 	}
-	fetches, err := db.Prepare(fetch)
+	fetches, err := db.Prepare(fetchQuery)
 	must(t, err)
-	readsNothingWrong(t, name+", unchecked", &Store{db: db, fetches: fetches}, records)
+	checkReads(t, name+", unchecked", &Store{db: db, fetchStmt: fetches}, records)
 	return true
 }
 
-// another returns a database that a script created, as another program would.
-func another(t *testing.T, script string) []byte {
+// databaseOf returns a database that a script created, as another program would.
+func databaseOf(t *testing.T, script string) []byte {
 	t.Helper()
 	path := newPath(t)
 	db, err := sql.Open("sqlite", path)
@@ -326,8 +326,8 @@ func TestSharedCommit(t *testing.T) {
 	s.commit(changes)
 	for i, want := range []string{first.WriteID, first.WriteID, next.WriteID, next.WriteID, ""} {
 		o, held := <-changes[i].done, ""
-		if o.held != nil {
-			held = o.held.Head().WriteID
+		if o.stored != nil {
+			held = o.stored.Head().WriteID
 		}
 		if o.err != nil || held != want {
 			t.Errorf("change %d: %+v, want %s", i, o, want)
@@ -337,7 +337,7 @@ func TestSharedCommit(t *testing.T) {
 	must(t, err)
 	s.commit(changes)
 	for i, c := range changes {
-		if o := <-c.done; o.err == nil || o.held != nil {
+		if o := <-c.done; o.err == nil || o.stored != nil {
 			t.Errorf("change %d of a failed transaction: %+v", i, o)
 		}
 	}
@@ -356,7 +356,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Add("k", []byte(`{"key":"k","version":1,"write_id":"w","state":"settled","answer":{}}`), []byte("body"), true)
 	f.Fuzz(func(t *testing.T, key string, doc, body []byte, sound bool) {
-		want := int64(sum(doc, body))
+		want := int64(checksum(doc, body))
 		if !sound {
 			want++
 		}

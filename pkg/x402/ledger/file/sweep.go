@@ -5,22 +5,22 @@ import (
 	"time"
 )
 
-// mostSwept is how many rows one Sweep looks at, and sweptTogether is how many of them it
+// maxSweptRows is how many rows one Sweep looks at, and sweepBatchRows is how many of them it
 // looks at in one transaction. A transaction of that size is short, so no payment has to wait
 // long for it to end.
 const (
-	mostSwept     = 20_000
-	sweptTogether = 500
+	maxSweptRows   = 20_000
+	sweepBatchRows = 500
 )
 
-// Sweep implements ledger.Sweeper. It looks at up to mostSwept rows, in the order in which
+// Sweep implements ledger.Sweeper. It looks at up to maxSweptRows rows, in the order in which
 // they were created. The next call, by any process, continues with the rows that follow.
 func (s *Store) Sweep(ctx context.Context, now time.Time) (deleted int, err error) {
 	var after int64
 	if err := s.db.QueryRowContext(ctx, "SELECT swept FROM marker").Scan(&after); err != nil {
 		return 0, wrap("sweep", err)
 	}
-	for looked := 0; looked < mostSwept; looked += sweptTogether {
+	for looked := 0; looked < maxSweptRows; looked += sweepBatchRows {
 		var n int
 		n, after, err = s.sweepBatch(ctx, after, now.Unix())
 		deleted += n
@@ -42,7 +42,7 @@ func (s *Store) sweepBatch(ctx context.Context, afterID, now int64) (deleted int
 	const look = `SELECT coalesce(max(id), 0), count(*), coalesce(sum(expires > 0 AND expires < ?), 0)
 		FROM (SELECT rowid AS id, expires FROM records WHERE rowid > ? ORDER BY rowid LIMIT ?)`
 	var looked, expired int
-	if err := s.db.QueryRowContext(ctx, look, now, afterID, sweptTogether).Scan(&lastID, &looked, &expired); err != nil {
+	if err := s.db.QueryRowContext(ctx, look, now, afterID, sweepBatchRows).Scan(&lastID, &looked, &expired); err != nil {
 		return 0, afterID, err
 	}
 	if expired > 0 { // otherwise there is no need to begin a write
@@ -56,7 +56,7 @@ func (s *Store) sweepBatch(ctx context.Context, afterID, now int64) (deleted int
 		}
 		deleted = int(n)
 	}
-	if looked < sweptTogether {
+	if looked < sweepBatchRows {
 		lastID = 0
 	}
 	return deleted, lastID, nil

@@ -39,10 +39,10 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 		"answers at the bound":               atTheBound,
 		"every kind of record":               everyKind,
 		"shares no memory":                   noAliasing,
-		"impossible records are not written": refused,
+		"impossible records are not written": refusesImpossible,
 		"ended context":                      endedContext,
-		"corrupt records":                    corrupt,
-		"writers at once":                    race,
+		"corrupt records":                    reportsCorrupt,
+		"writers at once":                    writersAtOnce,
 		"none whose lease ends later":        indexBefore,
 		"places of one time":                 indexTies,
 	} {
@@ -133,7 +133,7 @@ func everyKind(t *testing.T, s Planter) {
 		Holds(t, s, r)
 		current, err := s.Put(t.Context(), First(r.Head().Key))
 		must(t, err)
-		same(t, r, current)
+		checkSame(t, r, current)
 	}
 	all, corrupt := rows(t, s, "exercise|kind|", 10)
 	if len(all) != len(Others("")) || len(corrupt) > 0 {
@@ -163,9 +163,9 @@ func noAliasing(t *testing.T, s Planter) {
 	}
 }
 
-// refused checks that Put returns an error for a record that the store could not keep or read
-// back, and writes nothing. The error must not be ErrCorrupt.
-func refused(t *testing.T, s Planter) {
+// refusesImpossible checks that Put returns an error for a record that the store could not
+// keep or read back, and writes nothing. The error must not be ErrCorrupt.
+func refusesImpossible(t *testing.T, s Planter) {
 	for name, spoil := range map[string]func(*ledger.Payment){
 		"no key":          func(r *ledger.Payment) { r.Key = "" },
 		"not UTF-8 a key": func(r *ledger.Payment) { r.Key = "exercise|\xff" },
@@ -209,14 +209,14 @@ func endedContext(t *testing.T, s Planter) {
 			}
 		}
 	}
-	holdsNothing(t, s, other.Key)
+	checkMissing(t, s, other.Key)
 	Holds(t, s, r)
 }
 
-// corrupt checks records that cannot be read. Every Fetch of such a record, and every Put
-// under its key, must fail with ErrCorrupt. No list must contain such a record, but a page
+// reportsCorrupt checks records that cannot be read. Every Fetch of such a record, and every
+// Put under its key, must fail with ErrCorrupt. No list must contain such a record, but a page
 // must name its key. All other records must still be listed.
-func corrupt(t *testing.T, s Planter) {
+func reportsCorrupt(t *testing.T, s Planter) {
 	sound := First("exercise|corrupt")
 	other := First("exercise|another key")
 	MustPut(t, s, sound)
@@ -250,7 +250,7 @@ func corrupt(t *testing.T, s Planter) {
 	model := &Memory{}
 	MustPut(t, model, sound)
 	for _, limit := range []int{1, 3, 100} {
-		agree(t, model, s, time.Time{}, limit)
+		checkLists(t, model, s, time.Time{}, limit)
 		if _, named := rows(t, s, "exercise|corrupt ", limit); len(named) != len(docs) {
 			t.Errorf("pages of %d: corrupt are %q", limit, named)
 		}
@@ -298,14 +298,14 @@ func indexTies(t *testing.T, s Planter) {
 		MustPut(t, model, r)
 	}
 	for _, limit := range []int{1, 2, 7, 44, 45} {
-		agree(t, model, s, time.Time{}, limit)
+		checkLists(t, model, s, time.Time{}, limit)
 	}
 }
 
-// race checks concurrent writers. First, many writers create the same record at once: one of
-// them must succeed, and the others must get its record. Then each writer reads a count, adds
-// one, and tries again after a conflict: no addition must be lost.
-func race(t *testing.T, s Planter) {
+// writersAtOnce checks concurrent writers. First, many writers create the same record at once:
+// one of them must succeed, and the others must get its record. Then each writer reads a
+// count, adds one, and tries again after a conflict: no addition must be lost.
+func writersAtOnce(t *testing.T, s Planter) {
 	const n, each = 50, 2
 	var sent [n]ledger.Payment
 	var current [n]ledger.Record
@@ -320,7 +320,7 @@ func race(t *testing.T, s Planter) {
 	must(t, writers.Wait())
 	winner := slices.IndexFunc(sent[:], func(r ledger.Payment) bool { return r.WriteID == current[0].Head().WriteID })
 	for _, r := range current {
-		same(t, sent[winner], r)
+		checkSame(t, sent[winner], r)
 	}
 	for range n {
 		writers.Go(func() error { return addOften(t.Context(), s, sent[0].Key, each) })

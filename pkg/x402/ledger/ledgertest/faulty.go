@@ -60,10 +60,10 @@ type Faulty struct {
 	t     testing.TB
 	store ledger.Store
 
-	mu     sync.Mutex
-	calls  map[Op]int
-	known  map[slot]bool     // versions that a call has returned without an error
-	writes map[string]string // the stored form of every record that was written, by write id
+	mu       sync.Mutex
+	calls    map[Op]int
+	returned map[slot]bool     // versions that a call has returned without an error
+	writes   map[string]string // the stored form of every record that was written, by write id
 }
 
 type slot struct {
@@ -74,12 +74,12 @@ type slot struct {
 // NewFaulty returns a Faulty that passes its calls to store.
 func NewFaulty(t testing.TB, store ledger.Store, decide Decide) *Faulty {
 	return &Faulty{
-		Decide: decide,
-		t:      t,
-		store:  store,
-		calls:  map[Op]int{},
-		known:  map[slot]bool{},
-		writes: map[string]string{},
+		Decide:   decide,
+		t:        t,
+		store:    store,
+		calls:    map[Op]int{},
+		returned: map[slot]bool{},
+		writes:   map[string]string{},
 	}
 }
 
@@ -108,7 +108,7 @@ func (f *Faulty) check(r ledger.Record) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	head := r.Head()
-	if head.Version > 1 && !f.known[slot{head.Key, head.Version - 1}] {
+	if head.Version > 1 && !f.returned[slot{head.Key, head.Version - 1}] {
 		f.t.Errorf("ledgertest: version %d of %q is written, but nobody has seen version %d", head.Version, head.Key, head.Version-1)
 	}
 	doc, body, err := ledger.Marshal(r)
@@ -157,7 +157,7 @@ func (f *Faulty) call(op Op, r ledger.Record, do func() (ledger.Record, error)) 
 	if found != nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.known[slot{found.Head().Key, found.Head().Version}] = true
+		f.returned[slot{found.Head().Key, found.Head().Version}] = true
 	}
 	return found, nil
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// agree compares every list and all pages of a store with those of the model. The model is a
-// Memory with the same readable records. It shares no code with the other stores.
-func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
+// checkLists compares every list and all pages of a store with those of the model. The model
+// is a Memory with the same readable records. It shares no code with the other stores.
+func checkLists(t *testing.T, model, s Planter, before time.Time, limit int) {
 	t.Helper()
 	for _, list := range ledger.Lists() {
 		var mine, theirs ledger.Place
@@ -31,12 +31,12 @@ func agree(t *testing.T, model, s Planter, before time.Time, limit int) {
 			}
 		}
 	}
-	agreeOf(t, model, s, "", limit)
+	checkPages(t, model, s, "", limit)
 }
 
-// agreeOf compares the pages of a store with those of the model. It compares only the records
-// whose keys begin with the given prefix.
-func agreeOf(t *testing.T, model, s Planter, prefix string, limit int) {
+// checkPages compares the pages of a store with those of the model. It compares only the
+// records whose keys begin with the given prefix.
+func checkPages(t *testing.T, model, s Planter, prefix string, limit int) {
 	t.Helper()
 	want, _ := rows(t, model, prefix, limit)
 	got, _ := rows(t, s, prefix, limit)
@@ -138,9 +138,9 @@ type walker struct {
 // compareLists compares the lists and some pages of the store and the model.
 func (w *walker) compareLists(n, limit int) {
 	until := noon().Add(time.Duration(w.random.IntN(2*walkSteps)) * time.Second)
-	agree(w.T, w.model, w.store, until, limit)
+	checkLists(w.T, w.model, w.store, until, limit)
 	prefixes := walkPrefixes()
-	agreeOf(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
+	checkPages(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
 // next returns the record to write in a step: a new record of any version, or a record that
@@ -171,13 +171,13 @@ func (w *walker) step(step int) {
 	if err = errors.Join(err, failed); err != nil || (got == nil) != (want == nil) {
 		w.Errorf("%+v, %v; want %+v", got, err, want)
 	} else if want != nil {
-		same(w.T, want, got)
+		checkSame(w.T, want, got)
 	}
 	for _, key := range []string{r.Key, w.keys[w.random.IntN(len(w.keys))]} {
 		if held, _ := w.model.Fetch(w.Context(), key); held != nil {
 			Holds(w.T, w.store, held)
 		} else {
-			holdsNothing(w.T, w.store, key)
+			checkMissing(w.T, w.store, key)
 		}
 	}
 	if w.Failed() {
@@ -188,9 +188,9 @@ func (w *walker) step(step int) {
 // compareAll compares all lists, pages and records.
 func (w *walker) compareAll() {
 	w.Helper()
-	agree(w.T, w.model, w.store, time.Time{}, 1000)
+	checkLists(w.T, w.model, w.store, time.Time{}, 1000)
 	for _, prefix := range walkPrefixes() {
-		agreeOf(w.T, w.model, w.store, prefix, 1000)
+		checkPages(w.T, w.model, w.store, prefix, 1000)
 	}
 	for _, key := range w.model.Keys() {
 		r, _ := w.model.Fetch(w.Context(), key)

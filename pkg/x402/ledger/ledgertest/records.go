@@ -174,7 +174,7 @@ func Holds(t testing.TB, s ledger.Store, want ledger.Record) {
 	if err != nil || got == nil {
 		t.Fatalf("Fetch of %q = %v, %v", key, got, err)
 	}
-	same(t, want, got)
+	checkSame(t, want, got)
 }
 
 // Payment returns the record of a payment, or nil if there is none.
@@ -192,16 +192,16 @@ func Payment(t testing.TB, s ledger.Store, key string) *ledger.Payment {
 	return &p
 }
 
-func holdsNothing(t *testing.T, s ledger.Store, key string) {
+func checkMissing(t *testing.T, s ledger.Store, key string) {
 	t.Helper()
 	if r, err := s.Fetch(t.Context(), key); r != nil || err != nil {
 		t.Errorf("Fetch of %q = %+v, %v; want nothing", key, r, err)
 	}
 }
 
-// same fails the test if two records differ. An answer with a nil body equals one with an
+// checkSame fails the test if two records differ. An answer with a nil body equals one with an
 // empty body.
-func same(t testing.TB, want, got ledger.Record) {
+func checkSame(t testing.TB, want, got ledger.Record) {
 	t.Helper()
 	key := want.Head().Key
 	if w, g := bodyOf(want), bodyOf(got); !bytes.Equal(w, g) {
