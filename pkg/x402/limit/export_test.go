@@ -14,7 +14,7 @@ func (r *Rate) Patient() *Rate {
 
 // Forgiving makes a Rate carry no debts into later windows.
 func (r *Rate) Forgiving() *Rate {
-	r.debts = 0
+	r.debtWindows = 0
 	return r
 }
 

@@ -45,7 +45,7 @@ type counts struct {
 // keptWindows is how many windows a Memory keeps: the present one, the previous one for late
 // reports, the later ones into which a debt is carried, and two more in case the clock is
 // wrong for a moment.
-const keptWindows = 4 + debts
+const keptWindows = 4 + maxDebtWindows
 
 // Acquire implements Store.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, maxLeases int) ([]Lease, bool, error) {

@@ -26,11 +26,11 @@ func TestRateAgreesWithModel(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		perMinute := []int{1, 10, 61, 300}[random.IntN(4)]
-		clock := at(0)
+		clock := clockAt(0)
 		m := rateModel{
 			seed: seed, random: random, clock: clock, perMinute: perMinute,
 			// Forgiving, because this model knows no debts: TestDebts checks them.
-			rate: newRate(perMinute, &limit.Memory{}, clock).Forgiving(), window: clock.now(), began: map[*limit.Request]time.Time{},
+			rate: newRate(perMinute, &limit.Memory{}, clock).Forgiving(), window: clock.now(), windowOf: map[*limit.Request]time.Time{},
 		}
 		for step := range 300 {
 			m.passTime(step)
@@ -48,24 +48,24 @@ type rateModel struct {
 	rate      *limit.Rate
 	window    time.Time
 	used      limit.Units // the units that were used in the window
-	working   []*limit.Request
-	began     map[*limit.Request]time.Time // for each undecided request, when its window began
+	undecided []*limit.Request
+	windowOf  map[*limit.Request]time.Time // for each undecided request, when its window began
 }
 
 // check compares the decision on a request with the model. The request must pass if the window
-// has room for the number of units in asks. The model then adds counts to its own count. A
-// refused client must be told to come back soon if the window has room for the number of units
-// in weighs once the undecided requests have given their units back.
-func (m *rateModel) check(t *testing.T, v limit.Decision, asks, weighs int, counts limit.Units) {
+// has room for neededUnits. The model then adds countedUnits to its own count. A refused
+// client must be told to come back soon if the window has room for minUnits once the undecided
+// requests have given their units back.
+func (m *rateModel) check(t *testing.T, v limit.Decision, neededUnits, minUnits int, countedUnits limit.Units) {
 	t.Helper()
 	end := max(m.window.Add(limit.Window).Sub(m.clock.now()), time.Second)
-	want := limit.Decision{OK: m.used.All+asks <= m.perMinute, Limit: m.perMinute, Reset: end}
+	want := limit.Decision{OK: m.used.All+neededUnits <= m.perMinute, Limit: m.perMinute, Reset: end}
 	if want.OK {
-		m.used = limit.Units{All: m.used.All + counts.All, Open: m.used.Open + counts.Open}
+		m.used = limit.Units{All: m.used.All + countedUnits.All, Open: m.used.Open + countedUnits.Open}
 		want.Remaining = max(m.perMinute-m.used.All, 0)
 	} else {
 		want.RetryAfter = end
-		if m.used.All-m.used.Open+weighs <= m.perMinute {
+		if m.used.All-m.used.Open+minUnits <= m.perMinute {
 			want.RetryAfter = min(2*time.Second, end)
 		}
 	}
@@ -86,7 +86,7 @@ func (m *rateModel) passTime(step int) {
 		}
 	case 2:
 		m.clock.advance(-time.Duration(100+m.random.IntN(1000)) * time.Hour)
-		m.working = nil // these requests belong to windows that a Memory may have dropped by now
+		m.undecided = nil // these requests belong to windows that a Memory may have dropped by now
 	}
 	now := m.clock.Truncate(limit.Window)
 	if !now.Equal(m.window) && !now.Equal(m.window.Add(-limit.Window)) {
@@ -108,10 +108,10 @@ func (m *rateModel) send(t *testing.T) {
 		q, err := open(t, m.rate, client)
 		m.check(t, q.Decision, undecided, undecided, limit.Units{All: undecided, Open: undecided - 1})
 		if err == nil {
-			m.working = append(m.working, q)
-			m.began[q] = m.window
+			m.undecided = append(m.undecided, q)
+			m.windowOf[q] = m.window
 		}
-	case kind < 4 && len(m.working) > 0:
+	case kind < 4 && len(m.undecided) > 0:
 		m.decide(t, m.random.IntN(2) == 0)
 	default:
 		m.check(t, allow(t, m.rate, client).Decision, 1, 1, limit.Units{All: 1})
@@ -122,9 +122,9 @@ func (m *rateModel) send(t *testing.T) {
 func (m *rateModel) decide(t *testing.T, fault bool) {
 	t.Helper()
 	undecided, atFault := limit.Weights(m.perMinute)
-	q := m.working[0]
-	m.working = m.working[1:]
-	in, now := m.began[q], m.clock.Truncate(limit.Window)
+	q := m.undecided[0]
+	m.undecided = m.undecided[1:]
+	in, now := m.windowOf[q], m.clock.Truncate(limit.Window)
 	counts := limit.Units{All: 1 - undecided, Open: 1 - undecided}
 	if fault {
 		counts.All = atFault - undecided

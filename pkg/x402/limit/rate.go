@@ -30,17 +30,19 @@ const (
 	// storeTimeout bounds one report to the Store. pause is how long the Store is not called
 	// after a call has failed.
 	storeTimeout = 250 * time.Millisecond
-	pause        = time.Second
+	storePause   = time.Second
 	// An environment may let a tenth of the limit pass before it reports to the Store: the
 	// limit divided by reportDivisor.
 	reportDivisor = 10
-	// recheck is for a client that is over its limit, but whose undecided requests may give
-	// back enough units. The client is refused for this long before the store is asked again.
-	recheck = time.Second
-	// debts is how many later windows can take over a client's debt: the units above its limit
-	// that requests at fault have caused. If a client uses its whole limit for undecided
-	// requests, and all of them turn out to be at fault, they weigh four times the limit.
-	debts = 4
+	// recheckAfter is for a client that is over its limit, but whose undecided requests may
+	// give back enough units. The client is refused for this long before the store is asked
+	// again.
+	recheckAfter = time.Second
+	// maxDebtWindows is how many later windows can take over a client's debt: the units above
+	// its limit that requests at fault have caused. If a client uses its whole limit for
+	// undecided requests, and all of them turn out to be at fault, they weigh four times the
+	// limit.
+	maxDebtWindows = 4
 )
 
 // Units says how many units of its limit a client has used in a window.
@@ -76,30 +78,30 @@ const Unbounded = math.MaxInt
 // A report whose outcome is unknown is not repeated: the store could count the same requests
 // twice, and a client must never be refused for requests that it did not send.
 type Rate struct {
-	limit     int
-	undecided int // see Weights
-	atFault   int // see Weights
-	store     Store
-	now       func() time.Time
-	timeout   time.Duration
-	debts     int // how many later windows can take over a client's debt
+	limit       int
+	undecided   int // see Weights
+	atFault     int // see Weights
+	store       Store
+	now         func() time.Time
+	timeout     time.Duration
+	debtWindows int // how many later windows can take over a client's debt
 
 	mu      sync.Mutex
 	window  time.Time // when the current window began
 	clients map[string]*tally
-	resume  time.Time // when the store may be called again after a failed call; zero if the last call succeeded
+	retryAt time.Time // when the store may be called again after a failed call; zero if the last call succeeded
 }
 
 // NewRate returns a Rate that allows each client perMinute units in a Window. perMinute must
 // be positive.
 func NewRate(perMinute int, s Store, now func() time.Time) *Rate {
 	r := &Rate{
-		limit:   perMinute,
-		store:   s,
-		now:     now,
-		timeout: storeTimeout,
-		debts:   debts,
-		clients: map[string]*tally{},
+		limit:       perMinute,
+		store:       s,
+		now:         now,
+		timeout:     storeTimeout,
+		debtWindows: maxDebtWindows,
+		clients:     map[string]*tally{},
 	}
 	r.undecided, r.atFault = Weights(perMinute)
 	return r
@@ -123,46 +125,47 @@ func weight(of300, perMinute int) int {
 
 // tally holds what this environment knows about a client in the current window.
 type tally struct {
-	window    time.Time     // when the current window began
-	count     int           // how many units of requests without a payment this environment has let pass or reported
-	sent      int           // how many of the units in count were reported, or may have been
-	total     Units         // the last total that the store returned
-	heard     time.Time     // when the store returned that total
-	finalSeen int           // the largest number of units that an answer of the store has shown as final (All minus Open)
-	report    chan struct{} // closed when the current report ends; nil if no report is running
+	window     time.Time     // when the current window began
+	count      int           // how many units of requests without a payment this environment has let pass or reported
+	reported   int           // how many of the units in count were reported, or may have been
+	total      Units         // the last total that the store returned
+	totalAt    time.Time     // when the store returned that total
+	finalSeen  int           // the largest number of units that an answer of the store has shown as final (All minus Open)
+	reportDone chan struct{} // closed when the current report ends; nil if no report is running
 }
 
-// unsent returns how many units were not reported to the store.
-func (t *tally) unsent() int { return t.count - t.sent }
+// unsentUnits returns how many units were not reported to the store.
+func (t *tally) unsentUnits() int { return t.count - t.reported }
 
-// used returns the number of units that the client has used so far, as far as this environment
-// knows.
-func (t *tally) used() int { return max(t.total.All+t.unsent(), t.final()) }
+// usedUnits returns the number of units that the client has used so far, as far as this
+// environment knows.
+func (t *tally) usedUnits() int { return max(t.total.All+t.unsentUnits(), t.finalUnits()) }
 
-// final returns the least number of units that the client can have used when all its requests
-// are decided, as far as this environment knows.
-func (t *tally) final() int { return max(t.count, t.finalSeen+t.unsent()) }
+// finalUnits returns the least number of units that the client can have used when all its
+// requests are decided, as far as this environment knows.
+func (t *tally) finalUnits() int { return max(t.count, t.finalSeen+t.unsentUnits()) }
 
 // exceeds reports whether the given number of further units would put the client over the
 // limit, as far as this environment knows. Units that may be given back count only if the
 // store has returned its total within the last second (recheck).
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
-	if t.final()+more > limit {
+	if t.finalUnits()+more > limit {
 		return true
 	}
-	heardJustNow := now.Sub(t.heard) < recheck
-	return heardJustNow && t.used()+more > limit
+	heardJustNow := now.Sub(t.totalAt) < recheckAfter
+	return heardJustNow && t.usedUnits()+more > limit
 }
 
-// hear records a total that the store has returned.
-func (t *tally) hear(total Units, now time.Time) {
+// noteTotal records a total that the store has returned.
+func (t *tally) noteTotal(total Units, now time.Time) {
 	t.total = total
-	t.heard = now
+	t.totalAt = now
 	t.finalSeen = max(t.finalSeen, total.All-total.Open)
 }
 
-// of locks the Rate, calls answer with the tally of a client, and returns the result.
-func (r *Rate) of(client string, answer func(t *tally, now time.Time) Decision) Decision {
+// withTally locks the Rate, calls the function answer with the tally of a client, and returns
+// the Decision of that function.
+func (r *Rate) withTally(client string, answer func(t *tally, now time.Time) Decision) Decision {
 	now := r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,9 +185,9 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 			defer r.mu.Unlock()
 			return r.decision(t, now, false, 1), nil
 		}
-		reporting := t.report
-		storeFails := now.Before(r.resume)
-		fewUnsent := t.unsent() < r.limit/reportDivisor && t.used() < r.limit
+		reporting := t.reportDone
+		storeFails := now.Before(r.retryAt)
+		fewUnsent := t.unsentUnits() < r.limit/reportDivisor && t.usedUnits() < r.limit
 		if storeFails || reporting == nil && fewUnsent {
 			defer r.mu.Unlock()
 			t.count++
@@ -209,11 +212,11 @@ func (r *Rate) allow(ctx context.Context, client string) (Decision, error) {
 // caller holds the lock, and report releases it.
 func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Time) (Decision, error) {
 	t.count++
-	unsent := t.unsent()
-	t.sent = t.count
-	t.report = make(chan struct{})
-	if !r.resume.IsZero() {
-		r.resume = now.Add(r.timeout) // after a failure, only one request at a time tries the store
+	unsent := t.unsentUnits()
+	t.reported = t.count
+	t.reportDone = make(chan struct{})
+	if !r.retryAt.IsZero() {
+		r.retryAt = now.Add(r.timeout) // after a failure, only one request at a time tries the store
 	}
 	r.mu.Unlock()
 
@@ -222,14 +225,14 @@ func (r *Rate) report(ctx context.Context, client string, t *tally, now time.Tim
 	now = r.now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	close(t.report)
-	t.report = nil
+	close(t.reportDone)
+	t.reportDone = nil
 	if err != nil {
-		r.resume = now.Add(pause)
+		r.retryAt = now.Add(storePause)
 		return r.decision(t, now, true, 1), err
 	}
-	r.resume = time.Time{}
-	t.hear(total, now)
+	r.retryAt = time.Time{}
+	t.noteTotal(total, now)
 	return r.decision(t, now, total.All <= r.limit, 1), nil
 }
 
@@ -270,7 +273,7 @@ func (r *Rate) forgetOne() {
 	least := ""
 	looked := 0
 	for client, t := range r.clients {
-		if least == "" || t.used() < r.clients[least].used() {
+		if least == "" || t.usedUnits() < r.clients[least].usedUnits() {
 			least = client
 		}
 		looked++
@@ -296,9 +299,9 @@ func (r *Rate) decision(t *tally, now time.Time, ok bool, units int) Decision {
 	}
 	switch {
 	case ok:
-		d.Remaining = max(r.limit-t.used(), 0)
-	case t.final()+units <= r.limit: // undecided requests may give back enough
-		d.RetryAfter = min(2*recheck, d.Reset)
+		d.Remaining = max(r.limit-t.usedUnits(), 0)
+	case t.finalUnits()+units <= r.limit: // undecided requests may give back enough
+		d.RetryAfter = min(2*recheckAfter, d.Reset)
 	default:
 		d.RetryAfter = d.Reset
 	}

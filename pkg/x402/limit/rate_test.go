@@ -31,18 +31,18 @@ type decision struct {
 
 // allow sends a request without a payment.
 func allow(t *testing.T, r *limit.Rate, client string) decision {
-	return allowed(t.Context(), r, client)
+	return allowRequest(t.Context(), r, client)
 }
 
-func allowed(ctx context.Context, r *limit.Rate, client string) (v decision) {
+func allowRequest(ctx context.Context, r *limit.Rate, client string) (v decision) {
 	q := limit.Request{Rate: r, Client: client, Warn: func(_ string, err error) { v.Err = err }}
 	q.Admit(ctx)
 	v.Decision = q.Decision
 	return v
 }
 
-// passed sends n requests without a payment, and returns how many may continue.
-func passed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
+// countPassed sends n requests without a payment, and returns how many may continue.
+func countPassed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	t.Helper()
 	for range n {
 		v := allow(t, r, client)
@@ -65,11 +65,11 @@ func TestRate(t *testing.T) {
 		{10, 1, 1, 0}, {10, 50, 10, 5}, {9, 50, 9, 9}, {1, 50, 1, 1}, {100_000, 10_000, 10_000, 0},
 	} {
 		var s store
-		same(t, fmt.Sprintf("%+v: passed", c), passed(t, newRate(c.perMinute, &s, at(0)), client, c.requests), c.ok)
-		calls := added(&s)
-		same(t, fmt.Sprintf("%+v: store calls", c), len(calls), c.calls)
+		checkEqual(t, fmt.Sprintf("%+v: passed", c), countPassed(t, newRate(c.perMinute, &s, clockAt(0)), client, c.requests), c.ok)
+		calls := addedUnits(&s)
+		checkEqual(t, fmt.Sprintf("%+v: store calls", c), len(calls), c.calls)
 		for _, n := range calls {
-			same(t, "a report of "+fmt.Sprint(calls), n, c.perMinute/10+1)
+			checkEqual(t, "a report of "+fmt.Sprint(calls), n, c.perMinute/10+1)
 		}
 	}
 }
@@ -77,7 +77,7 @@ func TestRate(t *testing.T) {
 // TestRateWindowEndsWhileAsking checks that a total from the store which arrives after the end
 // of its window does not count in the next window.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
-	clock := at(59 * time.Second)
+	clock := clockAt(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
 		clock.advance(2 * time.Second)
 		return nil
@@ -92,29 +92,29 @@ func TestRateWindowEndsWhileAsking(t *testing.T) {
 
 func TestRateRefused(t *testing.T) {
 	var s store
-	clock := at(12*time.Second + time.Millisecond)
+	clock := clockAt(12*time.Second + time.Millisecond)
 	r := newRate(300, &s, clock)
-	says := func(v interface{ Headers() (policy, state string) }, state string) {
+	checkHeaders := func(v interface{ Headers() (policy, state string) }, state string) {
 		t.Helper()
 		policy, got := v.Headers()
-		same(t, "policy", policy, `"default";q=300;w=60`)
-		same(t, "state", got, `"default";`+state)
+		checkEqual(t, "policy", policy, `"default";q=300;w=60`)
+		checkEqual(t, "state", got, `"default";`+state)
 	}
-	says(allow(t, r, client), "r=299;t=48")
-	passed(t, r, client, 299)
+	checkHeaders(allow(t, r, client), "r=299;t=48")
+	countPassed(t, r, client, 299)
 	s.Calls()
-	same(t, "more passed", passed(t, r, client, 1000), 0)
-	same(t, "calls for refused requests", len(s.Calls()), 0)
+	checkEqual(t, "more passed", countPassed(t, r, client, 1000), 0)
+	checkEqual(t, "calls for refused requests", len(s.Calls()), 0)
 	q, wait := limit.Request{Rate: r, Client: client}, 48*time.Second-time.Millisecond
 	if f := q.Admit(t.Context()); f == nil || f.Code != fault.RateLimited || f.Info().Status != http.StatusTooManyRequests || f.Wait() != wait || q.RetryAfter != wait {
 		t.Errorf("Admit = %+v, RetryAfter %s", f, q.RetryAfter)
 	}
-	says(q, "r=0;t=48")
+	checkHeaders(q, "r=0;t=48")
 	if !allow(t, r, "203.0.113.8").OK {
 		t.Error("another client is refused")
 	}
 	clock.advance(wait - 1)
-	says(allow(t, r, client), "r=0;t=1") // a client must never be told to wait 0 s
+	checkHeaders(allow(t, r, client), "r=0;t=1") // a client must never be told to wait 0 s
 }
 
 // TestRateCeiling checks the limit over several environments. However the requests are spread
@@ -127,7 +127,7 @@ func TestRateCeiling(t *testing.T) {
 		var s store
 		environments := make([]*limit.Rate, 1+random.IntN(12))
 		for i := range environments {
-			environments[i] = newRate(perMinute, &s, at(0))
+			environments[i] = newRate(perMinute, &s, clockAt(0))
 		}
 		ok, streak := 0, 0
 		i := 0
@@ -154,52 +154,52 @@ func TestRateCeiling(t *testing.T) {
 // limit.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
-	r := newRate(20, &s, at(0))
-	same(t, "passed", passed(t, r, client, 40), 20)
+	r := newRate(20, &s, clockAt(0))
+	checkEqual(t, "passed", countPassed(t, r, client, 40), 20)
 	for i := range 30_000 {
-		if got := passed(t, r, strconv.Itoa(i), 1); got != 1 {
+		if got := countPassed(t, r, strconv.Itoa(i), 1); got != 1 {
 			t.Fatal("a new client is refused")
 		}
 	}
-	same(t, "clients are tracked", r.Clients(), 10_000)
+	checkEqual(t, "clients are tracked", r.Clients(), 10_000)
 	s.Calls()
-	same(t, "passed after a flood of others", passed(t, r, client, 1), 0)
-	same(t, "calls to know it", len(s.Calls()), 0)
+	checkEqual(t, "passed after a flood of others", countPassed(t, r, client, 1), 0)
+	checkEqual(t, "calls to know it", len(s.Calls()), 0)
 }
 
 // TestRateStoreDown checks requests without a payment while the store fails. They pass up to
 // the limit of each environment, and the store is called once a second. Once the store works
 // again, the failed report is not repeated, but later counts are reported.
 func TestRateStoreDown(t *testing.T) {
-	s, clock := &store{}, at(0)
+	s, clock := &store{}, clockAt(0)
 	r := newRate(100, s, clock)
 	for _, c := range []struct {
-		after time.Duration
-		store func(context.Context, limittest.Call) error
-		n, ok int
-		first error // the error of the first request
+		advance   time.Duration
+		before    func(context.Context, limittest.Call) error
+		n, wantOK int
+		firstErr  error // the error of the first request
 	}{
-		{store: down, n: 10, ok: 10}, {store: down, n: 41, ok: 41, first: errDown}, {after: time.Second - 1, store: down, n: 1, ok: 1},
-		{after: 1, store: down, n: 50, ok: 48, first: errDown}, // after 48 requests, the environment's own count is 100
-		{after: 59*time.Second - 1, n: 1},
-		{after: 1, store: down, n: 10, ok: 10}, {store: down, n: 21, ok: 21, first: errDown},
-		{after: time.Second, n: 1, ok: 1}, {n: 11, ok: 11}, // the next report comes after a tenth of the limit
+		{before: failAtOnce, n: 10, wantOK: 10}, {before: failAtOnce, n: 41, wantOK: 41, firstErr: errDown}, {advance: time.Second - 1, before: failAtOnce, n: 1, wantOK: 1},
+		{advance: 1, before: failAtOnce, n: 50, wantOK: 48, firstErr: errDown}, // after 48 requests, the environment's own count is 100
+		{advance: 59*time.Second - 1, n: 1},
+		{advance: 1, before: failAtOnce, n: 10, wantOK: 10}, {before: failAtOnce, n: 21, wantOK: 21, firstErr: errDown},
+		{advance: time.Second, n: 1, wantOK: 1}, {n: 11, wantOK: 11}, // the next report comes after a tenth of the limit
 	} {
-		clock.advance(c.after)
-		s.Before = c.store
+		clock.advance(c.advance)
+		s.Before = c.before
 		for i := range c.n {
-			if v := allow(t, r, client); v.OK != (i < c.ok) || i == 0 && !errors.Is(v.Err, c.first) || i > 0 && v.Err != nil {
+			if v := allow(t, r, client); v.OK != (i < c.wantOK) || i == 0 && !errors.Is(v.Err, c.firstErr) || i > 0 && v.Err != nil {
 				t.Fatalf("%s, request %d: %+v", clock, i, v)
 			}
 		}
 	}
-	if diff := cmp.Diff([]int{11, 42, 11, 21, 11}, added(s)); diff != "" {
+	if diff := cmp.Diff([]int{11, 42, 11, 21, 11}, addedUnits(s)); diff != "" {
 		t.Errorf("reports (-want +got):\n%s", diff)
 	}
 }
 
-// bubbled runs a test with a Rate in a synctest bubble, whose clock the Rate reads.
-func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit.Rate)) {
+// inBubble runs a test with a Rate in a synctest bubble, whose clock the Rate reads.
+func inBubble(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit.Rate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		test(t, limit.NewRate(perMinute, s, time.Now))
@@ -210,8 +210,8 @@ func bubbled(t *testing.T, perMinute int, s *store, test func(*testing.T, *limit
 // and then the store is not called for a second. After that second, one request calls the
 // store, and the other requests do not wait for that call.
 func TestRateStoreSlow(t *testing.T) {
-	s := &store{Before: silent}
-	bubbled(t, 9, s, func(t *testing.T, r *limit.Rate) {
+	s := &store{Before: neverAnswer}
+	inBubble(t, 9, s, func(t *testing.T, r *limit.Rate) {
 		begun := time.Now()
 		if v := allow(t, r, client); !v.OK || !errors.Is(v.Err, context.DeadlineExceeded) {
 			t.Errorf("Allow = %+v", v)
@@ -222,8 +222,8 @@ func TestRateStoreSlow(t *testing.T) {
 					t.Errorf("Allow = %+v", v)
 				}
 			}
-			same(t, "with the others", time.Since(begun), limit.StoreTimeout)
-			same(t, "calls", len(s.Calls()), 1)
+			checkEqual(t, "with the others", time.Since(begun), limit.StoreTimeout)
+			checkEqual(t, "calls", len(s.Calls()), 1)
 			time.Sleep(time.Second)
 			go allow(t, r, "late")
 			synctest.Wait()
@@ -238,12 +238,12 @@ func TestRateStoreSlow(t *testing.T) {
 // still be completed. The second request must return at once: it is allowed, with the error
 // context.Canceled.
 func TestRateClientHangsUp(t *testing.T) {
-	bubbled(t, 9, &store{Before: slow}, func(t *testing.T, r *limit.Rate) {
+	inBubble(t, 9, &store{Before: answerSlowly}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
 		reported, waiting := make(chan error, 1), make(chan decision, 1)
-		go func() { reported <- allowed(ctx, r, client).Err }()
+		go func() { reported <- allowRequest(ctx, r, client).Err }()
 		synctest.Wait()
-		go func() { waiting <- allowed(ctx, r, client) }()
+		go func() { waiting <- allowRequest(ctx, r, client) }()
 		synctest.Wait()
 		begun := time.Now()
 		cancel()
@@ -259,8 +259,8 @@ func TestRateClientHangsUp(t *testing.T) {
 // TestRateWaitsForReport checks that, while a report is running, other requests of the same
 // client wait for its result. The result decides whether they pass.
 func TestRateWaitsForReport(t *testing.T) {
-	s := &store{Before: slow}
-	bubbled(t, 100, s, func(t *testing.T, r *limit.Rate) {
+	s := &store{Before: answerSlowly}
+	inBubble(t, 100, s, func(t *testing.T, r *limit.Rate) {
 		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // as if another environment had reported
 			t.Fatal(err)
 		}

@@ -26,7 +26,7 @@ type Request struct {
 	Warn func(what string, err error)
 
 	Decision // the latest decision about the client
-	opened   bool
+	isOpened bool
 	window   time.Time // the beginning of the window in which the request was opened
 }
 
@@ -36,7 +36,7 @@ type Request struct {
 // only if this environment knows that the client has not even one unit left.
 func (q *Request) Admit(ctx context.Context) *fault.Error {
 	if q.Paid {
-		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
+		q.Decision = q.Rate.withTally(q.Client, func(t *tally, now time.Time) Decision {
 			ok := !t.exceeds(1, q.Rate.limit, now)
 			return q.Rate.decision(t, now, ok, q.Rate.undecided)
 		})
@@ -54,8 +54,8 @@ func (q *Request) allow(ctx context.Context) {
 	}
 }
 
-// unit is how many bytes of an answer count as one unit. See Served.
-const unit = 16 << 10
+// unitBytes is how many bytes of an answer count as one unit. See Served.
+const unitBytes = 16 << 10
 
 // Served counts the units that an admitted request weighs because of its answer, beyond the
 // first unit. An answer weighs one unit per 16 KiB, rounded up, if it cost its sender nothing:
@@ -63,35 +63,35 @@ const unit = 16 << 10
 // to a payment weighs one unit, however long it is. For a request with an invalid payment,
 // Served counts one unit, because the Gate has not counted that request.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
-	if q.Paid && !q.opened {
+	if q.Paid && !q.isOpened {
 		q.allow(ctx)
 	}
-	more := (size - 1) / unit
+	more := (size - 1) / unitBytes
 	switch {
 	case more <= 0:
 	case !q.Paid:
-		q.Decision = q.Rate.of(q.Client, func(t *tally, now time.Time) Decision {
+		q.Decision = q.Rate.withTally(q.Client, func(t *tally, now time.Time) Decision {
 			t.count += more
 			return q.Rate.decision(t, now, true, 1)
 		})
-	case q.opened && replayed:
-		q.weighs(ctx, more)
+	case q.isOpened && replayed:
+		q.countMore(ctx, more)
 	}
 }
 
-// weighs counts further units of a request that was opened and closed. It reports them to the
-// store at once, because the reports of later requests do not include units that are counted
-// under a SiteKey.
-func (q *Request) weighs(ctx context.Context, more int) {
+// countMore counts further units of a request that was opened and closed. It reports them to
+// the store at once, because the reports of later requests do not include units that are
+// counted under a SiteKey.
+func (q *Request) countMore(ctx context.Context, more int) {
 	r := q.Rate
 	window := windowOf(r.now())
 	total, err := r.count(ctx, q.Site, window, Units{All: more})
 	if err != nil {
 		q.Warn("replay not counted", err)
 	}
-	q.Decision = r.of(q.Site, func(t *tally, now time.Time) Decision {
+	q.Decision = r.withTally(q.Site, func(t *tally, now time.Time) Decision {
 		if err == nil && t.window.Equal(window) {
-			t.hear(total, now)
+			t.noteTotal(total, now)
 		}
 		return r.decision(t, now, true, r.undecided)
 	})
@@ -103,14 +103,14 @@ func (q *Request) weighs(ctx context.Context, more int) {
 func (q *Request) Open(ctx context.Context) error {
 	r := q.Rate
 	now := r.now()
-	q.opened = true
+	q.isOpened = true
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t := r.tally(q.Site, now)
 	ok := !t.exceeds(r.undecided, r.limit, now)
 	if ok {
 		q.window = t.window
-		maxUnits := r.limit - t.unsent()
+		maxUnits := r.limit - t.unsentUnits()
 		units := Units{All: r.undecided, Open: r.undecided - 1}
 		r.mu.Unlock()
 		total, counted, err := r.store.Count(ctx, q.Site, q.window, units, maxUnits)
@@ -120,7 +120,7 @@ func (q *Request) Open(ctx context.Context) error {
 			q.Decision = r.decision(t, now, false, r.undecided)
 			return fault.New(fault.LedgerUnavailable, fmt.Errorf("count the request: %w", err))
 		}
-		t.hear(total, now)
+		t.noteTotal(total, now)
 		ok = counted
 	}
 	q.Decision = r.decision(t, now, ok, r.undecided)
@@ -150,9 +150,9 @@ func (q *Request) Close(ctx context.Context, atFault bool) {
 			q.Warn("rate limit not corrected", err)
 		}
 	}
-	q.Decision = r.of(q.Site, func(t *tally, now time.Time) Decision {
+	q.Decision = r.withTally(q.Site, func(t *tally, now time.Time) Decision {
 		if corrects && err == nil && t.window.Equal(window) {
-			t.hear(total, now)
+			t.noteTotal(total, now)
 		}
 		return r.decision(t, now, true, r.undecided)
 	})
@@ -180,7 +180,7 @@ func (q *Request) correction(present time.Time, atFault bool) (time.Time, Units)
 // carry adds the debt to the next windows. Otherwise a client could begin many requests at
 // once, and their faults would show only when it is too late to refuse them.
 func (r *Rate) carry(ctx context.Context, client string, window time.Time, total Units, units int) (err error) {
-	for range r.debts {
+	for range r.debtWindows {
 		units = min(units, total.All-total.Open-r.limit)
 		if units <= 0 {
 			return nil

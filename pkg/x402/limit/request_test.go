@@ -21,8 +21,8 @@ var (
 	errDown = errors.New("the store is down")
 )
 
-// same fails the test if two values differ.
-func same[T comparable](t testing.TB, what string, got, want T) {
+// checkEqual fails the test if two values differ.
+func checkEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %v, want %v", what, got, want)
@@ -32,7 +32,7 @@ func same[T comparable](t testing.TB, what string, got, want T) {
 // clock is a clock that the test moves.
 type clock struct{ time.Time }
 
-func at(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
+func clockAt(offset time.Duration) *clock { return &clock{noon.Add(offset)} }
 
 func (c *clock) now() time.Time          { return c.Time }
 func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
@@ -40,25 +40,26 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// added returns how many units each call of the store was to add. It covers the calls since
-// added was last called.
-func added(s *store) (units []int) {
+// addedUnits returns how many units each call of the store was to add. It covers the calls
+// since addedUnits was last called.
+func addedUnits(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
 	}
 	return units
 }
 
-// down, silent and slow are behaviours of a store. down fails at once, silent returns only
-// when its caller gives up, and slow takes a tenth of a second.
-func down(context.Context, limittest.Call) error { return errDown }
+// failAtOnce, neverAnswer and answerSlowly are behaviours of a store. failAtOnce fails at
+// once, neverAnswer returns only when its caller gives up, and answerSlowly takes a tenth of a
+// second.
+func failAtOnce(context.Context, limittest.Call) error { return errDown }
 
-func silent(ctx context.Context, _ limittest.Call) error {
+func neverAnswer(ctx context.Context, _ limittest.Call) error {
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-func slow(context.Context, limittest.Call) error {
+func answerSlowly(context.Context, limittest.Call) error {
 	time.Sleep(100 * time.Millisecond)
 	return nil
 }
@@ -100,15 +101,15 @@ func TestKeys(t *testing.T) {
 		"[2001:DB8:2:2::9]":         {"2001:db8:2:2::/64", "2001:db8:2::/48"},
 		"[fe80::1%eth0]:80":         {"fe80::/64", "fe80::/48"},
 	} {
-		same(t, "ClientKey of "+in, limit.ClientKey(in), want.client)
-		same(t, "SiteKey of "+in, limit.SiteKey(in), want.site)
-		same(t, "DocumentsKey of "+in, limit.DocumentsKey(in), "documents|"+want.client)
+		checkEqual(t, "ClientKey of "+in, limit.ClientKey(in), want.client)
+		checkEqual(t, "SiteKey of "+in, limit.SiteKey(in), want.site)
+		checkEqual(t, "DocumentsKey of "+in, limit.DocumentsKey(in), "documents|"+want.client)
 	}
 	for _, in := range []string{
 		"", "203.0.113.07", "203.0.113.7:", "203.0.113.7:65536", "203.0.113.7, 198.51.100.1", "[203.0.113.7]", "[2001:db8::1", "2001:db8::1]",
 		"example.com:443", "f::1%" + strings.Repeat("z", 200),
 	} {
-		same(t, "keys of "+in, limit.ClientKey(in)+limit.SiteKey(in), limit.Unknown+limit.Unknown)
+		checkEqual(t, "keys of "+in, limit.ClientKey(in)+limit.SiteKey(in), limit.Unknown+limit.Unknown)
 	}
 }
 
@@ -154,9 +155,9 @@ func open(t *testing.T, r *limit.Rate, client string) (*limit.Request, error) {
 	return q, q.Open(t.Context())
 }
 
-// weigh opens n requests with payments, all from one client, and returns those that may
+// openMany opens n requests with payments, all from one client, and returns those that may
 // continue.
-func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Request) {
+func openMany(t *testing.T, r *limit.Rate, client string, n int) (admitted []*limit.Request) {
 	t.Helper()
 	for range n {
 		q, err := open(t, r, client)
@@ -164,13 +165,13 @@ func weigh(t *testing.T, r *limit.Rate, client string, n int) (on []*limit.Reque
 			t.Fatalf("Open = %v, %+v", err, q.Decision)
 		}
 		if q.OK {
-			on = append(on, q)
+			admitted = append(admitted, q)
 		}
 	}
-	return on
+	return admitted
 }
 
-func decide(t *testing.T, atFault bool, all ...*limit.Request) {
+func closeAll(t *testing.T, atFault bool, all ...*limit.Request) {
 	t.Helper()
 	for _, q := range all {
 		q.Close(t.Context(), atFault)
@@ -195,24 +196,24 @@ func TestWeighIsExact(t *testing.T) {
 	var s store
 	rates := make([]*limit.Rate, 200)
 	for i := range rates {
-		rates[i] = newRate(300, &s, at(0))
+		rates[i] = newRate(300, &s, clockAt(0))
 	}
 	for what, c := range map[string]struct {
-		ok      int
-		decided func(*limit.Request)
+		ok     int
+		decide func(*limit.Request)
 	}{
 		"none decided": {60, func(*limit.Request) {}},
-		"paid at once": {296, func(u *limit.Request) { decide(t, false, u) }},
-		"at fault":     {15, func(u *limit.Request) { decide(t, true, u) }},
+		"paid at once": {296, func(u *limit.Request) { closeAll(t, false, u) }},
+		"at fault":     {15, func(u *limit.Request) { closeAll(t, true, u) }},
 	} {
 		ok := 0
 		for n := range 400 {
-			for _, u := range weigh(t, rates[n%len(rates)], what, 1) {
+			for _, u := range openMany(t, rates[n%len(rates)], what, 1) {
 				ok++
-				c.decided(u)
+				c.decide(u)
 			}
 		}
-		same(t, what, ok, c.ok)
+		checkEqual(t, what, ok, c.ok)
 	}
 }
 
@@ -221,34 +222,34 @@ func TestWeighIsExact(t *testing.T) {
 // window, however many requests it begins at once. Units that may be given back are no debt.
 func TestDebts(t *testing.T) {
 	for what, c := range map[string]struct {
-		begin  []int // how many payments begin together; each group is decided before the next begins
-		faults int   // how many of each group are at fault; the others are paid
-		then   []int // how many requests at fault pass in each of the next windows, if sent one after another
+		groups     []int // how many payments begin together; each group is decided before the next begins
+		faults     int   // how many of each group are at fault; the others are paid
+		wantFaults []int // how many requests at fault pass in each of the next windows, if sent one after another
 	}{
-		"as many as there is room for": {begin: []int{15}, faults: 15, then: []int{15}},
-		"twelve places":                {begin: []int{12, 12}, faults: 12, then: []int{6, 15}},
-		"a whole limit":                {begin: []int{60}, faults: 60, then: []int{0, 0, 0, 15}},
-		"one of a whole limit":         {begin: []int{60}, faults: 1, then: []int{15}},
+		"as many as there is room for": {groups: []int{15}, faults: 15, wantFaults: []int{15}},
+		"twelve places":                {groups: []int{12, 12}, faults: 12, wantFaults: []int{6, 15}},
+		"a whole limit":                {groups: []int{60}, faults: 60, wantFaults: []int{0, 0, 0, 15}},
+		"one of a whole limit":         {groups: []int{60}, faults: 1, wantFaults: []int{15}},
 	} {
 		var s store
-		clock := at(0)
+		clock := clockAt(0)
 		rates := []*limit.Rate{newRate(300, &s, clock), newRate(300, &s, clock)}
-		for _, n := range c.begin {
-			on := weigh(t, rates[0], what, n)
-			same(t, what+", begun", len(on), n)
-			decide(t, true, on[:c.faults]...)
-			decide(t, false, on[c.faults:]...)
+		for _, n := range c.groups {
+			on := openMany(t, rates[0], what, n)
+			checkEqual(t, what+", begun", len(on), n)
+			closeAll(t, true, on[:c.faults]...)
+			closeAll(t, false, on[c.faults:]...)
 		}
-		for i, want := range c.then {
+		for i, want := range c.wantFaults {
 			clock.advance(limit.Window)
 			got := 0
 			for n := range 20 {
-				for _, q := range weigh(t, rates[n%2], what, 1) {
+				for _, q := range openMany(t, rates[n%2], what, 1) {
 					got++
-					decide(t, true, q)
+					closeAll(t, true, q)
 				}
 			}
-			same(t, what+", in window "+strconv.Itoa(i+1), got, want)
+			checkEqual(t, what+", in window "+strconv.Itoa(i+1), got, want)
 		}
 	}
 }
@@ -258,31 +259,31 @@ func TestDebts(t *testing.T) {
 // about once a second.
 func TestWeighAsksAgain(t *testing.T) {
 	var s store
-	clock := at(0)
+	clock := clockAt(0)
 	r, other := newRate(300, &s, clock), newRate(300, &s, clock)
-	on := weigh(t, r, client, 60)
+	on := openMany(t, r, client, 60)
 	s.Calls()
 	for range 100 {
 		if q, err := open(t, r, client); err == nil || q.RetryAfter != 2*time.Second {
 			t.Fatalf("Open = %v, %+v", err, q.Decision)
 		}
 	}
-	same(t, "passed without a payment", passed(t, r, client, 100), 0)
-	same(t, "known to be over, and yet the calls", len(s.Calls()), 0)
+	checkEqual(t, "passed without a payment", countPassed(t, r, client, 100), 0)
+	checkEqual(t, "known to be over, and yet the calls", len(s.Calls()), 0)
 	// Another environment asks the store about the client once a second.
 	for range 3 {
-		weigh(t, other, client, 50)
-		same(t, "calls", len(s.Calls()), 1)
+		openMany(t, other, client, 50)
+		checkEqual(t, "calls", len(s.Calls()), 1)
 		clock.advance(time.Second)
 	}
-	same(t, "passed without a payment, asked about again", passed(t, other, client, 1), 0)
+	checkEqual(t, "passed without a payment, asked about again", countPassed(t, other, client, 1), 0)
 	clock.advance(time.Second)
-	decide(t, false, on...)
-	same(t, "payments after all were decided", len(weigh(t, other, client, 1)), 1)
-	same(t, "requests after all were decided", passed(t, other, client, 1), 1)
+	closeAll(t, false, on...)
+	checkEqual(t, "payments after all were decided", len(openMany(t, other, client, 1)), 1)
+	checkEqual(t, "requests after all were decided", countPassed(t, other, client, 1), 1)
 	// The limit is used up, and nothing can be given back: no more calls.
 	for range 20 {
-		decide(t, true, weigh(t, other, client, 1)...)
+		closeAll(t, true, openMany(t, other, client, 1)...)
 	}
 	s.Calls()
 	for range 10 {
@@ -300,17 +301,17 @@ func TestWeighAsksAgain(t *testing.T) {
 // store, even after a failed call, and must be refused. The report of an outcome must take no
 // longer than any other report, and must continue when the client hangs up.
 func TestWeighStoreDown(t *testing.T) {
-	s := &store{Before: down}
-	bubbled(t, 300, s, func(t *testing.T, r *limit.Rate) {
+	s := &store{Before: failAtOnce}
+	inBubble(t, 300, s, func(t *testing.T, r *limit.Rate) {
 		for range 3 {
 			if q, err := open(t, r, client); q.OK || !errors.Is(err, errDown) || fault.From(err).Code != fault.LedgerUnavailable {
 				t.Errorf("Open = %v, %+v", err, q.Decision)
 			}
 		}
-		same(t, "calls", len(s.Calls()), 3)
+		checkEqual(t, "calls", len(s.Calls()), 3)
 		s.Before = nil
-		q := weigh(t, r, client, 1)[0]
-		s.Before = silent
+		q := openMany(t, r, client, 1)[0]
+		s.Before = neverAnswer
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		begun, warned := time.Now(), error(nil)
@@ -318,7 +319,7 @@ func TestWeighStoreDown(t *testing.T) {
 		if q.Close(ctx, false); !errors.Is(warned, context.DeadlineExceeded) || time.Since(begun) != limit.StoreTimeout {
 			t.Errorf("Close: %v after %s", warned, time.Since(begun))
 		}
-		same(t, "left after a correction that failed", q.Remaining, 295)
+		checkEqual(t, "left after a correction that failed", q.Remaining, 295)
 	})
 }
 
@@ -327,7 +328,7 @@ func TestWeighStoreDown(t *testing.T) {
 // of these units at once, so other environments learn of them as well.
 func TestReplaysWeigh(t *testing.T) {
 	t.Parallel()
-	clock, s := at(0), &limit.Memory{}
+	clock, s := clockAt(0), &limit.Memory{}
 	for _, c := range []struct {
 		size     int
 		replayed bool

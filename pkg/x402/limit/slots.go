@@ -99,26 +99,26 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 	for pause := firstWait; ; pause *= 2 {
 		held, added, err := s.store.Acquire(ctx, s.operation, mine.lease, s.totalCap)
 		if err != nil {
-			return nil, s.failed(err)
+			return nil, s.storeFault(err)
 		}
 		u := s.usage(held, tag)
-		hasShare := u.ofClient == s.clientCap && !added
+		hasShare := u.clientLeases == s.clientCap && !added
 		switch {
-		case u.ofClient > s.clientCap || hasShare:
+		case u.clientLeases > s.clientCap || hasShare:
 			cause := fmt.Errorf("the client holds its %d slots of %s", s.clientCap, s.operation)
 			if added { // if Release fails, the lease expires
 				cause = errors.Join(cause, mine.Release(ctx))
 			}
-			return nil, s.shareHeld(cause)
+			return nil, s.shareFault(cause)
 		case added:
 			return mine, nil
 		case !s.mayRetry(ctx, u, pause):
 			cause := fmt.Errorf("%d slots of %s are taken, the cap is %d", len(held), s.operation, s.totalCap)
 			return nil, fault.New(fault.Overloaded, cause)
 		}
-		if len(u.expired) > 0 {
-			if err := s.store.Remove(ctx, s.operation, u.expired...); err != nil {
-				return nil, s.failed(err)
+		if len(u.expiredLeases) > 0 {
+			if err := s.store.Remove(ctx, s.operation, u.expiredLeases...); err != nil {
+				return nil, s.storeFault(err)
 			}
 		}
 	}
@@ -128,20 +128,20 @@ func (s *Slots) Acquire(ctx context.Context, client string, until time.Time) (Sl
 // have expired, it may find room at once. If clients hold slots above their share, it may find
 // room after a pause, because they are about to release those slots.
 func (s *Slots) mayRetry(ctx context.Context, u usage, pause time.Duration) bool {
-	withinShares := u.alive - u.overShare
+	withinShares := u.aliveLeases - u.leasesOverShare
 	if withinShares >= s.totalCap || pause > lastWait {
 		return false
 	}
-	return u.alive < s.totalCap || wait(ctx, pause)
+	return u.aliveLeases < s.totalCap || wait(ctx, pause)
 }
 
-// failed returns the fault ledger_unavailable for an error of the store.
-func (s *Slots) failed(err error) *fault.Error {
+// storeFault returns the fault ledger_unavailable for an error of the store.
+func (s *Slots) storeFault(err error) *fault.Error {
 	return fault.New(fault.LedgerUnavailable, fmt.Errorf("acquire a slot of %s: %w", s.operation, err))
 }
 
-// shareHeld returns the fault for a client that already holds its share of the slots.
-func (s *Slots) shareHeld(cause error) *fault.Error {
+// shareFault returns the fault for a client that already holds its share of the slots.
+func (s *Slots) shareFault(cause error) *fault.Error {
 	return fault.Newf(fault.Overloaded, cause,
 		"Calls of this client already hold its share of this tool's concurrency cap, %d of %d. "+
 			"Retry with the same PAYMENT-SIGNATURE when one of them has ended.", s.clientCap, s.totalCap)
@@ -162,10 +162,10 @@ func newID(tag string) string {
 
 // usage describes the leases of an operation, as one client sees them.
 type usage struct {
-	expired   []Lease
-	alive     int // leases that have not expired
-	ofClient  int // live leases of that client
-	overShare int // live leases above their client's share
+	expiredLeases   []Lease
+	aliveLeases     int // leases that have not expired
+	clientLeases    int // live leases of that client
+	leasesOverShare int // live leases above their client's share
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {
@@ -173,17 +173,17 @@ func (s *Slots) usage(held []Lease, tag string) (u usage) {
 	shares := map[string]int{}
 	for _, l := range held {
 		if !l.Until.After(now) {
-			u.expired = append(u.expired, l)
+			u.expiredLeases = append(u.expiredLeases, l)
 			continue
 		}
 		owner := l.ID[:min(len(l.ID), tagLength)]
 		shares[owner]++
-		u.alive++
+		u.aliveLeases++
 		if shares[owner] > s.clientCap {
-			u.overShare++
+			u.leasesOverShare++
 		}
 	}
-	u.ofClient = shares[tag]
+	u.clientLeases = shares[tag]
 	return u
 }
 

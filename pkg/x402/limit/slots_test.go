@@ -31,24 +31,24 @@ type harness struct {
 }
 
 func newHarness(t *testing.T, most int) *harness {
-	b := &harness{T: t, store: &store{}, clock: at(0)}
-	return b.over(most, b.store)
+	b := &harness{T: t, store: &store{}, clock: clockAt(0)}
+	return b.environment(most, b.store)
 }
 
-// over returns a harness for another environment. It has the given cap and the given store,
-// and the same clock.
-func (b *harness) over(most int, s limit.Store) *harness {
+// environment returns a harness for another environment. It has the given cap and the given
+// store, and the same clock.
+func (b *harness) environment(most int, s limit.Store) *harness {
 	other := *b
 	other.Slots = limit.NewSlots("dns", most, s, b.clock.now)
 	return &other
 }
 
-// next returns the name of a client that has no slot yet. With such clients, tests of the cap
-// do not depend on a client's share.
-func next() string { return fmt.Sprint("client ", rand.Uint64()) }
+// newClient returns the name of a client that has no slot yet. With such clients, tests of the
+// cap do not depend on a client's share.
+func newClient() string { return fmt.Sprint("client ", rand.Uint64()) }
 
-// try acquires a slot. If a code is given, the slot must be refused with that code.
-func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
+// acquire acquires a slot. If a code is given, the slot must be refused with that code.
+func (b *harness) acquire(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
 	f, _ := errors.AsType[*fault.Error](err)
@@ -61,19 +61,19 @@ func (b *harness) try(client string, want fault.Code) (slot, *fault.Error) {
 	return slot, f
 }
 
-func (b *harness) take() slot {
+func (b *harness) mustAcquire() slot {
 	b.Helper()
-	slot, _ := b.try(next(), "")
+	slot, _ := b.acquire(newClient(), "")
 	return slot
 }
 
-func (b *harness) refused(want fault.Code) *fault.Error {
+func (b *harness) checkRefused(want fault.Code) *fault.Error {
 	b.Helper()
-	_, f := b.try(next(), want)
+	_, f := b.acquire(newClient(), want)
 	return f
 }
 
-func (b *harness) give(slots ...slot) {
+func (b *harness) release(slots ...slot) {
 	b.Helper()
 	for _, slot := range slots {
 		if err := slot.Release(b.Context()); err != nil {
@@ -82,14 +82,14 @@ func (b *harness) give(slots ...slot) {
 	}
 }
 
-// took checks which calls the store has got since took was last called.
-func (b *harness) took(what, want string) {
+// checkCalls checks which calls the store has got since checkCalls was last called.
+func (b *harness) checkCalls(what, want string) {
 	b.Helper()
 	var verbs []string
 	for _, c := range b.store.Calls() {
 		verbs = append(verbs, c.Verb)
 	}
-	same(b, what, strings.Join(verbs, " "), want)
+	checkEqual(b, what, strings.Join(verbs, " "), want)
 }
 
 // TestSlots makes random requests and releases. A client gets a slot if fewer slots than the
@@ -102,21 +102,21 @@ func TestSlots(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		high := 1 + random.IntN(16)
 		b := newHarness(t, high)
-		environments := map[int]*harness{high: b, (high + 1) / 2: b.over((high+1)/2, b.store)}
-		var held []taken // including slots that have expired
+		environments := map[int]*harness{high: b, (high + 1) / 2: b.environment((high+1)/2, b.store)}
+		var held []heldSlot // including slots that have expired
 		for range 100 {
 			most := []int{high, (high + 1) / 2}[random.IntN(2)] // two caps, as during a deployment that changes the cap
 			now, client := b.clock.now(), fmt.Sprint("client ", random.IntN(8))
-			all, mine := busy(held, client, now)
+			all, mine := countHeld(held, client, now)
 			want := fault.Code("")
 			if all >= most || mine >= max(most/4, 1) {
 				want = fault.Overloaded
 			}
-			if slot, _ := environments[most].try(client, want); slot != nil {
-				held = append(held, taken{client, slot, now.Add(31*time.Second - 1).Truncate(time.Second)})
+			if slot, _ := environments[most].acquire(client, want); slot != nil {
+				held = append(held, heldSlot{client, slot, now.Add(31*time.Second - 1).Truncate(time.Second)})
 			}
 			if i := random.IntN(2 * (len(held) + 1)); i < len(held) {
-				b.give(held[i].slot)
+				b.release(held[i].slot)
 				held = slices.Delete(held, i, i+1)
 			}
 			b.clock.advance([]time.Duration{0, time.Second, 10 * time.Second, 30*time.Second - time.Millisecond, time.Millisecond}[random.IntN(5)])
@@ -124,15 +124,15 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// taken is a slot that a client holds.
-type taken struct {
+// heldSlot is a slot that a client holds.
+type heldSlot struct {
 	client string
 	slot   slot
 	until  time.Time
 }
 
-// busy counts the slots that have not expired, and how many of them a client holds.
-func busy(held []taken, client string, now time.Time) (all, mine int) {
+// countHeld counts the slots that have not expired, and how many of them a client holds.
+func countHeld(held []heldSlot, client string, now time.Time) (all, mine int) {
 	for _, h := range held {
 		if !h.until.After(now) {
 			continue
@@ -148,38 +148,38 @@ func busy(held []taken, client string, now time.Time) (all, mine int) {
 // TestSlotsCost checks how many calls of the store each use of slots costs.
 func TestSlotsCost(t *testing.T) {
 	b := newHarness(t, 4)
-	first, _ := b.try("a", "")
-	b.took("a client's share", "acquire")
+	first, _ := b.acquire("a", "")
+	b.checkCalls("a client's share", "acquire")
 	share := "Calls of this client already hold its share of this tool's concurrency cap, 1 of 4. Retry with the same PAYMENT-SIGNATURE when one of them has ended."
-	_, f := b.try("a", fault.Overloaded)
-	same(t, "one more", f.Public(), share)
-	b.took("one more, given back", "acquire remove")
-	b.take()
-	b.take()
-	b.take()
+	_, f := b.acquire("a", fault.Overloaded)
+	checkEqual(t, "one more", f.Public(), share)
+	b.checkCalls("one more, given back", "acquire remove")
+	b.mustAcquire()
+	b.mustAcquire()
+	b.mustAcquire()
 	b.store.Calls()
-	_, f = b.try("a", fault.Overloaded)
-	same(t, "one more when all are taken", f.Public(), share)
-	b.took("one more when all are taken", "acquire")
-	f = b.refused(fault.Overloaded)
+	_, f = b.acquire("a", fault.Overloaded)
+	checkEqual(t, "one more when all are taken", f.Public(), share)
+	b.checkCalls("one more when all are taken", "acquire")
+	f = b.checkRefused(fault.Overloaded)
 	if info := f.Info(); info.Status != http.StatusServiceUnavailable || !info.Retry || f.Message != "" {
 		t.Errorf("%+v", f)
 	}
-	b.took("a refusal with nothing dead", "acquire")
-	b.give(first)
-	b.took("a release", "remove")
-	b.take()
-	b.took("the slot that came free", "acquire")
+	b.checkCalls("a refusal with nothing dead", "acquire")
+	b.release(first)
+	b.checkCalls("a release", "remove")
+	b.mustAcquire()
+	b.checkCalls("the slot that came free", "acquire")
 	b.clock.advance(30 * time.Second)
-	b.take()
-	b.took("a slot in place of a dead one", "acquire remove acquire")
+	b.mustAcquire()
+	b.checkCalls("a slot in place of a dead one", "acquire remove acquire")
 	b.clock.advance(29 * time.Second)
-	b.take()
-	b.take()
+	b.mustAcquire()
+	b.mustAcquire()
 	b.clock.advance(time.Second)
 	b.store.Calls()
-	b.over(2, b.store).refused(fault.Overloaded)
-	b.took("a refusal by a lower cap with one dead, which would free no slot", "acquire")
+	b.environment(2, b.store).checkRefused(fault.Overloaded)
+	b.checkCalls("a refusal by a lower cap with one dead, which would free no slot", "acquire")
 }
 
 // TestSlotsStoreFails checks every failure of the store. If the reply to a new lease is lost,
@@ -188,20 +188,20 @@ func TestSlotsCost(t *testing.T) {
 // expires. While expired leases cannot be removed, no new slot is given in their place.
 func TestSlotsStoreFails(t *testing.T) {
 	b := newHarness(t, 4)
-	slot, _ := b.try("a", "")
-	b.store.Before = down
-	if f := b.refused(fault.LedgerUnavailable); !errors.Is(f, errDown) || f.Public() == errDown.Error() {
+	slot, _ := b.acquire("a", "")
+	b.store.Before = failAtOnce
+	if f := b.checkRefused(fault.LedgerUnavailable); !errors.Is(f, errDown) || f.Public() == errDown.Error() {
 		t.Errorf("%v says %q", f, f.Public())
 	}
 	if err := slot.Release(t.Context()); !errors.Is(err, errDown) {
 		t.Errorf("Release = %v", err)
 	}
 	b.store.Before = nil
-	b.give(slot) // repeats the failed release
-	b.try("a", "")
-	b.take()
-	b.store.After = down
-	b.refused(fault.LedgerUnavailable)
+	b.release(slot) // repeats the failed release
+	b.acquire("a", "")
+	b.mustAcquire()
+	b.store.After = failAtOnce
+	b.checkRefused(fault.LedgerUnavailable)
 	b.store.After = nil
 	b.store.Before = func(ctx context.Context, c limittest.Call) error {
 		if c.Verb == "remove" {
@@ -209,14 +209,14 @@ func TestSlotsStoreFails(t *testing.T) {
 		}
 		return nil
 	}
-	if _, f := b.try("a", fault.Overloaded); !errors.Is(f, errDown) {
+	if _, f := b.acquire("a", fault.Overloaded); !errors.Is(f, errDown) {
 		t.Errorf("%v", f)
 	}
-	b.refused(fault.Overloaded) // two more leases count: the one whose reply was lost, and the one that could not be removed
+	b.checkRefused(fault.Overloaded) // two more leases count: the one whose reply was lost, and the one that could not be removed
 	b.clock.advance(30 * time.Second)
-	b.refused(fault.LedgerUnavailable) // the expired leases cannot be removed
+	b.checkRefused(fault.LedgerUnavailable) // the expired leases cannot be removed
 	b.store.Before = nil
-	b.take()
+	b.mustAcquire()
 }
 
 // TestSlotsOverShareTurnsNobodyAway checks that a client which asks for one slot gets it, even

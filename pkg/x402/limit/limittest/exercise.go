@@ -25,11 +25,11 @@ import (
 func Exercise(t *testing.T, open func(t *testing.T) limit.Store) {
 	t.Helper()
 	for name, f := range map[string]func(*testing.T, limit.Store){
-		"agrees with a model": agrees,
+		"agrees with a model": agreesWithModel,
 		"race":                race,
 		"race of removals":    raceRemove,
 		"counts at once":      countsAtOnce,
-		"cancelled":           cancelled,
+		"cancelled":           cancelledContext,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,11 +44,11 @@ func lease(id string) limit.Lease {
 	return limit.Lease{ID: id, Until: noon.Add(1234 * time.Second)}
 }
 
-// agrees compares a store with a model in random steps over a few operations, clients and ids.
-// Some of the names look like syntax, and must be treated as plain data. The steps include
-// unusual cases: a limit below the number of leases held, and a window that is earlier than
-// the last one, even by hours, as if the clock had been wrong.
-func agrees(t *testing.T, s limit.Store) {
+// agreesWithModel compares a store with a model in random steps over a few operations, clients
+// and ids. Some of the names look like syntax, and must be treated as plain data. The steps
+// include unusual cases: a limit below the number of leases held, and a window that is earlier
+// than the last one, even by hours, as if the clock had been wrong.
+func agreesWithModel(t *testing.T, s limit.Store) {
 	random := rand.New(rand.NewPCG(1, 2))
 	pick := func(of ...string) string { return of[random.IntN(len(of))] }
 	held := map[string][]limit.Lease{}
@@ -72,7 +72,7 @@ func agrees(t *testing.T, s limit.Store) {
 			}
 			got, took, err := s.Acquire(t.Context(), op, l, maxLeases)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, maxLeases, held[op])
-			check(nil, sorted(held[op]), sorted(got), "Acquire(%s, %s, %d) holds", op, l.ID, maxLeases)
+			check(nil, sortLeases(held[op]), sortLeases(got), "Acquire(%s, %s, %d) holds", op, l.ID, maxLeases)
 		case 2: // Remove: a lease that is not stored does not stop other leases from being removed
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
@@ -103,7 +103,7 @@ func agrees(t *testing.T, s limit.Store) {
 	}
 }
 
-func sorted(leases []limit.Lease) []limit.Lease {
+func sortLeases(leases []limit.Lease) []limit.Lease {
 	return slices.SortedFunc(slices.Values(leases), func(a, b limit.Lease) int { return cmp.Compare(a.ID, b.ID) })
 }
 
@@ -170,7 +170,7 @@ func countsAtOnce(t *testing.T, s limit.Store) {
 	})
 }
 
-func cancelled(t *testing.T, s limit.Store) {
+func cancelledContext(t *testing.T, s limit.Store) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, acquired, acquiring := s.Acquire(ctx, "op", lease("a"), 1)
