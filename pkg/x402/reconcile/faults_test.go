@@ -22,8 +22,8 @@ import (
 // error of the store.
 func TestReconcileIndexFails(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.uncertain(1)
-		d.owed(2, 1)
+		d.makeUncertain(1)
+		d.makeOwed(2, 1)
 		broken := errors.New("throttled")
 		p := &fakeScanner{d: d}
 		d.chain = p
@@ -39,12 +39,12 @@ func TestReconcileIndexFails(t *testing.T) {
 			if s, err := d.run(t.Context()); s != c.want || !errors.Is(err, broken) {
 				t.Errorf("%+v, %v; want %+v and the index's error", s, err, c.want)
 			}
-			if len(p.asked) == 0 {
+			if len(p.readFrom) == 0 {
 				t.Error("the chain was not read")
 			}
-			p.asked = nil
+			p.readFrom = nil
 		}
-		d.uncertain(3)
+		d.makeUncertain(3)
 		d.index, d.store.Decide = d.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
 			return map[bool]ledgertest.Fault{true: ledgertest.FailBefore}[op == ledgertest.Fetch]
 		}
@@ -72,10 +72,10 @@ func TestReconcileCorruptRecord(t *testing.T) {
 			"value": func(p *ledger.Submission) { p.Terms, _ = json.Marshal(terms().Requirements("-5")) },
 			"nonce": func(p *ledger.Submission) { p.Key = p.Key[:len(p.Key)-1] },
 		} {
-			d.uncertain(10+len(strange), change, func(p *ledger.Submission) { strange[name] = p.Key })
+			d.makeUncertain(10+len(strange), change, func(p *ledger.Submission) { strange[name] = p.Key })
 		}
-		d.uncertain(2)
-		d.owed(3, 1)
+		d.makeUncertain(2)
+		d.makeOwed(3, 1)
 		index := lists{open: []string{unreadable.Key}, owed: []string{unreadable.Key, payment(3).Key}}
 		for _, key := range strange {
 			index.open = append(index.open, key)
@@ -83,7 +83,7 @@ func TestReconcileCorruptRecord(t *testing.T) {
 		index.open = append(index.open, payment(2).Key)
 		d.index = index
 		writes := d.store.Calls(ledgertest.Replace)
-		d.wants(reconcile.Summary{Listed: 7, Open: 6, Failed: 6, RefusedLate: 1, Owed: 1, Uncounted: 1})
+		d.runAndCheck(reconcile.Summary{Listed: 7, Open: 6, Failed: 6, RefusedLate: 1, Owed: 1, Uncounted: 1})
 		if n := d.store.Calls(ledgertest.Replace) - writes; n != 2 {
 			t.Errorf("%d writes, want those of the sound record", n)
 		}
@@ -106,7 +106,7 @@ func TestReceiveTimeUp(t *testing.T) {
 		return ledgertest.None
 	}, func(t *testing.T, d *harness) {
 		const n = 41
-		sendThreeASecond(d.watched(), n)
+		sendThreeASecond(d.watchChain(), n)
 		slow = true
 		unasked, runs := 0, 0
 		for ; unasked < n && runs < 10; runs++ {
@@ -116,7 +116,7 @@ func TestReceiveTimeUp(t *testing.T) {
 			t.Errorf("%d transfers in %d runs", unasked, runs)
 		}
 		slow = false
-		d.wants(reconcile.Summary{Owed: n, RefundsDue: n})
+		d.runAndCheck(reconcile.Summary{Owed: n, RefundsDue: n})
 		if got := d.memory.Len(); got != n+1 {
 			t.Errorf("%d records, want %d and the cursor", got, n)
 		}
@@ -174,12 +174,12 @@ func TestReceiveNodeDown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
-				d.uncertain(1)
-				d.owed(2, 1)
+				d.makeUncertain(1)
+				d.makeOwed(2, 1)
 				time.Sleep(time.Minute)
 				p := &fakeScanner{d: d, width: 30, safe: uint64(time.Now().Unix())}
 				d.chain = p
-				p.before = c.during(p)
+				p.before = c.beforeCall(p)
 				// Unread is not set if the node hangs only after a first batch: the next run
 				// reads the rest.
 				want := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 1, Unread: name != "later transfers hang"}
@@ -205,15 +205,15 @@ func TestReceiveNodeDown(t *testing.T) {
 // nodeFault says which call of a scanner fails, and how.
 type nodeFault struct {
 	call       string
-	fails      func(context.Context) error
+	fail       func(context.Context) error
 	afterReads int // the call does not fail before Transfers has been called this many times
 }
 
-// during returns the function that the scanner runs at each call.
-func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
+// beforeCall returns the function that the scanner runs at each call.
+func (c nodeFault) beforeCall(p *fakeScanner) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
-		if call == c.call && len(p.asked) >= c.afterReads {
-			return c.fails(ctx)
+		if call == c.call && len(p.readFrom) >= c.afterReads {
+			return c.fail(ctx)
 		}
 		return nil
 	}
@@ -224,12 +224,12 @@ func (c nodeFault) during(p *fakeScanner) func(context.Context, string) error {
 // error.
 func TestReceiveNothingNew(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		p := d.watched()
-		d.wants(reconcile.Summary{})
+		p := d.watchChain()
+		d.runAndCheck(reconcile.Summary{})
 		at := d.cursor()
 		for _, b := range []reconcile.Batch{{Next: at.Next, Safe: at.Next - 1}, {Next: at.Next, Safe: at.Next - 50}, {Next: at.Next, Safe: at.Next + 50}} {
 			p.constant = &b
-			d.wants(reconcile.Summary{})
+			d.runAndCheck(reconcile.Summary{})
 			if diff := cmp.Diff(at, d.cursor(), cmp.AllowUnexported(ledger.Cursor{})); diff != "" {
 				t.Errorf("the cursor (-before +after):\n%s", diff)
 			}

@@ -19,24 +19,25 @@ type seller struct {
 	former x402.Address
 }
 
-// formerly returns a seller whose payee has just changed. Nobody has run reconcile yet.
-func formerly(d *harness) *seller {
+// sellerWithFormerPayee returns a seller whose payee has just changed. Nobody has run
+// reconcile yet.
+func sellerWithFormerPayee(d *harness) *seller {
 	s := &seller{d: d, p: &fakeScanner{d: d}, former: address("0x70997970c51812dc3a010c7d01b50e0d17dc79c8")}
 	d.chain = s.p
 	return s
 }
 
-// sold records that the seller sold something for an amount, paid to the former payee.
-func (s *seller) sold(amount string) {
+// recordSale records that the seller sold something for an amount, paid to the former payee.
+func (s *seller) recordSale(amount string) {
 	s.d.t.Helper()
 	s.d.must(ledger.NewPayees(s.d.ledger).Record(s.d.t.Context(), terms().Network, strings.ToLower(terms().Asset), s.former.String(), amount))
 }
 
-// refuses claims the nth payment, which pays the former payee, and lets the facilitator refuse
-// it.
-func (s *seller) refuses(n int) {
+// refusePayment claims the nth payment, which pays the former payee, and lets the facilitator
+// refuse it.
+func (s *seller) refusePayment(n int) {
 	s.d.t.Helper()
-	s.sold("5000")
+	s.recordSale("5000")
 	h := s.d.claim(n, func(p *ledger.Submission) {
 		other := terms()
 		other.PayTo = s.former.Checksum()
@@ -45,34 +46,34 @@ func (s *seller) refuses(n int) {
 	s.d.must(h.End(s.d.t.Context(), ledger.EventRefused, "insufficient_funds", ""))
 }
 
-// onRecord returns the former payees that are on record in the ledger.
-func (s *seller) onRecord() []ledger.Payee {
+// payeesOnRecord returns the former payees that are on record in the ledger.
+func (s *seller) payeesOnRecord() []ledger.Payee {
 	s.d.t.Helper()
 	all, err := s.d.ledger.Sold(s.d.t.Context(), ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)))
 	s.d.must(err)
 	return all
 }
 
-func (s *seller) receives(t *reconcile.Transfer) { t.To = s.former }
+func (s *seller) payFormer(t *reconcile.Transfer) { t.To = s.former }
 
-// finds lets a facilitator wrongly refuse a payment to the former payee, sends the payment's
-// money, waits for the given time, and checks that the next run finds the money.
-func (s *seller) finds(later time.Duration) {
+// checkFinds lets a facilitator wrongly refuse a payment to the former payee, sends the
+// payment's money, waits for the given time, and checks that the next run finds the money.
+func (s *seller) checkFinds(later time.Duration) {
 	s.d.t.Helper()
-	s.refuses(1)
-	s.p.send(1, s.receives)
+	s.refusePayment(1)
+	s.p.send(1, s.payFormer)
 	time.Sleep(later)
-	s.d.wants(reconcile.Summary{Received: 1, Found: 1, Owed: 1})
-	if r := s.d.stored(1); r.State != ledger.Settled {
+	s.d.runAndCheck(reconcile.Summary{Received: 1, Found: 1, Owed: 1})
+	if r := s.d.record(1); r.State != ledger.Settled {
 		s.d.t.Errorf("it is %s", r.State)
 	}
 }
 
-// isForgotten checks that the former payee is not on record any more, and that transfers to
+// checkForgotten checks that the former payee is not on record any more, and that transfers to
 // that payee are no longer read.
-func (s *seller) isForgotten() {
+func (s *seller) checkForgotten() {
 	s.d.t.Helper()
-	if all := s.onRecord(); len(all) > 0 {
+	if all := s.payeesOnRecord(); len(all) > 0 {
 		s.d.t.Errorf("%+v are still on record", all)
 	}
 	stands := s.d.cursorOf(s.former).Next
@@ -87,18 +88,18 @@ func (s *seller) isForgotten() {
 // are read until nothing more can arrive there. Then the payee is forgotten.
 func TestFormerPayee(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		s := formerly(d)
-		s.finds(time.Hour)
+		s := sellerWithFormerPayee(d)
+		s.checkFinds(time.Hour)
 		time.Sleep(24 * time.Hour)
-		s.p.send(1, s.receives, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // with a nonce that no payment on record has
-		if got, err := d.run(t.Context()); err != nil || got.Received != 1 || got.Unasked != 1 || len(s.onRecord()) != 1 {
-			t.Errorf("the last transfer: %+v, %v, with %+v on record", got, err, s.onRecord())
+		s.p.send(1, s.payFormer, func(t *reconcile.Transfer) { t.Nonce[0] = 7 }) // with a nonce that no payment on record has
+		if got, err := d.run(t.Context()); err != nil || got.Received != 1 || got.Unasked != 1 || len(s.payeesOnRecord()) != 1 {
+			t.Errorf("the last transfer: %+v, %v, with %+v on record", got, err, s.payeesOnRecord())
 		}
 		time.Sleep(2 * time.Hour)
 		if _, err := d.run(t.Context()); err != nil {
 			t.Error(err)
 		}
-		s.isForgotten()
+		s.checkForgotten()
 	})
 }
 
@@ -107,9 +108,9 @@ func TestFormerPayee(t *testing.T) {
 // forgets the former payee.
 func TestFormerPayeeDaysLater(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		s := formerly(d)
-		s.finds(100 * time.Hour)
-		s.isForgotten()
+		s := sellerWithFormerPayee(d)
+		s.checkFinds(100 * time.Hour)
+		s.checkForgotten()
 	})
 }
 
@@ -117,16 +118,16 @@ func TestFormerPayeeDaysLater(t *testing.T) {
 // whether a transfer to that payee is a payment or a deposit.
 func TestFormerPrice(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		s := formerly(d)
-		s.sold("50")
-		s.sold("10")
-		s.sold("99")
-		d.wants(reconcile.Summary{})
+		s := sellerWithFormerPayee(d)
+		s.recordSale("50")
+		s.recordSale("10")
+		s.recordSale("99")
+		d.runAndCheck(reconcile.Summary{})
 		time.Sleep(time.Minute)
-		s.p.send(1, s.receives, worth(10))
-		s.p.send(2, s.receives, worth(9))
-		s.p.send(3, worth(10))
-		d.wants(reconcile.Summary{Received: 3, Unasked: 1, Deposits: 2, Owed: 1, RefundsDue: 1})
+		s.p.send(1, s.payFormer, withValue(10))
+		s.p.send(2, s.payFormer, withValue(9))
+		s.p.send(3, withValue(10))
+		d.runAndCheck(reconcile.Summary{Received: 3, Unasked: 1, Deposits: 2, Owed: 1, RefundsDue: 1})
 	})
 }
 
@@ -143,7 +144,7 @@ func TestFormerPayeesUnread(t *testing.T) {
 	withReconciler(t, unread, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d}
 		d.chain = p
-		d.refused(1, false)
+		d.makeRefused(1, false)
 		p.send(1)
 		if got, err := d.run(t.Context()); err == nil || !strings.Contains(err.Error(), "former payees") || got.Found != 1 {
 			t.Errorf("%+v, %v", got, err)

@@ -23,7 +23,7 @@ const pageOfPlaces = 1000
 // missed and logged, and is not an error. Outstanding returns an error if the index failed, if
 // the ledger failed for some record, or if ctx ended before the index was read to its end.
 func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) (missed int, err error) {
-	open, owed := c.walk(ctx, visits{
+	open, owed := c.walk(ctx, visitFuncs{
 		open: func(r ledger.Payment) error {
 			if !c.Ledger.Sleeping(r) {
 				return nil
@@ -44,7 +44,7 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 	})
 	missed = open.failed + open.notReached + owed.failed + owed.notReached
 	err = errors.Join(open.err, owed.err)
-	whole := open.whole && owed.whole
+	whole := open.isWhole && owed.isWhole
 	if err == nil && !whole {
 		err = fmt.Errorf("the index was not read to its end: %w", ctx.Err())
 	}
@@ -53,9 +53,10 @@ func (c *Reconciler) Outstanding(ctx context.Context, see func(ledger.Payment)) 
 
 // Unproven returns the number of payments that a facilitator refused while the seller had no
 // node to confirm the refusal. Such a payment may have moved money nevertheless. Unproven
-// calls see for the payments that changed last, the oldest change first. newest is the largest
-// number of these calls. The error comes from the index or the ledger, or says that ctx ended.
-func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.Payment)) (n int, err error) {
+// calls see for the payments that changed last, the oldest change first. maxSeen is the
+// largest number of these calls. The error comes from the index or the ledger, or says that
+// ctx ended.
+func (c *Reconciler) Unproven(ctx context.Context, maxSeen int, see func(ledger.Payment)) (n int, err error) {
 	var keys []string
 	var after ledger.Place
 	for {
@@ -68,7 +69,7 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 			after = place
 		}
 		n += len(page)
-		older := max(0, len(keys)-newest)
+		older := max(0, len(keys)-maxSeen)
 		keys = keys[older:]
 		if len(page) < pageOfPlaces {
 			break
@@ -86,7 +87,7 @@ func (c *Reconciler) Unproven(ctx context.Context, newest int, see func(ledger.P
 // ended. The error is the first one that the ledger has returned. A corrupt record is counted
 // in missed and logged, and is not an error.
 func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Payment)) (missed int, err error) {
-	var v visited
+	var v visitCounts
 	seeOne := func(r ledger.Payment) error {
 		see(r)
 		return nil
@@ -97,8 +98,8 @@ func (c *Reconciler) Each(ctx context.Context, keys []string, see func(ledger.Pa
 	return v.failed + v.notReached, v.err
 }
 
-// visits holds the functions that a walk through the index calls.
-type visits struct {
+// visitFuncs holds the functions that a walk through the index calls.
+type visitFuncs struct {
 	open    func(ledger.Payment) error // called for each record of ledger.ListOpen
 	between func()                     // called after ListOpen and before ledger.ListOwed
 	owed    func(ledger.Payment) error // called once for each record of either list, if its answer is owed and no attempt holds it
@@ -108,7 +109,7 @@ type visits struct {
 // from the record that was written longest ago. It leaves out records of ListOpen that are
 // written after the walk began. A lookup that ends during the walk moves its record from
 // ListOpen to ListOwed. ListOwed is read last, so that the walk does not miss this record.
-func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited) {
+func (c *Reconciler) walk(ctx context.Context, do visitFuncs) (first, second visitCounts) {
 	begun := c.Now()
 	seen := map[string]bool{}
 	once := func(r ledger.Payment) error {
@@ -128,20 +129,20 @@ func (c *Reconciler) walk(ctx context.Context, do visits) (first, second visited
 	return first, c.list(ctx, ledger.ListOwed, time.Time{}, once)
 }
 
-// visited counts the records that were visited, by result.
-type visited struct {
+// visitCounts counts the records that were visited, by result.
+type visitCounts struct {
 	gone       int   // records that do not exist any more
 	failed     int   // records that could not be read, or for which the function see returned an error
 	notReached int   // records that were not read before ctx ended
-	whole      bool  // whether the list was read to its end
+	isWhole    bool  // whether the list was read to its end
 	err        error // the error of the index, joined with the first error of the store
 }
 
 // list reads a list of the index page by page, until the list or ctx ends, and calls see for
 // each record.
-func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visited) {
+func (c *Reconciler) list(ctx context.Context, name string, before time.Time, see func(ledger.Payment) error) (v visitCounts) {
 	var after ledger.Place
-	for !v.whole {
+	for !v.isWhole {
 		page, err := c.Index.List(ctx, name, before, after, pageOfPlaces)
 		if err != nil {
 			firstPage := after == ledger.Place{}
@@ -154,13 +155,13 @@ func (c *Reconciler) list(ctx context.Context, name string, before time.Time, se
 			c.visit(ctx, place.Key, &v, see)
 			after = place
 		}
-		v.whole = len(page) < pageOfPlaces
+		v.isWhole = len(page) < pageOfPlaces
 	}
 	return v
 }
 
 // visit fetches a record, and calls see if the record exists.
-func (c *Reconciler) visit(ctx context.Context, key string, v *visited, see func(ledger.Payment) error) {
+func (c *Reconciler) visit(ctx context.Context, key string, v *visitCounts, see func(ledger.Payment) error) {
 	r, err := c.Ledger.Fetch(ctx, key)
 	switch {
 	case timeUp(ctx):

@@ -20,19 +20,19 @@ import (
 // for a refund. A payment that is decided, or that an attempt holds, is in none of these lists.
 func TestReconcileOutstanding(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.owed(1, mostLookups) // no more lookups are allowed
-		d.owed(2, 2)
-		d.owed(3, 0)          // settled late, and nobody asked for the answer
+		d.makeOwed(1, mostLookups) // no more lookups are allowed
+		d.makeOwed(2, 2)
+		d.makeOwed(3, 0)      // settled late, and nobody asked for the answer
 		redeem(d, d.claim(4)) // a payment that is answered
-		d.uncertain(5)
+		d.makeUncertain(5)
 		looking := d.claim(6)
 		d.must(looking.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.claim(7)
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 are live
-		d.outstanding("doubt 5", "due 1", "owed 2", "owed 3")
+		d.runAndCheck(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Owed: 3, RefundsDue: 1}) // the leases of 6 and 7 are live
+		d.checkOutstanding("doubt 5", "due 1", "owed 2", "owed 3")
 		time.Sleep(25 * time.Hour) // the debts are over a day old, so they are due for a refund; the leases of 6 and 7 have expired
-		d.outstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
-		d.wants(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
+		d.checkOutstanding("doubt 5", "doubt 7", "due 1", "due 2", "due 3", "due 6")
+		d.runAndCheck(reconcile.Summary{Listed: 3, Open: 2, Skipped: 1, StillOpen: 2, Owed: 4, OwedLong: 4, RefundsDue: 4})
 	})
 }
 
@@ -79,22 +79,22 @@ func TestReconcileUnsent(t *testing.T) {
 	for _, blind := range []bool{false, true} {
 		t.Run(fmt.Sprint("blind ", blind), func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
-				d.blind = blind
-				d.bought(1, 1)  // its process died while the payment owned its purchase
-				d.bought(2, 12) // its process died while the payment waited for payment 12
-				d.bought(3, -1) // its process died before the purchase was opened
-				d.claim(4)      // its process died; the payment has no purchase
-				d.uncertain(5)  // a payment in doubt
+				d.noEvidence = blind
+				d.bought(1, 1)     // its process died while the payment owned its purchase
+				d.bought(2, 12)    // its process died while the payment waited for payment 12
+				d.bought(3, -1)    // its process died before the purchase was opened
+				d.claim(4)         // its process died; the payment has no purchase
+				d.makeUncertain(5) // a payment in doubt
 				time.Sleep(time.Minute)
-				before, undue := d.stored(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
+				before, undue := d.record(2), reconcile.Summary{Listed: 6, Open: 2, StillOpen: 2, Undue: 4}
 				late := reconcile.Summary{Listed: 6, Open: 4, RefusedLate: 2, StillOpen: 4}
 				if blind {
 					undue.StillOpen, undue.CannotTell = 0, 2
 					late = reconcile.Summary{Listed: 6, Open: 4, RefusedLate: 1, CannotTell: 4, Undue: 1}
 				}
-				d.outstanding("doubt 4", "doubt 5")
-				d.wants(undue)
-				if r := d.stored(2); r.Version != before.Version {
+				d.checkOutstanding("doubt 4", "doubt 5")
+				d.runAndCheck(undue)
+				if r := d.record(2); r.Version != before.Version {
 					t.Errorf("it was written: %+v", r)
 				}
 				d.find = func(_ context.Context, q x402.Question) x402.Finding {
@@ -104,10 +104,10 @@ func TestReconcileUnsent(t *testing.T) {
 					return x402.Finding{Fate: x402.StillOpen}
 				}
 				time.Sleep(5*time.Minute + ledger.ClockSlack)
-				d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
-				d.wants(late)
-				d.outstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
-				if r := d.stored(2); r.State != ledger.Refused || r.Sent || r.Doubt {
+				d.checkOutstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
+				d.runAndCheck(late)
+				d.checkOutstanding("doubt 1", "doubt 4", "doubt 5", "doubt c")
+				if r := d.record(2); r.State != ledger.Refused || r.Sent || r.Doubt {
 					t.Errorf("who waited: %+v", r)
 				}
 			})
@@ -126,12 +126,12 @@ func TestReconcileUnopened(t *testing.T) {
 				d.bought(1, -1)
 				time.Sleep(time.Hour)
 				d.find = verdict(f)
-				d.wants(reconcile.Summary{Listed: 1, Undue: 1})
-				if r := d.stored(1); r.Version != 1 || len(d.asked) != 1 {
+				d.runAndCheck(reconcile.Summary{Listed: 1, Undue: 1})
+				if r := d.record(1); r.Version != 1 || len(d.asked) != 1 {
 					t.Errorf("%+v, asked %d times", r, len(d.asked))
 				}
 				d.find = verdict(x402.Finding{Fate: x402.Paid, Transaction: tx})
-				d.wants(reconcile.Summary{Listed: 1, SettledLate: 1, Owed: 1})
+				d.runAndCheck(reconcile.Summary{Listed: 1, SettledLate: 1, Owed: 1})
 			})
 		})
 	}
@@ -144,16 +144,16 @@ func TestReconcileSilence(t *testing.T) {
 		h := d.claim(1)
 		d.must(h.Settled(t.Context(), ledger.Receipt{Transaction: tx}, true))
 		d.must(h.Release(t.Context(), ledger.Failure{Code: "ssl_timeout", Message: "m", Silence: true}))
-		d.owed(2, 1)
-		d.wants(reconcile.Summary{Owed: 2}) // the payer can still ask for the answer
+		d.makeOwed(2, 1)
+		d.runAndCheck(reconcile.Summary{Owed: 2}) // the payer can still ask for the answer
 		time.Sleep(25 * time.Hour)
-		d.outstanding("due 2")
-		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
-		r := d.stored(1)
+		d.checkOutstanding("due 2")
+		d.runAndCheck(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1, Silent: 1})
+		r := d.record(1)
 		if r.State != ledger.Redeemed || r.Answer.Status != 504 || string(must(r.Answer.Plain())) != "ssl_timeout, charged true, retryable false" {
 			t.Errorf("%s, %+v", r.State, r.Answer)
 		}
-		d.wants(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1})
+		d.runAndCheck(reconcile.Summary{Owed: 1, OwedLong: 1, RefundsDue: 1})
 	})
 }
 
@@ -174,8 +174,8 @@ func TestReconcileReadsToTheEnd(t *testing.T) {
 			d.must(err)
 		}
 		time.Sleep(time.Hour)
-		d.owed(1, mostLookups)
-		d.wants(reconcile.Summary{Owed: n + 1, OwedLong: n, RefundsDue: n + 1})
+		d.makeOwed(1, mostLookups)
+		d.runAndCheck(reconcile.Summary{Owed: n + 1, OwedLong: n, RefundsDue: n + 1})
 		ctx, cancel := context.WithCancel(t.Context())
 		seen := 0
 		see := func(ledger.Payment) {
@@ -204,7 +204,7 @@ func TestReconcileIsFair(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 1500
 		for i := range n {
-			d.uncertain(i)
+			d.makeUncertain(i)
 		}
 		seen, looks := map[[32]byte]int{}, 0
 		d.find = func(_ context.Context, q x402.Question) x402.Finding {
@@ -240,9 +240,9 @@ func TestReconcileTimeUp(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 30
 		for i := range n {
-			d.uncertain(i)
+			d.makeUncertain(i)
 		}
-		d.owed(100, 1)
+		d.makeOwed(100, 1)
 		d.find = func(ctx context.Context, _ x402.Question) x402.Finding {
 			select {
 			case <-time.After(3 * time.Second):
@@ -263,7 +263,7 @@ func TestReconcileTimeUp(t *testing.T) {
 			t.Errorf("it took %v, want three quarters of 42 s", took)
 		}
 		for i := range n {
-			if r := d.stored(i); (r.Version == 2) != (i >= 10) {
+			if r := d.record(i); (r.Version == 2) != (i >= 10) {
 				t.Errorf("record %d has version %d", i, r.Version)
 			}
 		}
@@ -281,9 +281,9 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 		}
 		return ledgertest.None
 	}, func(t *testing.T, d *harness) {
-		p := d.watched()
+		p := d.watchChain()
 		for i := range 15 {
-			d.uncertain(i)
+			d.makeUncertain(i)
 		}
 		d.find = func(ctx context.Context, _ x402.Question) x402.Finding { <-ctx.Done(); return x402.Finding{} }
 		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Second)
@@ -301,11 +301,11 @@ func TestReceiveBeforeTheRestIsCounted(t *testing.T) {
 // finding must still be written, and no further question may be asked.
 func TestReconcileFinishesAVerdict(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		p := d.watched()
-		p.asked = nil
-		d.uncertain(1)
+		p := d.watchChain()
+		p.readFrom = nil
+		d.makeUncertain(1)
 		time.Sleep(time.Second)
-		d.uncertain(2)
+		d.makeUncertain(2)
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		d.find = func(context.Context, x402.Question) x402.Finding {
@@ -316,11 +316,11 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 		if want := (reconcile.Summary{Listed: 2, Open: 1, RefusedLate: 1, Left: 1, Unfinished: true}); s != want || !errors.Is(err, context.Canceled) {
 			t.Errorf("%+v, %v; want %+v, and that what is owed could not be listed", s, err, want)
 		}
-		if len(p.asked) > 0 {
+		if len(p.readFrom) > 0 {
 			t.Error("the chain is read when there is no time left")
 		}
-		if d.stored(1).State != ledger.Refused || d.stored(2).Version != 2 {
-			t.Errorf("%s, version %d", d.stored(1).State, d.stored(2).Version)
+		if d.record(1).State != ledger.Refused || d.record(2).Version != 2 {
+			t.Errorf("%s, version %d", d.record(1).State, d.record(2).Version)
 		}
 	})
 }
@@ -331,7 +331,7 @@ func TestReconcileFinishesAVerdict(t *testing.T) {
 // found. Unproven must pass the payments that changed last to its function.
 func TestUnproven(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		d.blind = true
+		d.noEvidence = true
 		noNode := func(p *ledger.Submission) { p.NoNode = true }
 		end := func(n int, event ledger.Event, changes ...func(*ledger.Submission)) {
 			d.must(d.claim(n, changes...).End(t.Context(), event, "no", ""))
@@ -344,21 +344,21 @@ func TestUnproven(t *testing.T) {
 			end(n, ledger.EventRefused, noNode)
 		}
 		end(30, ledger.EventTurnedAway, noNode)
-		superseded := d.stored(5)
+		superseded := d.record(5)
 		superseded.State, superseded.WriteID = ledger.Superseded, "superseded"
 		superseded.Version++
 		ledgertest.MustPut(t, d.memory, superseded)
-		d.wants(reconcile.Summary{Unproven: 27})
+		d.runAndCheck(reconcile.Summary{Unproven: 27})
 		_, _, err := d.ledger.RecordTransfer(t.Context(), ledger.Witness{Key: payment(6).Key, At: time.Now(), Receipt: ledger.Receipt{Transaction: tx}})
 		d.must(err)
-		d.wants(reconcile.Summary{Unproven: 26, Owed: 1})
+		d.runAndCheck(reconcile.Summary{Unproven: 26, Owed: 1})
 		var newest []string
 		n, err := d.reconciler().Unproven(t.Context(), 3, func(r ledger.Payment) { newest = append(newest, r.Key) })
 		want := []string{payment(28).Key, payment(29).Key, payment(30).Key}
 		if diff := cmp.Diff(want, newest); n != 26 || err != nil || diff != "" {
 			t.Errorf("%d, %v, the newest (-want +got):\n%s", n, err, diff)
 		}
-		d.blind = false
-		d.wants(reconcile.Summary{Owed: 1}) // there is a node now, so the chain shows whether a refused payment was paid
+		d.noEvidence = false
+		d.runAndCheck(reconcile.Summary{Owed: 1}) // there is a node now, so the chain shows whether a refused payment was paid
 	})
 }

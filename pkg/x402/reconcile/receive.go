@@ -93,9 +93,9 @@ func (r *run) receive(ctx context.Context) (err error) {
 	return err
 }
 
-// note adds a payee to the payees whose transfers are read. It ignores the payee if there are
-// too many of them already.
-func (r *run) note(payTo string) {
+// notePayee adds a payee to the payees whose transfers are read. It ignores the payee if there
+// are too many of them already.
+func (r *run) notePayee(payTo string) {
 	payee, err := x402.ParseAddress(payTo)
 	if err == nil && len(r.payees) <= maxFormer && !slices.Contains(r.payees, payee) {
 		r.payees = append(r.payees, payee)
@@ -107,10 +107,10 @@ func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
 
-// noteSold adds the former payees on record in the ledger to the payees whose transfers are
-// read. The payee whose last payment is oldest comes first, because that payee is the first
-// that the ledger forgets.
-func (r *run) noteSold(ctx context.Context) error {
+// noteFormerPayees adds the former payees on record in the ledger to the payees whose
+// transfers are read. The payee whose last payment is oldest comes first, because that payee
+// is the first that the ledger forgets.
+func (r *run) noteFormerPayees(ctx context.Context) error {
 	if r.Scanner == nil {
 		return nil
 	}
@@ -120,19 +120,19 @@ func (r *run) noteSold(ctx context.Context) error {
 	}
 	for _, p := range all {
 		if !strings.EqualFold(p.Address, r.Terms.PayTo) {
-			r.sold = append(r.sold, p)
-			r.note(p.Address)
+			r.formerPayees = append(r.formerPayees, p)
+			r.notePayee(p.Address)
 		}
 	}
 	return nil
 }
 
-// soldTo returns the ledger's entry about a former payee. It returns nil for an unknown payee,
-// and for our current one.
-func (r *run) soldTo(payee x402.Address) *ledger.Payee {
-	for i, p := range r.sold {
+// formerPayee returns the ledger's entry about a former payee. It returns nil for an unknown
+// payee, and for our current one.
+func (r *run) formerPayee(payee x402.Address) *ledger.Payee {
+	for i, p := range r.formerPayees {
 		if strings.EqualFold(p.Address, payee.String()) {
-			return &r.sold[i]
+			return &r.formerPayees[i]
 		}
 	}
 	return nil
@@ -140,7 +140,7 @@ func (r *run) soldTo(payee x402.Address) *ledger.Payee {
 
 // cheapest returns the lowest price that a payment to this payee can have.
 func (r *run) cheapest(payee x402.Address) *big.Int {
-	p := r.soldTo(payee)
+	p := r.formerPayee(payee)
 	if p == nil {
 		return r.Cheapest
 	}
@@ -155,7 +155,7 @@ func (r *run) cheapest(payee x402.Address) *big.Int {
 // chain was read to its newest safe block, and that block is later than the end of the last
 // authorization.
 func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error {
-	p := r.soldTo(payee)
+	p := r.formerPayee(payee)
 	if p == nil || !read.Done() {
 		return nil
 	}
@@ -172,8 +172,8 @@ func (r *run) forget(ctx context.Context, payee x402.Address, read Batch) error 
 	return err
 }
 
-// ours reports whether a record is about a payment in the token of Terms.
-func (c *Reconciler) ours(r ledger.Payment) bool {
+// isOurs reports whether a record is about a payment in the token of Terms.
+func (c *Reconciler) isOurs(r ledger.Payment) bool {
 	return strings.HasPrefix(r.Key, c.Terms.Network+"|"+strings.ToLower(c.Terms.Asset)+"|")
 }
 
@@ -256,7 +256,7 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	}
 	now := r.Now()
 	last := now
-	if p := r.soldTo(payee); p != nil && p.Until.Before(last) {
+	if p := r.formerPayee(payee); p != nil && p.Until.Before(last) {
 		last = p.Until
 	}
 	next, err := r.Scanner.BlockAt(ctx, now.Add(firstStretch)) // the time is in the future, so next is the block after the newest safe block
@@ -270,23 +270,23 @@ func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, e
 	return r.Ledger.Begin(ctx, key, min(from, next), next)
 }
 
-// match compares one transfer with the ledger, and counts the transfer. early means that the
+// match compares one transfer with the ledger, and counts the transfer. isEarly means that the
 // transfer is from before the payee's cursor was made. An early transfer counts only for a
 // payment on record. If the transfer's record cannot be read, match returns no error, so that
 // later transfers are read.
-func (r *run) match(ctx context.Context, t Transfer, early bool) error {
+func (r *run) match(ctx context.Context, t Transfer, isEarly bool) error {
 	nonce := "0x" + hex.EncodeToString(t.Nonce[:])
 	key := ledger.Key(r.Terms.Network, strings.ToLower(r.Terms.Asset), t.From.String(), nonce)
-	number, attention, err := r.testify(ctx, key, t, early)
+	counter, attention, err := r.recordTransfer(ctx, key, t, isEarly)
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
-		number = &r.Unmatched
+		counter = &r.Unmatched
 		attention = "a transfer whose record cannot be read"
 		err = nil
 	}
-	if err != nil || number == nil {
+	if err != nil || counter == nil {
 		return err
 	}
-	*number++
+	*counter++
 	r.Received++
 	if attention != "" && r.Found+r.Unasked+r.Unmatched <= maxUnmatched {
 		r.Log.WarnContext(ctx, attention, "key", key, "transaction", t.Transaction, "amount", t.Value.String())
@@ -294,43 +294,43 @@ func (r *run) match(ctx context.Context, t Transfer, early bool) error {
 	return nil
 }
 
-// testify records a transfer, with these exceptions. A transfer without an authorization, or
-// of no money, is never recorded. Three kinds of transfers are recorded only if their payment
-// is on record: early transfers, transfers that are too old, and transfers of less than the
-// lowest price.
+// recordTransfer records a transfer, with these exceptions. A transfer without an
+// authorization, or of no money, is never recorded. Three kinds of transfers are recorded only
+// if their payment is on record: early transfers, transfers that are too old, and transfers of
+// less than the lowest price.
 //
-// number points to the field of the Summary that counts the transfer. It is nil if the
+// counter points to the field of the Summary that counts the transfer. It is nil if the
 // transfer is not counted at all. attention is a message about the transfer for an operator,
 // or empty.
-func (r *run) testify(ctx context.Context, key string, t Transfer, early bool) (number *int, attention string, err error) {
+func (r *run) recordTransfer(ctx context.Context, key string, t Transfer, isEarly bool) (counter *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
 	cheapest := r.cheapest(t.To)
 	tooCheap := cheapest != nil && t.Value.Cmp(cheapest) < 0
 	onRecordOnly := true
 	switch {
-	case early:
+	case isEarly:
 	case !authorized || tooCheap:
-		number = &r.Deposits
+		counter = &r.Deposits
 	case t.Time.Before(r.Now().Add(-oldestTransfer)):
-		number = &r.Unmatched
+		counter = &r.Unmatched
 		attention = "a transfer from before the ledger's memory"
 	default:
 		onRecordOnly = false
 	}
 	if onRecordOnly && !authorized {
-		return number, attention, nil
+		return counter, attention, nil
 	}
 	if onRecordOnly {
 		record, err := r.Ledger.Fetch(ctx, key)
 		if err != nil || record == nil || !paidBy(*record, t) {
-			return number, attention, err
+			return counter, attention, err
 		}
 	}
-	return r.witness(ctx, key, t)
+	return r.writeTransfer(ctx, key, t)
 }
 
-// witness writes a transfer to the ledger. Its results are those of testify.
-func (r *run) witness(ctx context.Context, key string, t Transfer) (number *int, attention string, err error) {
+// writeTransfer writes a transfer to the ledger. Its results are those of recordTransfer.
+func (r *run) writeTransfer(ctx context.Context, key string, t Transfer) (counter *int, attention string, err error) {
 	// The refund of a transfer without a record needs these terms.
 	terms, err := json.Marshal(x402.Requirements{
 		Scheme:  x402.Scheme,

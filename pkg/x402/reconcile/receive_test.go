@@ -22,7 +22,7 @@ type fakeScanner struct {
 	d         *harness
 	transfers []reconcile.Transfer
 	width     uint64           // the number of blocks in a batch; 0 means any number
-	asked     []uint64         // for each call of Transfers: the block from which it reads
+	readFrom  []uint64         // for each call of Transfers: the block from which it reads
 	safe      uint64           // the safe block when a cursor is made; 0 means the present block
 	constant  *reconcile.Batch // the batch that every call of Transfers returns; if nil, a call returns what it has read
 	// before runs at the beginning of each call, and may make the call fail.
@@ -39,7 +39,7 @@ func (p *fakeScanner) call(ctx context.Context, call string) error {
 // Transfers implements reconcile.Scanner.
 func (p *fakeScanner) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.d.t.Helper()
-	p.asked = append(p.asked, from)
+	p.readFrom = append(p.readFrom, from)
 	if at := p.d.cursorOf(payee); at == nil || at.Next != from {
 		p.d.t.Errorf("reading goes on for %s from block %d, the stored cursor is %+v", payee, from, at)
 	}
@@ -89,15 +89,15 @@ func (p *fakeScanner) send(n int, change ...func(*reconcile.Transfer)) reconcile
 	return t
 }
 
-func worth(value int64) func(*reconcile.Transfer) {
+func withValue(value int64) func(*reconcile.Transfer) {
 	return func(t *reconcile.Transfer) { t.Value = big.NewInt(value) }
 }
 
-func earlier(d time.Duration) func(*reconcile.Transfer) {
+func madeEarlier(d time.Duration) func(*reconcile.Transfer) {
 	return func(t *reconcile.Transfer) { t.Time = t.Time.Add(-d) }
 }
 
-func unauthorized(t *reconcile.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
+func withoutAuthorization(t *reconcile.Transfer) { t.Authorized, t.Nonce = false, [32]byte{} }
 
 // cursorOf returns the stored cursor of a payee.
 func (d *harness) cursorOf(payee x402.Address) *ledger.Cursor {
@@ -113,13 +113,13 @@ func (d *harness) cursor() *ledger.Cursor {
 	return d.cursorOf(address(terms().PayTo))
 }
 
-// watched gives the Reconciler a chain, runs it once so that it stores a cursor at the present
-// block, and then waits an hour.
-func (d *harness) watched() *fakeScanner {
+// watchChain gives the Reconciler a chain, runs it once so that it stores a cursor at the
+// present block, and then waits an hour.
+func (d *harness) watchChain() *fakeScanner {
 	d.t.Helper()
 	p := &fakeScanner{d: d}
 	d.chain = p
-	d.wants(reconcile.Summary{})
+	d.runAndCheck(reconcile.Summary{})
 	if at := d.cursor(); at == nil || at.Next != uint64(time.Now().Unix())+1 {
 		d.t.Fatalf("the cursor is %+v after the first run", at)
 	}
@@ -127,9 +127,9 @@ func (d *harness) watched() *fakeScanner {
 	return p
 }
 
-// refused makes a payment that was refused by a facilitator or, if disproved is true, by
+// makeRefused makes a payment that was refused by a facilitator or, if disproved is true, by
 // evidence.
-func (d *harness) refused(n int, disproved bool) {
+func (d *harness) makeRefused(n int, disproved bool) {
 	d.t.Helper()
 	if h := d.claim(n); disproved {
 		d.must(h.End(d.t.Context(), ledger.EventDisproved, "cancelled", ""))
@@ -145,30 +145,30 @@ func TestReceive(t *testing.T) {
 	undecided := reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 1, Found: 1, Owed: 1}
 	found, known := reconcile.Summary{Received: 1, Found: 1, Owed: 1}, reconcile.Summary{Received: 1}
 	for name, c := range map[string]receiveRow{
-		"uncertain": {func(d *harness) { d.uncertain(1) }, undecided, ledger.Settled},
-		"abandoned": {func(d *harness) { d.abandoned(1) }, undecided, ledger.Settled},
-		"refused":   {func(d *harness) { d.refused(1, false) }, found, ledger.Settled},
+		"uncertain": {func(d *harness) { d.makeUncertain(1) }, undecided, ledger.Settled},
+		"abandoned": {func(d *harness) { d.makeAbandoned(1) }, undecided, ledger.Settled},
+		"refused":   {func(d *harness) { d.makeRefused(1, false) }, found, ledger.Settled},
 		"in flight": {func(d *harness) { d.claim(1) }, reconcile.Summary{Received: 1, Found: 1}, ledger.Settled}, // the answer is not owed yet, because an attempt holds the lease
-		"disproved": {func(d *harness) { d.refused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
-		"settled":   {func(d *harness) { d.owed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
+		"disproved": {func(d *harness) { d.makeRefused(1, true) }, reconcile.Summary{Received: 1, Unasked: 1, Owed: 1, RefundsDue: 1}, ledger.Settled},
+		"settled":   {func(d *harness) { d.makeOwed(1, 1) }, reconcile.Summary{Received: 1, Owed: 1}, ""},
 		"redeemed":  {func(d *harness) { redeem(d, d.claim(1)) }, known, ""},
 		"refunded": {func(d *harness) {
-			d.owed(1, mostLookups)
+			d.makeOwed(1, mostLookups)
 			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventRefund, ledger.Change{Transaction: "0xback"}))
 		}, known, ""},
 		"closed as answered": {func(d *harness) {
-			d.owed(1, mostLookups)
+			d.makeOwed(1, mostLookups)
 			must(d.ledger.Apply(d.t.Context(), *must(d.ledger.Fetch(d.t.Context(), payment(1).Key)), ledger.EventAttest, ledger.Change{Reason: "answered"}))
 		}, known, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withReconciler(t, nil, func(t *testing.T, d *harness) {
-				p := d.watched()
+				p := d.watchChain()
 				c.before(d)
-				before := d.stored(1)
+				before := d.record(1)
 				sent := p.send(1)
-				d.wants(c.want)
-				c.checkRecord(t, before, d.stored(1), sent.Transaction)
+				d.runAndCheck(c.want)
+				c.checkRecord(t, before, d.record(1), sent.Transaction)
 				if n := d.memory.Len(); n != 2 {
 					t.Errorf("%d records, want the payment and the cursor", n)
 				}
@@ -209,20 +209,20 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 // a refund of the transferred amount is due. Other transfers are only counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		p := d.watched()
-		d.refused(2, false)
+		p := d.watchChain()
+		d.makeRefused(2, false)
 		d.claim(3)
-		live := d.stored(3)
-		refused := d.stored(2)
-		p.send(1, worth(123456789))
-		other := p.send(2, worth(6000)) // another authorization with the same nonce
-		inFlight := p.send(3, worth(4999))
-		p.send(4, worth(0))
-		p.send(5, worth(cheapest-1)) // anybody may send any number of such transfers
-		p.send(2, worth(cheapest-1))
-		p.send(0, unauthorized)
-		p.send(0, unauthorized, worth(0))
-		d.wants(reconcile.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, RefundsDue: 3})
+		live := d.record(3)
+		refused := d.record(2)
+		p.send(1, withValue(123456789))
+		other := p.send(2, withValue(6000)) // another authorization with the same nonce
+		inFlight := p.send(3, withValue(4999))
+		p.send(4, withValue(0))
+		p.send(5, withValue(cheapest-1)) // anybody may send any number of such transfers
+		p.send(2, withValue(cheapest-1))
+		p.send(0, withoutAuthorization)
+		p.send(0, withoutAuthorization, withValue(0))
+		d.runAndCheck(reconcile.Summary{Received: 8, Deposits: 5, Unasked: 3, Owed: 3, RefundsDue: 3})
 		want := map[string]string{
 			payment(1).Key: "123456789", payment(2).Key + "|" + other.Transaction: "6000", payment(3).Key + "|" + inFlight.Transaction: "4999",
 		}
@@ -241,7 +241,7 @@ func TestReceiveWithoutARecord(t *testing.T) {
 		if diff := gocmp.Diff(want, owed); diff != "" || missed != 0 || err != nil {
 			t.Errorf("owed (-want +got), %d missed, %v:\n%s", missed, err, diff)
 		}
-		if diff := gocmp.Diff([]ledger.Payment{refused, live}, []ledger.Payment{d.stored(2), d.stored(3)}); diff != "" {
+		if diff := gocmp.Diff([]ledger.Payment{refused, live}, []ledger.Payment{d.record(2), d.record(3)}); diff != "" {
 			t.Errorf("records of other authorizations (-before +after):\n%s", diff)
 		}
 		if n := d.memory.Len(); n != 6 {
@@ -260,15 +260,15 @@ func TestReceiveWithoutARecord(t *testing.T) {
 // and the record of the payment deleted.
 func TestReceiveForgotten(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
-		p := d.watched()
-		d.uncertain(1)
+		p := d.watchChain()
+		d.makeUncertain(1)
 		const days = 24 * time.Hour
 		time.Sleep(40 * days)
-		p.send(1, earlier(40*days)) // the payment is in doubt, so its record was not deleted
-		p.send(2, earlier(34*days+time.Second))
-		p.send(3, earlier(34*days))
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, RefundsDue: 1})
-		if r := d.stored(3); r.State != ledger.Settled || d.memory.Len() != 3 {
+		p.send(1, madeEarlier(40*days)) // the payment is in doubt, so its record was not deleted
+		p.send(2, madeEarlier(34*days+time.Second))
+		p.send(3, madeEarlier(34*days))
+		d.runAndCheck(reconcile.Summary{Listed: 1, Open: 1, StillOpen: 1, Received: 3, Found: 1, Unasked: 1, Unmatched: 1, Owed: 2, RefundsDue: 1})
+		if r := d.record(3); r.State != ledger.Settled || d.memory.Len() != 3 {
 			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
 		}
 		if want := "before the ledger's memory\" key=" + payment(2).Key; !strings.Contains(d.log.String(), want) {
@@ -283,29 +283,29 @@ func TestReceiveForgotten(t *testing.T) {
 func TestReceiveBeforeTheFirstCursor(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := &fakeScanner{d: d, width: 24 * 3600}
-		d.refused(1, false) // the facilitator refused the payment, and settled it nevertheless
-		d.refused(3, false)
+		d.makeRefused(1, false) // the facilitator refused the payment, and settled it nevertheless
+		d.makeRefused(3, false)
 		time.Sleep(2 * time.Second)
 		p.send(1)
 		p.send(2)
-		p.send(3, worth(6000)) // worth another amount than the payment on record
-		p.send(4, worth(1))
-		p.send(0, unauthorized)
+		p.send(3, withValue(6000)) // worth another amount than the payment on record
+		p.send(4, withValue(1))
+		p.send(0, withoutAuthorization)
 		time.Sleep(3 * time.Minute)
 		d.chain = p
-		d.wants(reconcile.Summary{Received: 1, Found: 1, Owed: 1})
-		if want := uint64(time.Now().Add(-25 * time.Hour).Unix()); len(p.asked) != 2 || p.asked[0] != want {
-			t.Errorf("reading began at %v, want block %d", p.asked, want)
+		d.runAndCheck(reconcile.Summary{Received: 1, Found: 1, Owed: 1})
+		if want := uint64(time.Now().Add(-25 * time.Hour).Unix()); len(p.readFrom) != 2 || p.readFrom[0] != want {
+			t.Errorf("reading began at %v, want block %d", p.readFrom, want)
 		}
-		if r := d.stored(1); r.State != ledger.Settled || d.memory.Len() != 3 {
+		if r := d.record(1); r.State != ledger.Settled || d.memory.Len() != 3 {
 			t.Errorf("it is %s among %v", r.State, d.memory.Keys())
 		}
-		p.asked = nil
+		p.readFrom = nil
 		time.Sleep(time.Minute)
-		p.send(5, earlier(time.Minute-time.Second)) // in the first block after the cursor was made
-		d.wants(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
-		if want := uint64(time.Now().Unix()) - 59; len(p.asked) != 1 || p.asked[0] != want {
-			t.Errorf("the next run read from %v, want block %d", p.asked, want)
+		p.send(5, madeEarlier(time.Minute-time.Second)) // in the first block after the cursor was made
+		d.runAndCheck(reconcile.Summary{Received: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
+		if want := uint64(time.Now().Unix()) - 59; len(p.readFrom) != 1 || p.readFrom[0] != want {
+			t.Errorf("the next run read from %v, want block %d", p.readFrom, want)
 		}
 	})
 }
@@ -321,24 +321,24 @@ func TestReceiveFormerPayee(t *testing.T) {
 			other.PayTo = former.Checksum()
 			p.Terms = must(json.Marshal(other.Requirements("5000")))
 		}
-		p := d.watched()
-		d.uncertain(1, paysFormer)
-		d.uncertain(2, paysFormer, elsewhere, func(p *ledger.Submission) {
+		p := d.watchChain()
+		d.makeUncertain(1, paysFormer)
+		d.makeUncertain(2, paysFormer, toOtherChain, func(p *ledger.Submission) {
 			p.Terms = json.RawMessage(strings.Replace(string(p.Terms), terms().Network, "eip155:84532", 1))
 		})
-		p.asked = nil
-		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1})
+		p.readFrom = nil
+		d.runAndCheck(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1})
 		time.Sleep(time.Hour)
 		p.send(1, to)
 		p.send(3, to)
-		d.wants(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
-		if r := d.stored(1); r.State != ledger.Settled || len(p.asked) != 4 {
-			t.Errorf("it is %s, read from %v", r.State, p.asked)
+		d.runAndCheck(reconcile.Summary{Listed: 2, Open: 2, StillOpen: 1, CannotTell: 1, Received: 2, Found: 1, Unasked: 1, Owed: 2, RefundsDue: 1})
+		if r := d.record(1); r.State != ledger.Settled || len(p.readFrom) != 4 {
+			t.Errorf("it is %s, read from %v", r.State, p.readFrom)
 		}
 		time.Sleep(time.Hour)
 		stands := d.cursorOf(former).Next
 		p.send(4, to)
-		d.wants(reconcile.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, RefundsDue: 1})
+		d.runAndCheck(reconcile.Summary{Listed: 1, Open: 1, CannotTell: 1, Owed: 2, RefundsDue: 1})
 		if at := d.cursorOf(former); at.Next != stands {
 			t.Errorf("nothing is undecided, and the cursor went on from %d to %d", stands, at.Next)
 		}

@@ -109,16 +109,16 @@ type Summary struct {
 // if there is an error. A corrupt record is counted and logged, and is not an error.
 func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r := &run{Reconciler: c}
-	r.note(c.Terms.PayTo)
-	r.note(c.Former)
+	r.notePayee(c.Terms.PayTo)
+	r.notePayee(c.Former)
 	quarters := 3
 	if c.Scanner != nil {
 		quarters = 2 // the other half of the time is for reading the chain and for counting
 	}
 	settling, cancel := c.share(ctx, quarters)
 	defer cancel()
-	soldErr := r.noteSold(ctx)
-	open, owed := c.walk(ctx, visits{
+	soldErr := r.noteFormerPayees(ctx)
+	open, owed := c.walk(ctx, visitFuncs{
 		open: func(record ledger.Payment) error {
 			if timeUp(settling) { // the rest of this list is only counted
 				r.receiveOnce(ctx)
@@ -133,7 +133,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	r.Failed = open.failed
 	r.Left += open.notReached
 	r.Uncounted = owed.failed + owed.notReached
-	r.Unfinished = !open.whole || !owed.whole || open.notReached > 0
+	r.Unfinished = !open.isWhole || !owed.isWhole || open.notReached > 0
 	indexed := open.err == nil && owed.err == nil
 	var unprovenErr error
 	if indexed && c.Evidence == nil { // with Evidence, the chain shows whether a refusal is true
@@ -145,10 +145,10 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 
 // receiveOnce reads the incoming transfers on its first call. Later calls do nothing.
 func (r *run) receiveOnce(ctx context.Context) {
-	if r.received {
+	if r.hasReceived {
 		return
 	}
-	r.received = true
+	r.hasReceived = true
 	ctx, cancel := r.share(ctx, 2)
 	defer cancel()
 	r.receiveErr = r.receive(ctx)
@@ -170,11 +170,11 @@ func (r *run) sweep(ctx context.Context) error {
 type run struct {
 	*Reconciler
 	Summary
-	asked      int            // number of records for which evidence was asked
-	payees     []x402.Address // payees whose transfers are read: ours, and former ones
-	sold       []ledger.Payee // the former payees on record in the ledger
-	received   bool           // whether receive was called
-	receiveErr error
+	askedCount   int            // number of records for which evidence was asked
+	payees       []x402.Address // payees whose transfers are read: ours, and former ones
+	formerPayees []ledger.Payee // the former payees on record in the ledger
+	hasReceived  bool           // whether receive was called
+	receiveErr   error
 }
 
 // share returns a context that ends after the given number of quarters of the time that ctx
@@ -191,11 +191,11 @@ func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, 
 
 // countOpen decides one record of ledger.ListOpen, and counts it.
 func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) error {
-	number, err := r.decide(ctx, settling, record)
+	counter, err := r.decide(ctx, settling, record)
 	if err != nil {
 		return err
 	}
-	*number++
+	*counter++
 	r.Listed++
 	return nil
 }
@@ -206,12 +206,12 @@ func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int
 	if !record.InDoubt() {
 		return &r.Skipped, nil
 	}
-	if timeUp(settling) || r.asked == maxAsked {
+	if timeUp(settling) || r.askedCount == maxAsked {
 		return &r.Left, nil
 	}
 	terms, err := x402.TermsOf(record)
-	if err == nil && r.ours(record) {
-		r.note(terms.PayTo)
+	if err == nil && r.isOurs(record) {
+		r.notePayee(terms.PayTo)
 	}
 	if !r.Ledger.Sleeping(record) {
 		return &r.Skipped, nil
@@ -227,7 +227,7 @@ func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int
 	case sending == ledger.TooEarly || r.Evidence == nil:
 		return &r.Undue, nil
 	}
-	r.asked++
+	r.askedCount++
 	return r.decideByEvidence(settling, record, sending == ledger.MayBeSent)
 }
 
@@ -258,7 +258,7 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 		return &r.CannotTell, nil
 	}
 	q.Sent = true // an open payment may have been sent, even if its attempt was abandoned
-	found := r.find(ctx, record, q)
+	found := r.findEvidence(ctx, record, q)
 	switch {
 	case !doubtful && !found.Decides():
 		return &r.Undue, nil
@@ -267,12 +267,12 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 	case found.Fate == x402.CannotTell && r.CannotTell < maxDoubts:
 		r.Log.WarnContext(ctx, "no evidence", "key", record.Key, "cause", found.Cause)
 	}
-	return r.record(ctx, record, q, found)
+	return r.writeFinding(ctx, record, q, found)
 }
 
-// find asks for evidence about a record, if its payment is in the token of Terms.
-func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) x402.Finding {
-	if !r.ours(record) {
+// findEvidence asks for evidence about a record, if its payment is in the token of Terms.
+func (r *run) findEvidence(ctx context.Context, record ledger.Payment, q x402.Question) x402.Finding {
+	if !r.isOurs(record) {
 		cause := errors.New("the payment is on another chain, or in another token, than the one looked at")
 		return x402.Finding{Cause: cause}
 	}
@@ -281,19 +281,19 @@ func (r *run) find(ctx context.Context, record ledger.Payment, q x402.Question) 
 	return r.Evidence.Find(ctx, q)
 }
 
-// record writes a finding. It writes even a finding that decides nothing, because the write
-// moves the record to the end of the index, so that every record gets its turn.
-func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
+// writeFinding writes a finding. It writes even a finding that decides nothing, because the
+// write moves the record to the end of the index, so that every record gets its turn.
+func (r *run) writeFinding(ctx context.Context, record ledger.Payment, q x402.Question, found x402.Finding) (*int, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), writeBudget)
 	defer cancel()
 	hold, err := r.Ledger.Reclaim(ctx, record, r.Now().Add(reclaimLease))
 	if err != nil || hold == nil {
 		return &r.Skipped, err
 	}
-	number := &r.CannotTell
+	counter := &r.CannotTell
 	switch found.Fate {
 	case x402.Paid:
-		number = &r.SettledLate
+		counter = &r.SettledLate
 		network, _, _ := strings.Cut(record.Key, "|") // QuestionOf has checked the key
 		receipt := ledger.Receipt{
 			Transaction: found.Transaction,
@@ -306,12 +306,12 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 		}
 		r.Log.InfoContext(ctx, "found paid", "key", record.Key, "transaction", found.Transaction)
 	case x402.NeverPaid:
-		number = &r.RefusedLate
+		counter = &r.RefusedLate
 		err = hold.End(ctx, ledger.EventDisproved, found.Reason, "")
 		r.Log.InfoContext(ctx, "found never paid", "key", record.Key, "reason", found.Reason)
 	default: // x402.StillOpen, x402.CannotTell
 		if found.Fate == x402.StillOpen {
-			number = &r.StillOpen
+			counter = &r.StillOpen
 		}
 		reason := cmp.Or(hold.Record().Reason, "no evidence yet")
 		err = hold.End(ctx, ledger.EventUncertain, reason, "")
@@ -319,7 +319,7 @@ func (r *run) record(ctx context.Context, record ledger.Payment, q x402.Question
 	if errors.Is(err, ledger.ErrLost) { // another attempt holds the record now
 		return &r.Skipped, nil
 	}
-	return number, err
+	return counter, err
 }
 
 // countDebt counts a record whose answer is owed and that no attempt holds. If the target's

@@ -26,16 +26,16 @@ import (
 
 // harness is a Reconciler with fakes around it, in a bubble with fake time.
 type harness struct {
-	t      *testing.T
-	memory *ledgertest.Memory
-	store  *ledgertest.Faulty
-	ledger *ledger.Ledger
-	index  ledger.Index
-	blind  bool              // true means that the Reconciler gets no evidence from the chain
-	chain  reconcile.Scanner // nil means that no transfers are read
-	find   func(ctx context.Context, q x402.Question) x402.Finding
-	asked  []x402.Question
-	log    strings.Builder
+	t          *testing.T
+	memory     *ledgertest.Memory
+	store      *ledgertest.Faulty
+	ledger     *ledger.Ledger
+	index      ledger.Index
+	noEvidence bool              // true means that the Reconciler gets no evidence from the chain
+	chain      reconcile.Scanner // nil means that no transfers are read
+	find       func(ctx context.Context, q x402.Question) x402.Finding
+	asked      []x402.Question
+	log        strings.Builder
 }
 
 func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
@@ -70,7 +70,7 @@ func (d *harness) reconciler() *reconcile.Reconciler {
 			return fmt.Appendf(nil, "%s, charged %v, retryable %v", f.Code, *s.Charged, s.Retryable)
 		},
 	}
-	if !d.blind {
+	if !d.noEvidence {
 		c.Evidence = d
 	}
 	if d.chain != nil {
@@ -92,8 +92,8 @@ func (d *harness) run(ctx context.Context) (reconcile.Summary, error) {
 	return s, err
 }
 
-// wants runs reconcile once, and checks the summary and that there is no error.
-func (d *harness) wants(want reconcile.Summary) {
+// runAndCheck runs reconcile once, and checks the summary and that there is no error.
+func (d *harness) runAndCheck(want reconcile.Summary) {
 	d.t.Helper()
 	got, err := d.run(d.t.Context())
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
@@ -101,9 +101,9 @@ func (d *harness) wants(want reconcile.Summary) {
 	}
 }
 
-// outstanding compares the outstanding payments with the expected ones. Each payment is
+// checkOutstanding compares the outstanding payments with the expected ones. Each payment is
 // written as its kind and its number in hexadecimal, such as "doubt c".
-func (d *harness) outstanding(want ...string) {
+func (d *harness) checkOutstanding(want ...string) {
 	d.t.Helper()
 	var got []string
 	missed, err := d.reconciler().Outstanding(d.t.Context(), func(r ledger.Payment) {
@@ -180,20 +180,20 @@ func (d *harness) must(err error) {
 	}
 }
 
-// uncertain makes a payment whose settlement got no reply.
-func (d *harness) uncertain(n int, changes ...func(*ledger.Submission)) {
+// makeUncertain makes a payment whose settlement got no reply.
+func (d *harness) makeUncertain(n int, changes ...func(*ledger.Submission)) {
 	d.t.Helper()
 	d.must(d.claim(n, changes...).End(d.t.Context(), ledger.EventUncertain, "connection lost", tx))
 }
 
-func (d *harness) abandoned(n int) {
+func (d *harness) makeAbandoned(n int) {
 	d.t.Helper()
 	d.claim(n)
 	time.Sleep(attemptTime)
 }
 
-// owed makes a settled payment whose lookups have failed the given number of times.
-func (d *harness) owed(n, lookups int) {
+// makeOwed makes a settled payment whose lookups have failed the given number of times.
+func (d *harness) makeOwed(n, lookups int) {
 	d.t.Helper()
 	h := d.claim(n)
 	d.must(h.Settled(d.t.Context(), ledger.Receipt{Transaction: tx}, lookups > 0))
@@ -206,7 +206,7 @@ func (d *harness) owed(n, lookups int) {
 	}
 }
 
-func (d *harness) stored(n int) ledger.Payment {
+func (d *harness) record(n int) ledger.Payment {
 	d.t.Helper()
 	r := ledgertest.Payment(d.t, d.memory, payment(n).Key)
 	if r == nil {
@@ -235,23 +235,23 @@ func TestReconcileVerdicts(t *testing.T) {
 			reason:  reason,
 		},
 		"still open": {
-			finding:  x402.Finding{Fate: x402.StillOpen},
-			want:     reconcile.Summary{StillOpen: 1},
-			state:    ledger.Uncertain,
-			doubt:    true,
-			asBefore: true,
+			finding:     x402.Finding{Fate: x402.StillOpen},
+			want:        reconcile.Summary{StillOpen: 1},
+			state:       ledger.Uncertain,
+			doubt:       true,
+			keepsReason: true,
 		},
 		"cannot tell": {
-			finding:  x402.Finding{Cause: errors.New("down")},
-			want:     reconcile.Summary{CannotTell: 1},
-			state:    ledger.Uncertain,
-			doubt:    true,
-			asBefore: true,
+			finding:     x402.Finding{Cause: errors.New("down")},
+			want:        reconcile.Summary{CannotTell: 1},
+			state:       ledger.Uncertain,
+			doubt:       true,
+			keepsReason: true,
 		},
 	} {
 		for start, begin := range map[string]func(*harness){
-			"connection lost": func(d *harness) { d.uncertain(1) },
-			"an earlier attempt ended without a verdict": func(d *harness) { d.abandoned(1) },
+			"connection lost": func(d *harness) { d.makeUncertain(1) },
+			"an earlier attempt ended without a verdict": func(d *harness) { d.makeAbandoned(1) },
 		} {
 			t.Run(name+" after "+start, func(t *testing.T) {
 				withReconciler(t, nil, func(t *testing.T, d *harness) {
@@ -259,11 +259,11 @@ func TestReconcileVerdicts(t *testing.T) {
 					claimed := time.Now()
 					until := payment(1).ValidBefore
 					begin(d)
-					before := d.stored(1)
+					before := d.record(1)
 					want := c.want
 					want.Listed, want.Open = 1, 1
-					d.wants(want)
-					r := d.stored(1)
+					d.runAndCheck(want)
+					r := d.record(1)
 					if r.Version != before.Version+2 {
 						t.Errorf("version %d after %d", r.Version, before.Version)
 					}
@@ -279,13 +279,13 @@ func TestReconcileVerdicts(t *testing.T) {
 
 // verdictRow is a finding from the chain, and the expected result for a payment in doubt.
 type verdictRow struct {
-	finding  x402.Finding
-	want     reconcile.Summary
-	state    ledger.State
-	doubt    bool
-	receipt  *ledger.Receipt
-	reason   string
-	asBefore bool // whether the record keeps the reason of the attempt
+	finding     x402.Finding
+	want        reconcile.Summary
+	state       ledger.State
+	doubt       bool
+	receipt     *ledger.Receipt
+	reason      string
+	keepsReason bool // whether the record keeps the reason of the attempt
 }
 
 // checkRecord checks the record of a payment after the finding. attempt is the reason that the
@@ -299,7 +299,7 @@ func (c verdictRow) checkRecord(t *testing.T, r ledger.Payment, attempt string) 
 		t.Errorf("receipt (-want +got):\n%s", diff)
 	}
 	reason := c.reason
-	if c.asBefore {
+	if c.keepsReason {
 		reason = attempt
 	}
 	if r.Reason != reason {
@@ -320,8 +320,8 @@ func (d *harness) checkQuestion(q x402.Question) {
 	}
 }
 
-// elsewhere moves a payment to another chain.
-func elsewhere(p *ledger.Submission) {
+// toOtherChain moves a payment to another chain.
+func toOtherChain(p *ledger.Submission) {
 	p.Key = strings.Replace(p.Key, terms().Network, "eip155:84532", 1)
 }
 
