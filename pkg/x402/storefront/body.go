@@ -15,26 +15,26 @@ const BodyTime = 10 * time.Second
 type timedBody struct {
 	io.ReadCloser
 	connection *http.ResponseController
-	begun      bool
+	hasBegun   bool
 }
 
 // Read implements io.Reader.
 func (b *timedBody) Read(p []byte) (int, error) {
-	if !b.begun {
-		b.begun = true
-		b.limit(time.Now().Add(BodyTime))
+	if !b.hasBegun {
+		b.hasBegun = true
+		b.setDeadline(time.Now().Add(BodyTime))
 	}
 	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		b.limit(time.Time{})
+		b.setDeadline(time.Time{})
 	}
 	return n, err
 }
 
-// limit sets the deadline for reading the body. It does nothing if the connection cannot have
-// a deadline, for example behind an adapter for cloud functions. Such an adapter passes a
+// setDeadline sets the deadline for reading the body. It does nothing if the connection cannot
+// have a deadline, for example behind an adapter for cloud functions. Such an adapter passes a
 // request on only when the body has arrived.
-func (b *timedBody) limit(until time.Time) { _ = b.connection.SetReadDeadline(until) }
+func (b *timedBody) setDeadline(until time.Time) { _ = b.connection.SetReadDeadline(until) }
 
 // withTimedBody returns a copy of a request whose body is a timedBody, and a function to call
 // once the answer is written. That function reads the rest of the body, up to maxBytes.

@@ -24,8 +24,8 @@ type toolCall struct {
 	call    *mcp.Call
 	message *mcp.Request // the message that contains the call
 	id      string
-	bad     error // what is wrong with the arguments; nil if they are right
-	taken   atomic.Bool
+	argsErr error // what is wrong with the arguments; nil if they are right
+	isTaken atomic.Bool
 	answer  chan Response // gets the response to the call; its buffer has room for one
 }
 
@@ -36,7 +36,7 @@ type callKey struct{}
 // the same context, takeCall returns nil for that request.
 func takeCall(ctx context.Context) *toolCall {
 	c, _ := ctx.Value(callKey{}).(*toolCall)
-	if c == nil || !c.taken.CompareAndSwap(false, true) {
+	if c == nil || !c.isTaken.CompareAndSwap(false, true) {
 		return nil
 	}
 	return c
@@ -52,8 +52,8 @@ func (c *toolCall) serve(e *Endpoint, r *http.Request) {
 	front := &e.shop.Front
 	x := c.exchange(e, r)
 	limited := func(overLimit *fault.Error) Response { return c.result(x, Failed(overLimit)) }
-	res := front.metered(r, x.meter, limited, func() Response {
-		sold := front.recovered(r, c.id, func() Response { return c.sell(x) })
+	res := front.serveMetered(r, x.meter, limited, func() Response {
+		sold := front.recoverPanic(r, c.id, func() Response { return c.sell(x) })
 		return c.result(x, sold)
 	})
 	c.answer <- res
@@ -80,7 +80,7 @@ func (c *toolCall) sell(x *exchange) Response {
 func (c *toolCall) exchange(e *Endpoint, r *http.Request) *exchange {
 	x := e.exchange(r, c.id, c.call.Paid())
 	x.call = c.call
-	x.bad = c.bad
+	x.argsErr = c.argsErr
 	return x
 }
 
@@ -104,11 +104,11 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 		call:    call,
 		message: message,
 		id:      id,
-		bad:     bad,
+		argsErr: bad,
 		answer:  make(chan Response, 1),
 	}
 	request := b.requestOf(r, tool, target, body)
-	request = request.WithContext(context.WithValue(unrouted{request.Context()}, callKey{}, c))
+	request = request.WithContext(context.WithValue(unroutedContext{request.Context()}, callKey{}, c))
 	w := NewRecorder(r.Context())
 	returned := make(chan error, 1)
 	go func() { returned <- route(router, w, request) }()
@@ -131,18 +131,18 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 		res.finish = nil // toolCall.serve has called it
 		return res
 	default:
-		return b.unsold(c, request, w, panicked)
+		return b.answerUnrouted(c, request, w, panicked)
 	}
 }
 
-// unrouted is the context of an HTTP request that is made for a call and has not yet passed
-// through a router. It hides the route that chi has stored for the message. If chi found that
-// route, it would act as a router below another one, and take the request for a POST to a path
-// below the path of the message.
-type unrouted struct{ context.Context }
+// unroutedContext is the context of an HTTP request that is made for a call and has not yet
+// passed through a router. It hides the route that chi has stored for the message. If chi
+// found that route, it would act as a router below another one, and take the request for a
+// POST to a path below the path of the message.
+type unroutedContext struct{ context.Context }
 
 // Value implements context.Context.
-func (c unrouted) Value(key any) any {
+func (c unroutedContext) Value(key any) any {
 	type chiRoute interface {
 		RoutePattern() string
 		URLParam(name string) string
@@ -172,9 +172,9 @@ func route(router http.Handler, w http.ResponseWriter, r *http.Request) (err err
 	return nil
 }
 
-// unsold answers a call whose request the router did not lead to an endpoint. The client gets
-// the answer of the router, such as the 401 of a middleware.
-func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panicked error) Response {
+// answerUnrouted answers a call whose request the router did not lead to an endpoint. The
+// client gets the answer of the router, such as the 401 of a middleware.
+func (b *Toolbox) answerUnrouted(c *toolCall, request *http.Request, w *Recorder, panicked error) Response {
 	front := &b.shop.Front
 	x := c.exchange(c.tool.Endpoint, request)
 	res := Response{
@@ -194,7 +194,7 @@ func (b *Toolbox) unsold(c *toolCall, request *http.Request, w *Recorder, panick
 		res = Failed(fault.New(fault.InternalError, lost))
 	}
 	limited := func(overLimit *fault.Error) Response { return c.result(x, Failed(overLimit)) }
-	return front.metered(request, x.meter, limited, func() Response { return c.result(x, res) })
+	return front.serveMetered(request, x.meter, limited, func() Response { return c.result(x, res) })
 }
 
 // messageHeaders returns the headers that describe the message of a call. They do not belong

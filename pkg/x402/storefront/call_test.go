@@ -89,13 +89,13 @@ func TestOnlyAChallengeAsksForAPayment(t *testing.T) {
 // moved, if that is known. The body of a refusal cannot say so, because it is the offer.
 func TestRefusalSaysWhetherCharged(t *testing.T) {
 	for _, c := range []struct {
-		charged *bool
-		says    string
+		charged  *bool
+		wantText string
 	}{{nil, ""}, {new(false), `"hostfacts/charged":false`}, {new(true), `"hostfacts/charged":true`}} {
 		_, called := aCall(true, true)
 		body := string(called(Response{Status: http.StatusPaymentRequired, Header: http.Header{}, Body: []byte(`{"accepts":[]}`), isOffer: true, charged: c.charged}).Body)
-		if !strings.Contains(body, c.says) || strings.Contains(body, "charged") != (c.says != "") {
-			t.Errorf("%s, want %s", body, c.says)
+		if !strings.Contains(body, c.wantText) || strings.Contains(body, "charged") != (c.wantText != "") {
+			t.Errorf("%s, want %s", body, c.wantText)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func (k *lateKey) SignOffer(receipt.Offer) (string, error) { return k.jws, nil }
 // client asks. The endpoint must make one quote for each place. If the offer in that quote
 // could not be signed yet, the endpoint must make a second quote as soon as the offer can be
 // signed. The body that a quote has for a tool call must never contain a signed offer. The
-// endpoint keeps the quotes of at most mostPlaces places. The latest place must always be among
+// endpoint keeps the quotes of at most maxPlaces places. The latest place must always be among
 // them, and no place may be dropped while there is room.
 func TestQuotes(t *testing.T) {
 	key := &lateKey{}
@@ -226,11 +226,11 @@ func TestQuotes(t *testing.T) {
 			t.Errorf("%d: %d quotes, %v", i, len(made), err)
 		}
 	}
-	for i := range 6 * mostPlaces { // each quote is asked for twice, and can be signed the second time
+	for i := range 6 * maxPlaces { // each quote is asked for twice, and can be signed the second time
 		at := fmt.Sprint("https://c.example/", i/2)
 		key.jws = []string{"", "signed"}[i%2]
-		if _, err := e.quote(at); err != nil || e.quotes.kept[at] == nil || len(e.quotes.kept) != min(i/2+3, mostPlaces) {
-			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.kept))
+		if _, err := e.quote(at); err != nil || e.quotes.values[at] == nil || len(e.quotes.values) != min(i/2+3, maxPlaces) {
+			t.Fatalf("%s: %v, %d are kept", at, err, len(e.quotes.values))
 		}
 	}
 }
@@ -240,27 +240,27 @@ func TestQuotes(t *testing.T) {
 // public, its headers tell the client the state of its limit.
 func TestServe(t *testing.T) {
 	for name, c := range map[string]struct {
-		method string
-		status int
-		public bool
-		length string
-		left   int
+		method    string
+		status    int
+		public    bool
+		length    string
+		remaining int
 	}{
-		"whole":    {method: "GET", status: 200, length: "65536", left: 296},
-		"public":   {method: "GET", status: 200, public: true, length: "65536", left: 296},
-		"its head": {method: "HEAD", status: 200, left: 299},
-		"nothing":  {method: "GET", status: 204, left: 296}, "nothing new": {method: "GET", status: 304, left: 296},
+		"whole":    {method: "GET", status: 200, length: "65536", remaining: 296},
+		"public":   {method: "GET", status: 200, public: true, length: "65536", remaining: 296},
+		"its head": {method: "HEAD", status: 200, remaining: 299},
+		"nothing":  {method: "GET", status: 204, remaining: 296}, "nothing new": {method: "GET", status: 304, remaining: 296},
 	} {
 		f, w := Front{Log: slog.New(slog.DiscardHandler)}, httptest.NewRecorder()
 		f.Fill()
 		m := &limit.Request{Rate: limit.NewRate(300, &limit.Memory{}, func() time.Time { return noon }), Client: "c"}
 		f.serve(w, httptest.NewRequest(c.method, "/", nil), "name", func(*http.Request) []string { return nil }, func(r *http.Request, _ string) Response {
-			return f.metered(r, m, nil, func() Response {
+			return f.serveMetered(r, m, nil, func() Response {
 				return Response{Status: c.status, Header: http.Header{}, Public: c.public, Body: make([]byte, 4*16<<10)}
 			})
 		})
 		h := w.Result().Header
-		if h.Get("Content-Length") != c.length || m.Remaining != c.left || (h.Get(limit.HeaderPolicy) == "") != c.public {
+		if h.Get("Content-Length") != c.length || m.Remaining != c.remaining || (h.Get(limit.HeaderPolicy) == "") != c.public {
 			t.Errorf("%s: %v, %d left", name, h, m.Remaining)
 		}
 	}

@@ -120,7 +120,7 @@ func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (e *Endpoint) answer(r *http.Request, id string) Response {
 	paid := r.Method != http.MethodHead && len(r.Header.Values(x402.HeaderSignature)) > 0
 	x := e.exchange(r, id, paid)
-	res := e.shop.Front.metered(r, x.meter, Failed, x.sell)
+	res := e.shop.Front.serveMetered(r, x.meter, Failed, x.sell)
 	res.Header["Vary"] = []string{"Accept, Accept-Encoding, " + x402.HeaderSignature + ", " + x402.HeaderKey}
 	return res
 }
@@ -129,22 +129,22 @@ func (e *Endpoint) answer(r *http.Request, id string) Response {
 // tool call.
 type exchange struct {
 	*Endpoint
-	r       *http.Request
-	id      string
-	arrived time.Time
-	meter   *limit.Request
-	call    *mcp.Call // nil over HTTP
-	bad     error     // what is wrong with the call's arguments; nil if they are right
+	r           *http.Request
+	id          string
+	arrivalTime time.Time
+	meter       *limit.Request
+	call        *mcp.Call // nil over HTTP
+	argsErr     error     // what is wrong with the call's arguments; nil if they are right
 }
 
 func (e *Endpoint) exchange(r *http.Request, id string, paid bool) *exchange {
 	front := &e.shop.Front
 	return &exchange{
-		Endpoint: e,
-		r:        r,
-		id:       id,
-		arrived:  front.Now(),
-		meter:    front.meter(e.shop.Rate, r, id, paid),
+		Endpoint:    e,
+		r:           r,
+		id:          id,
+		arrivalTime: front.Now(),
+		meter:       front.meter(e.shop.Rate, r, id, paid),
 	}
 }
 
@@ -184,7 +184,7 @@ func (x *exchange) sellAt(at string) (Response, error) {
 	if out.Status != http.StatusPaymentRequired || out.Fault == nil {
 		return x.render(out), nil
 	}
-	return x.refuse(q, out)
+	return x.renderRefusal(q, out)
 }
 
 // settle passes the payment through the Gate, or refuses it if it was sent in the wrong form.
@@ -211,8 +211,8 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 	x.meter.Site = x.shop.Front.clientKey(x.r, limit.SiteKey)
 	q := x402.Request{
 		Offer:    offer,
-		Arrived:  x.arrived,
-		Deadline: x.arrived.Add(deadline),
+		Arrived:  x.arrivalTime,
+		Deadline: x.arrivalTime.Add(deadline),
 		Window:   window,
 		Client:   x.meter.Site,
 		Keys:     x.r.Header.Values(x402.HeaderKey),
@@ -239,8 +239,8 @@ func (x *exchange) payment(offer *x402.Offer) (x402.Request, error) {
 
 // job returns the work that the request asks for.
 func (x *exchange) job() (x402.Job, error) {
-	if x.bad != nil {
-		return x402.Job{}, x.bad
+	if x.argsErr != nil {
+		return x402.Job{}, x.argsErr
 	}
 	return x.product.Job(x.r)
 }
@@ -282,9 +282,9 @@ func (x *exchange) challenge(q *quote) (Response, error) {
 	return x.product.Page(x.r, res, q.offer.Required("").WithToken(token))
 }
 
-// refuse answers a payment that was refused: 402, with the reason, the offer and a retry
-// token.
-func (x *exchange) refuse(q *quote, out x402.Outcome) (Response, error) {
+// renderRefusal answers a payment that was refused: 402, with the reason, the offer and a
+// retry token.
+func (x *exchange) renderRefusal(q *quote, out x402.Outcome) (Response, error) {
 	token, err := x402.NewToken(x.shop.Random)
 	if err != nil {
 		return Response{}, err

@@ -90,7 +90,7 @@ func (f Front) Handler(
 	counted := func(r *http.Request, id string) Response {
 		meter := f.meter(rate, r, id, false)
 		meter.Client = limit.DocumentsKey(f.Client(r))
-		return f.metered(r, meter, limited, func() Response { return answer(r) })
+		return f.serveMetered(r, meter, limited, func() Response { return answer(r) })
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.serve(w, r, name, methods, counted)
@@ -107,7 +107,7 @@ func (f *Front) serve(
 ) {
 	begun := f.Now()
 	id := f.RequestID(r)
-	res := f.recovered(r, id, func() Response { return f.dispatch(r, id, methods(r), answer) })
+	res := f.recoverPanic(r, id, func() Response { return f.dispatch(r, id, methods(r), answer) })
 	if res.Status == 0 {
 		var charged *bool // nil means unknown: a payment was sent, but not read
 		if len(r.Header.Values(x402.HeaderSignature)) == 0 {
@@ -169,9 +169,9 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, id string, res Res
 // values of type string.
 type stackTrace string
 
-// recovered calls answer and returns its result. If answer panics, recovered returns
+// recoverPanic calls answer and returns its result. If answer panics, recoverPanic returns
 // internal_error.
-func (f *Front) recovered(r *http.Request, id string, answer func() Response) (res Response) {
+func (f *Front) recoverPanic(r *http.Request, id string, answer func() Response) (res Response) {
 	defer func() {
 		p := recover()
 		if p == nil {
@@ -238,9 +238,9 @@ func (f *Front) clientKey(r *http.Request, keyOf func(address string) string) st
 	return key
 }
 
-// metered answers a request by calling serve or, if the client is over its limit, by calling
-// limited. The headers of the response say how many units the client has left.
-func (f *Front) metered(
+// serveMetered answers a request by calling serve or, if the client is over its limit, by
+// calling limited. The headers of the response say how many units the client has left.
+func (f *Front) serveMetered(
 	r *http.Request, meter *limit.Request, limited func(*fault.Error) Response, serve func() Response,
 ) Response {
 	if meter.Rate == nil {

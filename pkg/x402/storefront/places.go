@@ -2,15 +2,15 @@ package storefront
 
 import "sync"
 
-// mostPlaces is how many values a Places keeps. When a Places is full, a new place replaces an
+// maxPlaces is how many values a Places keeps. When a Places is full, a new place replaces an
 // old one. Otherwise a stranger could fill it with requests for invented hosts, and the real
 // host would find no room.
-const mostPlaces = 64
+const maxPlaces = 64
 
 // Places stores one value for each place. The zero value is empty.
 type Places[T any] struct {
-	mu   sync.Mutex
-	kept map[string]*T // the values, by place
+	mu     sync.Mutex
+	values map[string]*T // the values, by place
 }
 
 // Of returns the value for a place. It passes the stored value, or nil if there is none, to
@@ -19,27 +19,27 @@ type Places[T any] struct {
 func (p *Places[T]) Of(place string, update func(had *T) (*T, error)) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	had := p.kept[place]
+	had := p.values[place]
 	v, err := update(had)
 	if err != nil || v == had {
 		return v, err
 	}
-	if p.kept == nil {
-		p.kept = map[string]*T{}
+	if p.values == nil {
+		p.values = map[string]*T{}
 	}
 	if had == nil {
 		p.makeRoom()
 	}
-	p.kept[place] = v
+	p.values[place] = v
 	return v, nil
 }
 
 // makeRoom deletes places until there is room for one more.
 func (p *Places[T]) makeRoom() {
-	for place := range p.kept {
-		if len(p.kept) < mostPlaces {
+	for place := range p.values {
+		if len(p.values) < maxPlaces {
 			return
 		}
-		delete(p.kept, place)
+		delete(p.values, place)
 	}
 }

@@ -69,7 +69,7 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	front := &b.shop.Front
 	meter := front.meter(b.shop.Rate, r, id, false)
 	limited := func(overLimit *fault.Error) Response { return limitedMessage(message, overLimit) }
-	return front.metered(r, meter, limited, func() Response {
+	return front.serveMetered(r, meter, limited, func() Response {
 		if bad != nil {
 			return rpc(bad)
 		}
