@@ -58,41 +58,41 @@ func (b Behaviour) String() string {
 
 // Reasons that facilitators give for a refusal, in addition to x402.ReasonNonceUsed.
 const (
-	insufficient = "invalid_exact_evm_insufficient_balance"
-	badSignature = "invalid_exact_evm_signature"
-	expired      = "invalid_exact_evm_payload_authorization_valid_before"
-	pending      = "settlement_pending"
-	reverted     = "transaction_reverted"
-	unexpected   = "unexpected_settle_error"
+	reasonInsufficient = "invalid_exact_evm_insufficient_balance"
+	reasonBadSignature = "invalid_exact_evm_signature"
+	reasonExpired      = "invalid_exact_evm_payload_authorization_valid_before"
+	reasonPending      = "settlement_pending"
+	reasonReverted     = "transaction_reverted"
+	reasonUnexpected   = "unexpected_settle_error"
 )
 
 // answer is the facilitator's answer to one call of /settle.
 type answer struct {
-	said    x402.SettleResponse // the body of a 200; other statuses have no body
-	status  int                 // 0 means that no answer comes
-	dropped bool                // if no answer comes: true means that the connection is closed, and false that it stays open
+	body      x402.SettleResponse // the body of a 200; other statuses have no body
+	status    int                 // 0 means that no answer comes
+	isDropped bool                // if no answer comes: true means that the connection is closed, and false that it stays open
 }
 
 // settlement carries out one call of /settle, and returns the answer when the answer is due.
 // If invalid is not nil, it says what is wrong with the payment, and no money moves.
 func (f *Facilitator) settlement(p *x402.Payment, q x402.Requirements, invalid error) answer {
-	how := f.begin(f.keyOf(p.From, p.Nonce))
-	defer f.end()
+	how := f.beginCall(f.keyOf(p.From, p.Nonce))
+	defer f.endCall()
 	if invalid != nil {
 		return notSettled(p, q, invalid.Error(), "")
 	}
 	if how == SlowBefore {
-		time.Sleep(f.slow(how))
+		time.Sleep(f.slowDelay(how))
 	}
 	a := f.perform(how, p, q)
 	if how == SlowAfter {
-		time.Sleep(f.slow(how))
+		time.Sleep(f.slowDelay(how))
 	}
 	return a
 }
 
-// begin counts a call of /settle, and returns how the call should go.
-func (f *Facilitator) begin(key string) Behaviour {
+// beginCall counts a call of /settle, and returns how the call should go.
+func (f *Facilitator) beginCall(key string) Behaviour {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	how := Honest
@@ -101,17 +101,17 @@ func (f *Facilitator) begin(key string) Behaviour {
 	}
 	f.calls++
 	f.settles[key]++
-	f.pending++
+	f.pendingCalls++
 	return how
 }
 
-func (f *Facilitator) end() {
+func (f *Facilitator) endCall() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending--
+	f.pendingCalls--
 }
 
-func (f *Facilitator) slow(how Behaviour) time.Duration {
+func (f *Facilitator) slowDelay(how Behaviour) time.Duration {
 	if f.config.Slow == nil {
 		return 2 * time.Second
 	}
@@ -122,9 +122,9 @@ func (f *Facilitator) slow(how Behaviour) time.Duration {
 func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirements) answer {
 	switch how {
 	case Refuse:
-		return notSettled(p, q, insufficient, "")
+		return notSettled(p, q, reasonInsufficient, "")
 	case Revert:
-		return notSettled(p, q, reverted, "")
+		return notSettled(p, q, reasonReverted, "")
 	case FailBefore:
 		return answer{status: http.StatusInternalServerError}
 	case Unauthorized:
@@ -137,26 +137,26 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 	}
 	t, used, err := f.execute(p)
 	if err != nil {
-		return notSettled(p, q, unexpected, "")
+		return notSettled(p, q, reasonUnexpected, "")
 	}
 	switch how {
 	case RefuseAfter:
-		return notSettled(p, q, insufficient, "")
+		return notSettled(p, q, reasonInsufficient, "")
 	case FailAfter:
 		return answer{status: http.StatusInternalServerError}
 	case DropAfter:
-		return answer{dropped: true}
+		return answer{isDropped: true}
 	case HoldAfter:
 		return answer{}
 	case Unconfirmed:
-		return notSettled(p, q, pending, t.Transaction)
+		return notSettled(p, q, reasonPending, t.Transaction)
 	}
 	if used {
 		return notSettled(p, q, x402.ReasonNonceUsed, "")
 	}
 	return answer{
 		status: http.StatusOK,
-		said: x402.SettleResponse{
+		body: x402.SettleResponse{
 			Success:     true,
 			Transaction: t.Transaction,
 			Network:     q.Network,
@@ -169,7 +169,7 @@ func (f *Facilitator) perform(how Behaviour, p *x402.Payment, q x402.Requirement
 func notSettled(p *x402.Payment, q x402.Requirements, reason, transaction string) answer {
 	return answer{
 		status: http.StatusOK,
-		said: x402.SettleResponse{
+		body: x402.SettleResponse{
 			ErrorReason: reason,
 			Transaction: transaction,
 			Network:     q.Network,
@@ -184,7 +184,7 @@ func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	key := f.keyOf(p.From, p.Nonce)
-	if t, used = f.moved[key]; used {
+	if t, used = f.transfers[key]; used {
 		return t, true, nil
 	}
 	t, err = f.move(key, p)
@@ -195,9 +195,9 @@ func (f *Facilitator) execute(p *x402.Payment) (t Transfer, used bool, err error
 func (f *Facilitator) moveLater(p *x402.Payment) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.pending++
-	time.AfterFunc(f.slow(MoveLater), func() {
-		defer f.end()
+	f.pendingCalls++
+	time.AfterFunc(f.slowDelay(MoveLater), func() {
+		defer f.endCall()
 		_, _, _ = f.execute(p) // the call was already answered, so nobody uses the result
 	})
 }
@@ -207,10 +207,10 @@ func (f *Facilitator) moveLater(p *x402.Payment) {
 func (a answer) send(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case a.status == http.StatusOK:
-		reply(w, a.status, a.said)
+		reply(w, a.status, a.body)
 	case a.status != 0:
 		w.WriteHeader(a.status)
-	case !a.dropped:
+	case !a.isDropped:
 		<-r.Context().Done()
 		panic(http.ErrAbortHandler)
 	default:

@@ -73,24 +73,24 @@ func payment(t *testing.T, change func(*x402test.Draft)) (x402.Payload, x402.Req
 func TestBehaviours(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		how          x402test.Behaviour
-		first, again x402.Class
-		moved        int
+		how                  x402test.Behaviour
+		wantFirst, wantAgain x402.Class
+		moved                int
 	}{
-		{how: x402test.Honest, first: x402.Moved, again: x402.Refused, moved: 1},
-		{how: x402test.Refuse, first: x402.Refused, again: x402.Refused},
-		{how: x402test.RefuseAfter, first: x402.Refused, again: x402.Refused, moved: 1},
-		{how: x402test.FailBefore, first: x402.Unknown, again: x402.Unknown},
-		{how: x402test.FailAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
-		{how: x402test.DropAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
-		{how: x402test.Unconfirmed, first: x402.Unknown, again: x402.Unknown, moved: 1},
-		{how: x402test.Unauthorized, first: x402.TurnedAway, again: x402.TurnedAway},
-		{how: x402test.TooMany, first: x402.TurnedAway, again: x402.TurnedAway},
-		{how: x402test.Revert, first: x402.Unknown, again: x402.Unknown},
-		{how: x402test.HoldAfter, first: x402.Unknown, again: x402.Unknown, moved: 1},
-		{how: x402test.SlowAfter, first: x402.Moved, again: x402.Refused, moved: 1},
-		{how: x402test.SlowBefore, first: x402.Moved, again: x402.Refused, moved: 1},
-		{how: x402test.MoveLater, first: x402.Unknown, again: x402.Unknown, moved: 1},
+		{how: x402test.Honest, wantFirst: x402.Moved, wantAgain: x402.Refused, moved: 1},
+		{how: x402test.Refuse, wantFirst: x402.Refused, wantAgain: x402.Refused},
+		{how: x402test.RefuseAfter, wantFirst: x402.Refused, wantAgain: x402.Refused, moved: 1},
+		{how: x402test.FailBefore, wantFirst: x402.Unknown, wantAgain: x402.Unknown},
+		{how: x402test.FailAfter, wantFirst: x402.Unknown, wantAgain: x402.Unknown, moved: 1},
+		{how: x402test.DropAfter, wantFirst: x402.Unknown, wantAgain: x402.Unknown, moved: 1},
+		{how: x402test.Unconfirmed, wantFirst: x402.Unknown, wantAgain: x402.Unknown, moved: 1},
+		{how: x402test.Unauthorized, wantFirst: x402.TurnedAway, wantAgain: x402.TurnedAway},
+		{how: x402test.TooMany, wantFirst: x402.TurnedAway, wantAgain: x402.TurnedAway},
+		{how: x402test.Revert, wantFirst: x402.Unknown, wantAgain: x402.Unknown},
+		{how: x402test.HoldAfter, wantFirst: x402.Unknown, wantAgain: x402.Unknown, moved: 1},
+		{how: x402test.SlowAfter, wantFirst: x402.Moved, wantAgain: x402.Refused, moved: 1},
+		{how: x402test.SlowBefore, wantFirst: x402.Moved, wantAgain: x402.Refused, moved: 1},
+		{how: x402test.MoveLater, wantFirst: x402.Unknown, wantAgain: x402.Unknown, moved: 1},
 	} {
 		t.Run(c.how.String(), func(t *testing.T) {
 			t.Parallel()
@@ -99,7 +99,7 @@ func TestBehaviours(t *testing.T) {
 			defer server.Close()
 			client := clientOf(t, server.URL)
 			payload, requirements := payment(t, nil)
-			for _, want := range []x402.Class{c.first, c.again} {
+			for _, want := range []x402.Class{c.wantFirst, c.wantAgain} {
 				here := settle(t, near.InProcess(), payload, requirements)
 				there := settle(t, client, payload, requirements)
 				compare(t, here, there)

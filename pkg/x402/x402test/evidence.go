@@ -48,7 +48,7 @@ func (e evidence) Find(_ context.Context, q x402.Question) x402.Finding {
 		oldest = q.Since.Add(-sentSlack)
 	}
 	e.mu.Lock()
-	t, used := e.moved[e.keyOf(q.Payer, q.Nonce)]
+	t, used := e.transfers[e.keyOf(q.Payer, q.Nonce)]
 	e.mu.Unlock()
 	never := func(reason string) x402.Finding { return x402.Finding{Fate: x402.NeverPaid, Reason: reason} }
 	switch {
@@ -66,7 +66,7 @@ func (e evidence) Find(_ context.Context, q x402.Question) x402.Finding {
 
 // Transfers implements reconcile.Scanner.
 func (e evidence) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
-	safe := e.safe()
+	safe := e.safeBlock()
 	b := reconcile.Batch{Next: max(from, safe+1), Safe: safe, SafeTime: time.Unix(int64(safe), 0)}
 	moved := e.Facilitator.Transfers()
 	slices.SortFunc(moved, func(a, b Transfer) int {
@@ -127,11 +127,11 @@ func (e evidence) BlockAt(_ context.Context, t time.Time) (uint64, error) {
 	if t.Nanosecond() > 0 {
 		block++
 	}
-	return min(block, e.safe()+1), nil
+	return min(block, e.safeBlock()+1), nil
 }
 
-// safe returns the newest block whose second is over.
-func (e evidence) safe() uint64 { return uint64(e.config.Now().Unix()) - 1 }
+// safeBlock returns the newest block whose second is over.
+func (e evidence) safeBlock() uint64 { return uint64(e.config.Now().Unix()) - 1 }
 
 func blockHash(block uint64) string {
 	sum := sha256.Sum256(fmt.Append(nil, "block ", block))

@@ -12,9 +12,9 @@ import (
 // account returns the address whose last byte is n and whose other bytes are 0.
 func account(n byte) x402.Address { return x402.Address{19: n} }
 
-// moves lets the facilitator settle a payment with the given behaviour, which decides whether
-// the money moves. The facilitator's reply is ignored.
-func moves(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Behaviour) {
+// moveMoney lets the facilitator settle a payment with the given behaviour, which decides
+// whether the money moves. The facilitator's reply is ignored.
+func moveMoney(t *testing.T, f *Facilitator, nonce byte, payee x402.Address, how Behaviour) {
 	t.Helper()
 	p := &x402.Payment{From: account(1), To: payee, Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}
 	f.perform(how, p, x402.Requirements{})
@@ -27,8 +27,8 @@ func TestEvidence(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	f, err := NewFacilitator(FacilitatorConfig{Terms: x402.USDC(), Now: func() time.Time { return now }})
 	must(t, err)
-	moves(t, f, 1, account(2), RefuseAfter)
-	moves(t, f, 2, account(2), Refuse)
+	moveMoney(t, f, 1, account(2), RefuseAfter)
+	moveMoney(t, f, 2, account(2), Refuse)
 	evidence := f.Evidence()
 	asked := func(nonce byte, change func(*x402.Question)) x402.Finding {
 		q := x402.Question{
@@ -90,15 +90,15 @@ func TestEvidenceTransfers(t *testing.T) {
 			seen, from, done = append(seen, b.Transfers...), b.Next, b.Done()
 		}
 	}
-	moves(t, f, 1, account(2), Honest)
+	moveMoney(t, f, 1, account(2), Honest)
 	read()
 	if len(seen) != 0 {
 		t.Errorf("%d transfers of a second that is not over", len(seen))
 	}
-	moves(t, f, 2, account(2), FailAfter)
-	moves(t, f, 3, account(3), Honest)
+	moveMoney(t, f, 2, account(2), FailAfter)
+	moveMoney(t, f, 3, account(3), Honest)
 	now = now.Add(time.Second)
-	moves(t, f, 4, account(2), Honest)
+	moveMoney(t, f, 4, account(2), Honest)
 	for range 2 {
 		read()
 		if len(seen) != 2 {

@@ -111,20 +111,20 @@ func ExampleNewFacilitator() {
 	// transfers: 1
 }
 
-// printing replaces the testing.T of a real test.
-type printing struct{ ctx context.Context }
+// printingTB replaces the testing.T of a real test.
+type printingTB struct{ ctx context.Context }
 
 // Helper implements x402test.TB.
-func (printing) Helper() {}
+func (printingTB) Helper() {}
 
 // Context implements x402test.TB.
-func (p printing) Context() context.Context { return p.ctx }
+func (p printingTB) Context() context.Context { return p.ctx }
 
 // Logf implements x402test.TB.
-func (printing) Logf(string, ...any) {}
+func (printingTB) Logf(string, ...any) {}
 
 // Errorf implements x402test.TB.
-func (printing) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+func (printingTB) Errorf(format string, args ...any) { fmt.Printf(format+"\n", args...) }
 
 // Judge tests a shop twice: without a failure, and with a reply that gets lost. Without
 // Config.Rows it plays every kind of failure, which takes minutes.
@@ -149,7 +149,7 @@ func ExampleJudge() {
 		})))
 		return mux
 	}
-	t := printing{context.Background()} // a test uses its *testing.T here
+	t := printingTB{context.Background()} // a test uses its *testing.T here
 	report := x402test.Judge(t, newShop, func(c *judge.Config) {
 		c.Goods.Path = "/weather"
 		c.Promises = []judge.Promise{judge.PromiseSame, judge.PromiseNew}

@@ -32,14 +32,14 @@ type Transfer struct {
 // authorization executes at most once, as on a chain. A Facilitator is an http.Handler for the
 // paths /settle, /verify, /supported, and /transfers, which lists all transfers.
 type Facilitator struct {
-	config   FacilitatorConfig
-	mu       sync.Mutex
-	journal  *os.File // nil if there is none
-	moved    map[string]Transfer
-	settles  map[string]int // the number of calls of /settle, by key
-	calls    int
-	verifies int
-	pending  int
+	config       FacilitatorConfig
+	mu           sync.Mutex
+	journal      *os.File // nil if there is none
+	transfers    map[string]Transfer
+	settles      map[string]int // the number of calls of /settle, by key
+	calls        int
+	verifies     int
+	pendingCalls int
 }
 
 // FacilitatorConfig holds the settings of a Facilitator. Terms and Now are required.
@@ -82,7 +82,7 @@ func NewFacilitator(c FacilitatorConfig) (*Facilitator, error) {
 
 // newBooks returns a Facilitator without a journal.
 func newBooks(c FacilitatorConfig) *Facilitator {
-	return &Facilitator{config: c, moved: map[string]Transfer{}, settles: map[string]int{}}
+	return &Facilitator{config: c, transfers: map[string]Transfer{}, settles: map[string]int{}}
 }
 
 // load reads the journal. If a crash has cut the last line, load removes that line, because its
@@ -100,9 +100,9 @@ func (f *Facilitator) load() error {
 			return f.journal.Truncate(int64(len(text) - len(line)))
 		case err != nil || t.Key == "":
 			// Skipping the line could let an authorization execute again.
-			return fmt.Errorf("line %d is not a transfer: move the file away to begin without play money spent", len(f.moved)+1)
+			return fmt.Errorf("line %d is not a transfer: move the file away to begin without play money spent", len(f.transfers)+1)
 		}
-		f.moved[t.Key] = t
+		f.transfers[t.Key] = t
 		if cut {
 			return f.write("\n")
 		}
@@ -136,7 +136,7 @@ func (f *Facilitator) Close() error {
 func (f *Facilitator) Transfers() []Transfer {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return slices.AppendSeq([]Transfer{}, maps.Values(f.moved)) // not nil, which JSON writes as null
+	return slices.AppendSeq([]Transfer{}, maps.Values(f.transfers)) // not nil, which JSON writes as null
 }
 
 // Settles returns how often /settle was called in all, and the highest number of calls for one
@@ -162,7 +162,7 @@ func (f *Facilitator) Verifies() int {
 func (f *Facilitator) Pending() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.pending
+	return f.pendingCalls
 }
 
 // ServeHTTP implements http.Handler.
@@ -229,7 +229,7 @@ func (f *Facilitator) move(key string, p *x402.Payment) (Transfer, error) {
 			return t, err
 		}
 	}
-	f.moved[key] = t
+	f.transfers[key] = t
 	return t, nil
 }
 
@@ -283,7 +283,7 @@ func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 	}
 	soonest := f.config.Now().Add(6 * time.Second).Unix()
 	if p.ValidBefore.IsInt64() && p.ValidBefore.Int64() < soonest {
-		return errors.New(expired)
+		return errors.New(reasonExpired)
 	}
 	terms := x402.Terms{
 		Network: q.Network,
@@ -296,7 +296,7 @@ func (f *Facilitator) check(p *x402.Payment, q x402.Requirements) error {
 		return errors.New("invalid_exact_evm_missing_eip712_domain")
 	}
 	if p.Check(p.Digest(domain)) != nil {
-		return errors.New(badSignature)
+		return errors.New(reasonBadSignature)
 	}
 	return nil
 }

@@ -27,7 +27,7 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})
 	must(t, err)
 	do(f, func(nonce byte) bool {
-		said := f.perform(Honest, &x402.Payment{Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}, x402.Requirements{}).said
+		said := f.perform(Honest, &x402.Payment{Nonce: [32]byte{nonce}, Value: big.NewInt(5000)}, x402.Requirements{}).body
 		if !said.Success && said.ErrorReason != x402.ReasonNonceUsed {
 			t.Errorf("refused: %+v", said)
 		}

@@ -72,14 +72,15 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// failing is a TB that keeps the failures that Judge reports, instead of failing its test.
-type failing struct {
+// failureRecorder is a TB that keeps the failures that Judge reports, instead of failing its
+// test.
+type failureRecorder struct {
 	*testing.T
 	failures []string
 }
 
 // Errorf implements x402test.TB.
-func (f *failing) Errorf(format string, args ...any) {
+func (f *failureRecorder) Errorf(format string, args ...any) {
 	f.failures = append(f.failures, fmt.Sprintf(format, args...))
 }
 
@@ -90,12 +91,12 @@ func TestJudgeFails(t *testing.T) {
 	gives := func(string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "for nothing") })
 	}
-	f := &failing{T: t}
+	f := &failureRecorder{T: t}
 	x402test.Judge(f, gives)
 	if len(f.failures) != 1 || !strings.Contains(f.failures[0], "it answered 200") {
 		t.Errorf("a seller that asks for nothing: %q", f.failures)
 	}
-	f = &failing{T: t}
+	f = &failureRecorder{T: t}
 	x402test.Judge(f, newShop(t), func(c *judge.Config) {
 		c.Goods.Path = "/weather"
 		c.Price = "1"

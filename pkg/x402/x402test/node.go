@@ -92,7 +92,7 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 			return nil, fmt.Errorf("a call with %q", q.Data)
 		}
 		payer, nonce := "0x"+q.Data[selectorSize:][:wordSize], "0x"+q.Data[selectorSize+wordSize:]
-		used, err := n.between("0x0", tag, []topic{{eventUsed}, {payer}, {nonce}})
+		used, err := n.eventsBetween("0x0", tag, []topic{{eventUsed}, {payer}, {nonce}})
 		return fmt.Sprintf("0x%0*d", wordSize, len(used)), err
 	case "eth_getLogs":
 		var q struct {
@@ -102,7 +102,7 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 		if err := json.Unmarshal(params[0], &q); err != nil {
 			return nil, fmt.Errorf("a filter %.200s", params[0])
 		}
-		return n.between(q.FromBlock, q.ToBlock, q.Topics)
+		return n.eventsBetween(q.FromBlock, q.ToBlock, q.Topics)
 	case "eth_getTransactionReceipt":
 		if text == n.Failed {
 			at, err := n.number("latest")
@@ -129,9 +129,9 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	return nil, fmt.Errorf("%s is not known here", method)
 }
 
-// between returns the events that match a filter of topics, in the blocks from one number to
-// another. Both of these blocks are included.
-func (n Node) between(from, to string, filter []topic) ([]event, error) {
+// eventsBetween returns the events that match a filter of topics, in the blocks from one
+// number to another. Both of these blocks are included.
+func (n Node) eventsBetween(from, to string, filter []topic) ([]event, error) {
 	low, err1 := n.number(from)
 	high, err2 := n.number(to)
 	return slices.DeleteFunc(n.events(), func(e event) bool {
@@ -193,7 +193,7 @@ func (n Node) events() []event {
 func eventsOf(t Transfer) []event {
 	key := strings.Split(t.Key+"||||", "|") // network, asset, payer, nonce; the added separators give all four a place, even if the key lacks some
 	value, _ := new(big.Int).SetString(t.Value, 10)
-	payer := padded(key[2])
+	payer := padAddress(key[2])
 	e := event{
 		Address:         key[1],
 		block:           blockOf(t),
@@ -203,7 +203,7 @@ func eventsOf(t Transfer) []event {
 	}
 	used, moved := e, e
 	used.Data, used.Topics = "0x", []string{eventUsed, payer, key[3]}
-	moved.Topics = []string{eventTransfer, payer, padded(strings.ToLower(t.Payee))}
+	moved.Topics = []string{eventTransfer, payer, padAddress(strings.ToLower(t.Payee))}
 	moved.Data = fmt.Sprintf("0x%0*x", wordSize, value)
 	if key[3] == "" {
 		return []event{moved}
@@ -226,6 +226,6 @@ func (n Node) number(tag string) (uint64, error) {
 
 func quantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-func padded(address string) string {
+func padAddress(address string) string {
 	return "0x" + strings.Repeat("0", 24) + strings.TrimPrefix(address, "0x")
 }

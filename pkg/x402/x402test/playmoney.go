@@ -37,7 +37,7 @@ func (i inProcess) Settle(ctx context.Context, payload x402.Payload, q x402.Requ
 	go func() { answered <- i.books.settlement(p, q, i.books.check(p, q)) }()
 	select {
 	case a := <-answered:
-		return a.heard(ctx)
+		return a.settlementOf(ctx)
 	case <-ctx.Done():
 		return noVerdict("timeout")
 	}
@@ -56,11 +56,11 @@ func (i inProcess) Verify(_ context.Context, payload x402.Payload, q x402.Requir
 	return x402.Verification{Valid: true}
 }
 
-// heard returns the settlement that a caller in this process gets for an answer. Over HTTP,
-// package facilitator returns the same settlement for the answer.
-func (a answer) heard(ctx context.Context) x402.Settlement {
+// settlementOf returns the settlement that a caller in this process gets for an answer. Over
+// HTTP, package facilitator returns the same settlement for the answer.
+func (a answer) settlementOf(ctx context.Context) x402.Settlement {
 	switch {
-	case a.dropped:
+	case a.isDropped:
 		return noVerdict("connection_lost")
 	case a.status == 0:
 		<-ctx.Done()
@@ -74,21 +74,21 @@ func (a answer) heard(ctx context.Context) x402.Settlement {
 	}
 	s := x402.Settlement{
 		Class:       x402.Refused,
-		Reason:      a.said.ErrorReason,
-		Transaction: a.said.Transaction,
-		Network:     a.said.Network,
-		Payer:       a.said.Payer,
+		Reason:      a.body.ErrorReason,
+		Transaction: a.body.Transaction,
+		Network:     a.body.Network,
+		Payer:       a.body.Payer,
 	}
 	switch {
-	case a.said.Success:
+	case a.body.Success:
 		s.Class = x402.Moved
-	case s.Reason == pending, s.Reason == reverted, s.Reason == unexpected:
+	case s.Reason == reasonPending, s.Reason == reasonReverted, s.Reason == reasonUnexpected:
 		s.Class = x402.Unknown
 	case s.Reason == x402.ReasonNonceUsed:
 		s.NonceUsed = true
-	case s.Reason == badSignature:
+	case s.Reason == reasonBadSignature:
 		s.BadSignature = true
-	case s.Reason == expired:
+	case s.Reason == reasonExpired:
 		s.Expired = true
 	}
 	return s
