@@ -26,8 +26,8 @@ import (
 // BodyTooLarge is the code of the error for a request whose body is longer than Post allows.
 const BodyTooLarge fault.Code = "body_too_large"
 
-// tooLarge returns the fault for a body that is longer than Post allows.
-func (x *sale) tooLarge() *fault.Error {
+// tooLargeFault returns the fault for a body that is longer than Post allows.
+func (x *sale) tooLargeFault() *fault.Error {
 	info := fault.Info{
 		Code:   BodyTooLarge,
 		Status: http.StatusRequestEntityTooLarge,
@@ -42,14 +42,14 @@ func (x *sale) readBody(r *http.Request) ([]byte, error) {
 	case r.PostForm != nil || r.MultipartForm != nil:
 		return nil, fault.New(fault.InternalError, errReadBefore)
 	case r.ContentLength > x.maxBody:
-		return nil, x.tooLarge()
+		return nil, x.tooLargeFault()
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, x.maxBody+1))
 	switch {
 	case err != nil:
 		return nil, fault.Newf(fault.InvalidArguments, err, "The body did not arrive whole within %d seconds.", storefront.BodyTime/time.Second)
 	case int64(len(body)) > x.maxBody:
-		return nil, x.tooLarge()
+		return nil, x.tooLargeFault()
 	case r.ContentLength >= 0 && r.ContentLength != int64(len(body)):
 		return nil, fault.New(fault.InternalError, errReadBefore)
 	}

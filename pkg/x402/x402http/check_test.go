@@ -12,18 +12,18 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// box sells tickets at /ticket, over HTTP and as a tool. Its check refuses every request when
-// no ticket is left, and panics when the check is broken.
-type box struct {
+// ticketShop sells tickets at /ticket, over HTTP and as a tool. Its check refuses every
+// request unless hasTickets is true, and panics if isCheckBroken is true.
+type ticketShop struct {
 	*market
-	tickets *stock
-	left    bool
-	broken  bool
-	url     string
+	tickets       *stock
+	hasTickets    bool
+	isCheckBroken bool
+	url           string
 }
 
-func (m *market) box() *box {
-	b := &box{market: m, tickets: newStock("row 7"), left: true, url: "http://shop.example/ticket"}
+func (m *market) openTicketShop() *ticketShop {
+	b := &ticketShop{market: m, tickets: newStock("row 7"), hasTickets: true, url: "http://shop.example/ticket"}
 	s, mux := m.seller(), http.NewServeMux()
 	sold := s.Sell("0.01", b.tickets, x402http.Check(b.check))
 	mux.Handle("GET /ticket", sold)
@@ -32,17 +32,18 @@ func (m *market) box() *box {
 	return b
 }
 
-func (b *box) check(w http.ResponseWriter, _ *http.Request) {
-	if b.broken {
+func (b *ticketShop) check(w http.ResponseWriter, _ *http.Request) {
+	if b.isCheckBroken {
 		panic("the check is broken")
 	}
-	if !b.left {
+	if !b.hasTickets {
 		x402http.Refuse(w, http.StatusGone, "sold out")
 	}
 }
 
-// soldOut checks that an answer is the refusal of the check, and that nothing was charged.
-func (b *box) soldOut(what string, r x402test.Reply) {
+// checkSoldOut checks that an answer is the refusal of the check, and that nothing was
+// charged.
+func (b *ticketShop) checkSoldOut(what string, r x402test.Reply) {
 	b.Helper()
 	if receipt, _ := r.Receipt(); r.Status != http.StatusGone || string(r.Body) != "sold out" || receipt.Success {
 		b.Errorf("%s: %d %v %s", what, r.Status, r.Header, r.Body)
@@ -54,19 +55,19 @@ func (b *box) soldOut(what string, r x402test.Reply) {
 // payer is refused, and not charged.
 func TestLastTicket(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		b := m.box()
+	runInMarket(t, func(m *market) {
+		b := m.openTicketShop()
 		r, signature := b.buy(b.url)
-		b.answered("the last ticket", r, "row 7", false)
+		b.checkAnswer("the last ticket", r, "row 7", false)
 		anew := b.sign(b.url)
-		b.left = false
-		b.answered("the same signature", b.get(b.url, signature), "row 7", true)
-		b.answered("a new signature", b.get(b.url, anew), "row 7", true)
+		b.hasTickets = false
+		b.checkAnswer("the same signature", b.get(b.url, signature), "row 7", true)
+		b.checkAnswer("a new signature", b.get(b.url, anew), "row 7", true)
 		b.client.Wallet = must(x402test.NewWallet(rand.Reader))
 		r, _ = b.buy(b.url)
-		b.soldOut("somebody else", r)
-		b.moved("10000")
-		b.tickets.ran(b, 1)
+		b.checkSoldOut("somebody else", r)
+		b.checkTransfers("10000")
+		b.tickets.checkRuns(b, 1)
 	})
 }
 
@@ -77,17 +78,17 @@ func TestTicketOwed(t *testing.T) {
 	for name, anew := range map[string]bool{"the same signature": false, "a new signature": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
-				b := m.box()
-				b.tickets.empty = true
+			runInMarket(t, func(m *market) {
+				b := m.openTicketShop()
+				b.tickets.isEmpty = true
 				_, signature := b.buy(b.url)
 				if anew {
 					signature = b.sign(b.url)
 				}
-				b.left, b.tickets.empty = false, false
+				b.hasTickets, b.tickets.isEmpty = false, false
 				time.Sleep(2 * time.Second)
-				b.answered("paid before", b.get(b.url, signature), "row 7", false)
-				b.moved("10000")
+				b.checkAnswer("paid before", b.get(b.url, signature), "row 7", false)
+				b.checkTransfers("10000")
 			})
 		})
 	}
@@ -99,25 +100,25 @@ func TestTicketOwed(t *testing.T) {
 // tickets again, the same payment buys one.
 func TestWalletFilledTooLate(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		b := m.box()
-		b.behave = x402test.Refuse
+	runInMarket(t, func(m *market) {
+		b := m.openTicketShop()
+		b.behaviour = x402test.Refuse
 		r, signature := b.buy(b.url)
-		b.refused("an empty wallet", r, "insufficient_balance", false)
-		b.left, b.behave = false, x402test.Honest
+		b.checkRefused("an empty wallet", r, "insufficient_balance", false)
+		b.hasTickets, b.behaviour = false, x402test.Honest
 		for range 3 {
 			time.Sleep(15 * time.Second)
-			b.soldOut("the wallet is filled", b.get(b.url, signature))
+			b.checkSoldOut("the wallet is filled", b.get(b.url, signature))
 			r, _ = b.buy(b.url)
-			b.soldOut("signed again", r)
+			b.checkSoldOut("signed again", r)
 		}
-		b.moved()
+		b.checkTransfers()
 		if all, _ := b.books.Settles(); all != 1 {
 			b.Errorf("%d settlements were asked for, want 1", all)
 		}
-		b.left = true
-		b.answered("there are tickets again", b.get(b.url, signature), "row 7", false)
-		b.moved("10000")
+		b.hasTickets = true
+		b.checkAnswer("there are tickets again", b.get(b.url, signature), "row 7", false)
+		b.checkTransfers("10000")
 	})
 }
 
@@ -125,9 +126,9 @@ func TestWalletFilledTooLate(t *testing.T) {
 // the same payment buys a ticket once the check works again.
 func TestBrokenCheck(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		b := m.box()
-		b.broken = true
+	runInMarket(t, func(m *market) {
+		b := m.openTicketShop()
+		b.isCheckBroken = true
 		signature := b.sign(b.url)
 		r := b.get(b.url, signature)
 		if receipt, _ := r.Receipt(); r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"charged":false`) || receipt.Success {
@@ -137,10 +138,10 @@ func TestBrokenCheck(t *testing.T) {
 		if !called.IsError || !strings.Contains(called.Text(), "internal_error") {
 			b.Errorf("as a tool: %s", called.Raw)
 		}
-		b.moved()
-		b.broken = false
-		b.answered("mended", b.get(b.url, signature), "row 7", false)
-		b.moved("10000")
+		b.checkTransfers()
+		b.isCheckBroken = false
+		b.checkAnswer("mended", b.get(b.url, signature), "row 7", false)
+		b.checkTransfers("10000")
 	})
 }
 
@@ -148,8 +149,8 @@ func TestBrokenCheck(t *testing.T) {
 // before it gets a price. Over HTTP every request without a payment gets the price.
 func TestCheckBeforeThePrice(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		b := m.box()
+	runInMarket(t, func(m *market) {
+		b := m.openTicketShop()
 		call := func(signature string) mcptest.ToolResult {
 			return must(mcptest.Call(b.Context(), b.client, "http://shop.example/mcp", "ticket", nil, signature, ""))
 		}
@@ -157,7 +158,7 @@ func TestCheckBeforeThePrice(t *testing.T) {
 		if r := call(bought); r.IsError || r.Text() != "row 7" {
 			b.Errorf("bought: %s", r.Raw)
 		}
-		b.left = false
+		b.hasTickets = false
 		r := call("")
 		if _, err := r.Required(); !r.IsError || err == nil || !strings.Contains(r.Text(), "sold out") || !strings.Contains(r.Text(), `"charged":false`) {
 			b.Errorf("without a payment: %s", r.Raw)
@@ -165,7 +166,7 @@ func TestCheckBeforeThePrice(t *testing.T) {
 		if r := call(bought); r.IsError || r.Text() != "row 7" || r.Meta.Receipt == nil {
 			b.Errorf("the buyer calls again: %s", r.Raw)
 		}
-		b.refused("over HTTP", b.get(b.url, ""), "Payment required", false)
-		b.moved("10000")
+		b.checkRefused("over HTTP", b.get(b.url, ""), "Payment required", false)
+		b.checkTransfers("10000")
 	})
 }

@@ -184,32 +184,32 @@ func (c *Config) fill() {
 func (c *Config) check(t x402.Terms) error {
 	var wrong problems
 	err := x402.CheckAddress(c.PayTo, t.Asset)
-	wrong.unless(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
+	wrong.require(err == nil, "PayTo", fmt.Sprintf("%q, which %v", c.PayTo, err), "the address that is paid")
 	if c.Settler == nil {
 		ok := c.fillSettler(t)
-		wrong.unless(ok, "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
+		wrong.require(ok, "Facilitator", strconv.Quote(c.Facilitator), "an https URL, or an http URL of this machine")
 	}
-	wrong.unless(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
-	wrong.unless(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
+	wrong.require(c.Ledger != nil, "Ledger", "missing", "one of package ledger/file, or a DynamoDB table")
+	wrong.require(c.Budget > 0 && c.Budget <= 12*time.Second, "Budget", c.Budget, "more than 0 and at most 12s")
 	if c.OriginOf == nil {
 		origins, err := newOrigins(c.Origin, c.OtherOrigins)
 		wrong = append(wrong, err)
-		c.OriginOf = origins.of
+		c.OriginOf = origins.originOf
 	} else {
 		alone := c.Origin == "" && len(c.OtherOrigins) == 0
-		wrong.unless(alone, "Origin", "set beside OriginOf", "empty where that is set")
+		wrong.require(alone, "Origin", "set beside OriginOf", "empty where that is set")
 	}
-	wrong.unless(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
-	wrong.unless(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
+	wrong.require(c.Concurrent <= limit.MaxCap, "Concurrent", c.Concurrent, fmt.Sprint("at most ", limit.MaxCap))
+	wrong.require(c.Decimals > 0 && c.Decimals <= 36, "Decimals", c.Decimals, "from 1 to 36")
 	return errors.Join(wrong...)
 }
 
 // problems are the errors of wrong settings.
 type problems []error
 
-// unless adds an error for a setting if ok is false. value is the setting's value, and rule
+// require adds an error for a setting if ok is false. value is the setting's value, and rule
 // says what it must be.
-func (p *problems) unless(ok bool, setting string, value any, rule string) {
+func (p *problems) require(ok bool, setting string, value any, rule string) {
 	if !ok {
 		*p = append(*p, fmt.Errorf("x402http: %s is %v, and must be %s", setting, value, rule))
 	}

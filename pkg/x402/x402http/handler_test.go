@@ -39,7 +39,7 @@ type stall struct {
 	runs   atomic.Int32
 }
 
-func open(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
+func openStall(t *testing.T, h http.HandlerFunc, options ...x402http.Option) *stall {
 	t.Helper()
 	s := &stall{T: t}
 	s.books = books()
@@ -104,34 +104,34 @@ func TestSell(t *testing.T) {
 		}
 	}
 	long := make([]byte, 32<<20+1) // made here, because the handler has only a second
-	for name, c := range map[string]sale{
-		"an answer":       {h: answers(200, "text/plain", "fair"), status: 200, kind: "text/plain", body: "fair", runs: 1, moved: 1, answer: true},
-		"binary":          {h: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, kind: "image/png", body: "\x89PNG\r\n\xff", runs: 1, moved: 1, answer: true},
-		"not found":       {h: answers(404, "text/html", "<p>no"), status: 404, kind: "text/html", body: "<p>no", runs: 1, moved: 1, answer: true},
-		"another price":   {h: answers(402, "text/plain", "more"), status: 503, kind: "text/plain", body: "more", runs: 1, moved: 1},
-		"accepted":        {h: answers(202, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(202)}, status: 503, kind: "text/plain", body: "soon", runs: 1, moved: 1},
-		"found elsewhere": {h: answers(302, "text/html", "there"), status: 302, kind: "text/html", body: "there", runs: 1, moved: 1, answer: true},
-		"nothing to say":  {h: answers(204, "text/plain", ""), status: 204, kind: "text/plain", runs: 1, moved: 1, answer: true},
-		"no words":        {h: func(http.ResponseWriter, *http.Request) {}, status: 200, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
-		"the first that is final": {h: func(w http.ResponseWriter, _ *http.Request) {
+	for name, c := range map[string]saleCase{
+		"an answer":       {handler: answers(200, "text/plain", "fair"), status: 200, contentType: "text/plain", body: "fair", runs: 1, transfers: 1, isAnswer: true},
+		"binary":          {handler: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, contentType: "image/png", body: "\x89PNG\r\n\xff", runs: 1, transfers: 1, isAnswer: true},
+		"not found":       {handler: answers(404, "text/html", "<p>no"), status: 404, contentType: "text/html", body: "<p>no", runs: 1, transfers: 1, isAnswer: true},
+		"another price":   {handler: answers(402, "text/plain", "more"), status: 503, contentType: "text/plain", body: "more", runs: 1, transfers: 1},
+		"accepted":        {handler: answers(202, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(202)}, status: 503, contentType: "text/plain", body: "soon", runs: 1, transfers: 1},
+		"found elsewhere": {handler: answers(302, "text/html", "there"), status: 302, contentType: "text/html", body: "there", runs: 1, transfers: 1, isAnswer: true},
+		"nothing to say":  {handler: answers(204, "text/plain", ""), status: 204, contentType: "text/plain", runs: 1, transfers: 1, isAnswer: true},
+		"no words":        {handler: func(http.ResponseWriter, *http.Request) {}, status: 200, contentType: "text/plain; charset=utf-8", runs: 1, transfers: 1, isAnswer: true},
+		"the first that is final": {handler: func(w http.ResponseWriter, _ *http.Request) {
 			for _, status := range []int{103, 404, 200} {
 				w.WriteHeader(status)
 			}
-		}, status: 404, kind: "text/plain; charset=utf-8", runs: 1, moved: 1, answer: true},
-		"a query that cannot be read": {h: answers(200, "text/plain", "fair"), query: "a=%zz", status: 400, kind: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
-		"a query that is too long":    {h: answers(200, "text/plain", "fair"), query: "a=" + strings.Repeat("a", 4<<10), status: 400, kind: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
-		"busy":                        {h: answers(429, "text/plain", "later"), status: 429, kind: "text/plain", body: "later", runs: 1, moved: 1},
-		"broken":                      {h: answers(500, "text/plain", "oops"), status: 500, kind: "text/plain", body: "oops", runs: 1, moved: 1},
-		"owed by option":              {h: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, kind: "text/plain", body: "soon", runs: 1, moved: 1},
-		"owed, and asks for more":     {h: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 503, kind: "text/plain", body: "more", runs: 1, moved: 1},
-		"no status":                   {h: answers(1000, "text/plain", "fair"), status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"panic":                       {h: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"too long":                    {h: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, moved: 1},
-		"refused oddly":               {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`},
-		"refused as broken":           {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, kind: "application/json; charset=utf-8", body: `"code":"internal_error"`},
-		"refused by check": {h: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, r *http.Request) {
+		}, status: 404, contentType: "text/plain; charset=utf-8", runs: 1, transfers: 1, isAnswer: true},
+		"a query that cannot be read": {handler: answers(200, "text/plain", "fair"), query: "a=%zz", status: 400, contentType: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
+		"a query that is too long":    {handler: answers(200, "text/plain", "fair"), query: "a=" + strings.Repeat("a", 4<<10), status: 400, contentType: "application/json; charset=utf-8", body: `"code":"invalid_arguments"`},
+		"busy":                        {handler: answers(429, "text/plain", "later"), status: 429, contentType: "text/plain", body: "later", runs: 1, transfers: 1},
+		"broken":                      {handler: answers(500, "text/plain", "oops"), status: 500, contentType: "text/plain", body: "oops", runs: 1, transfers: 1},
+		"owed by option":              {handler: answers(404, "text/plain", "soon"), options: []x402http.Option{x402http.Owed(404)}, status: 404, contentType: "text/plain", body: "soon", runs: 1, transfers: 1},
+		"owed, and asks for more":     {handler: answers(402, "text/plain", "more"), options: []x402http.Option{x402http.Owed(402)}, status: 503, contentType: "text/plain", body: "more", runs: 1, transfers: 1},
+		"no status":                   {handler: answers(1000, "text/plain", "fair"), status: 500, contentType: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, transfers: 1},
+		"panic":                       {handler: func(http.ResponseWriter, *http.Request) { panic("no") }, status: 500, contentType: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, transfers: 1},
+		"too long":                    {handler: func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(long) }, status: 500, contentType: "application/json; charset=utf-8", body: `"code":"internal_error"`, runs: 1, transfers: 1},
+		"refused oddly":               {handler: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 200, "fine") })}, status: 500, contentType: "application/json; charset=utf-8", body: `"code":"internal_error"`},
+		"refused as broken":           {handler: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, _ *http.Request) { x402http.Refuse(w, 500, "oops") })}, status: 500, contentType: "application/json; charset=utf-8", body: `"code":"internal_error"`},
+		"refused by check": {handler: answers(200, "text/plain", "fair"), options: []x402http.Option{x402http.Check(func(w http.ResponseWriter, r *http.Request) {
 			x402http.Refuse(w, 400+len(r.Header.Values(x402.HeaderSignature)), "no such city")
-		})}, status: 400, kind: "text/plain; charset=utf-8", body: "no such city"},
+		})}, status: 400, contentType: "text/plain; charset=utf-8", body: "no such city"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -140,19 +140,20 @@ func TestSell(t *testing.T) {
 	}
 }
 
-// sale is a handler with its options and its request, and what is expected when it is sold.
-type sale struct {
-	h           http.HandlerFunc
-	options     []x402http.Option
-	query       string // replaces the usual query, b=2&a=1; "" leaves it
-	status      int
-	kind, body  string
-	runs, moved int
-	answer      bool
+// saleCase is a handler with its options and its request, and what is expected when it is
+// sold.
+type saleCase struct {
+	handler           http.HandlerFunc
+	options           []x402http.Option
+	query             string // replaces the usual query, b=2&a=1; "" leaves it
+	status            int
+	contentType, body string
+	runs, transfers   int
+	isAnswer          bool
 }
 
-func (c sale) check(t *testing.T) {
-	s := open(t, c.h, c.options...)
+func (c saleCase) check(t *testing.T) {
+	s := openStall(t, c.handler, c.options...)
 	if c.query != "" {
 		s.url = strings.Replace(s.url, "b=2&a=1", c.query, 1)
 	}
@@ -161,26 +162,26 @@ func (c sale) check(t *testing.T) {
 	}
 	signature := must(s.client.Sign(t.Context(), s.url))
 	res := s.get(signature)
-	if res.Status != c.status || res.Header.Get("Content-Type") != c.kind || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
+	if res.Status != c.status || res.Header.Get("Content-Type") != c.contentType || !strings.Contains(string(res.Body), c.body) || res.Header.Get("Set-Cookie") != "" {
 		t.Errorf("%d %v %q", res.Status, res.Header, res.Body)
 	}
 	if c.status == http.StatusTooManyRequests && res.Header.Get("Retry-After") != "7" {
 		t.Errorf("to be asked again when the handler says: %v", res.Header)
 	}
-	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.moved > 0) {
+	if paid := res.Header.Get(x402.HeaderResponse) != ""; paid != (c.transfers > 0) {
 		t.Errorf("the answer says paid: %v", paid)
 	}
 	s.url = strings.Replace(s.url, "b=2&a=1", "a=1&b=2", 1) // the order of the parameters does not matter: it is the same purchase
 	again := s.get(signature)
-	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.kind
-	if again.Status != c.status || replayed != c.answer {
+	replayed := again.Header.Get(x402.HeaderReplayed) == "true" && bytes.Equal(again.Body, res.Body) && again.Header.Get("Content-Type") == c.contentType
+	if again.Status != c.status || replayed != c.isAnswer {
 		t.Errorf("again: %d %v %q", again.Status, again.Header, again.Body)
 	}
-	if found := must(s.seller.Reconcile(t.Context())); found.Owed > 0 != (c.moved > 0 && !c.answer) {
+	if found := must(s.seller.Reconcile(t.Context())); found.Owed > 0 != (c.transfers > 0 && !c.isAnswer) {
 		t.Errorf("found: %+v", found)
 	}
-	if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.moved {
-		t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.moved)
+	if int(s.runs.Load()) != c.runs || len(s.books.Transfers()) != c.transfers {
+		t.Errorf("%d runs and %d transfers, want %d and %d", s.runs.Load(), len(s.books.Transfers()), c.runs, c.transfers)
 	}
 }
 
@@ -189,7 +190,7 @@ func (c sale) check(t *testing.T) {
 // request, with the prefix that the handler does not see.
 func TestOtherPurchases(t *testing.T) {
 	t.Parallel()
-	s := open(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
+	s := openStall(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	signature := must(s.client.Sign(t.Context(), s.url))
 	s.get(signature) // the answer to this payment is now owed
 	if long := must(s.client.Get(t.Context(), s.url[:len(s.url)-8]+strings.Repeat("o", 4<<10), "")); long.Status != http.StatusBadRequest {
@@ -208,7 +209,7 @@ func TestOtherPurchases(t *testing.T) {
 // once.
 func TestMCP(t *testing.T) {
 	t.Parallel()
-	s := open(t, func(w http.ResponseWriter, r *http.Request) {
+	s := openStall(t, func(w http.ResponseWriter, r *http.Request) {
 		sale, ok := x402.SaleOf(r.Context())
 		if !ok || sale.Repeat || sale.Amount != "10000" || sale.Transaction == "" {
 			t.Errorf("the handler sees %+v", sale)

@@ -20,9 +20,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// maxRequest is the longest name of a purchase, in bytes. The name contains the URL and a
+// maxPurchaseName is the longest name of a purchase, in bytes. The name contains the URL and a
 // description of the body.
-const maxRequest = 4 << 10
+const maxPurchaseName = 4 << 10
 
 // job returns the work for a request: one call of the handler.
 func (x *sale) job(r *http.Request) (x402.Job, error) {
@@ -38,15 +38,15 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 	if err != nil {
 		return x402.Job{}, err
 	}
-	job := x.special.Job
+	job := x.overrides.Job
 	job.Fingerprint = name
 	job.Endpoint = x.endpoint(r)
-	job.MostRuns = x.mostRuns
+	job.MostRuns = x.maxRuns
 	if job.Budget == 0 {
 		job.Budget = x.seller.config.Budget
 	}
-	job.Timeout = x.timeout()
-	if !x.special.Whole {
+	job.Timeout = x.timeoutFault()
+	if !x.overrides.Whole {
 		job.KeyScope = x.seller.config.OriginOf(r)
 	}
 	job.Run = func(ctx context.Context) (x402.Reply, error) { return x.answer(ctx, sold) }
@@ -59,7 +59,7 @@ func (x *sale) job(r *http.Request) (x402.Job, error) {
 // purchase returns the name of the purchase that a request makes. The error is a *fault.Error.
 func (x *sale) purchase(s soldRequest) (string, error) {
 	name := x.method() + " " + x.seller.config.OriginOf(s.r)
-	if x.normal == nil {
+	if x.normalize == nil {
 		resource, err := x.resourceName(s)
 		if err != nil {
 			return "", err
@@ -70,7 +70,7 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		if x.special.Whole {
+		if x.overrides.Whole {
 			return normal, nil
 		}
 		name += " " + strings.Trim(strconv.QuoteToASCII(normal), `"`)
@@ -78,8 +78,8 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 	if x.route(s.r) == "" {
 		name += " for " + x.amount
 	}
-	if len(name) > maxRequest {
-		return "", fault.Newf(fault.InvalidArguments, nil, "The URL is too long: with the media type of a body it may have %d bytes.", maxRequest)
+	if len(name) > maxPurchaseName {
+		return "", fault.Newf(fault.InvalidArguments, nil, "The URL is too long: with the media type of a body it may have %d bytes.", maxPurchaseName)
 	}
 	return name, nil
 }
@@ -88,7 +88,7 @@ func (x *sale) purchase(s soldRequest) (string, error) {
 func (x *sale) normalName(s soldRequest) (string, error) {
 	name := ""
 	err := x.refusal(s.r.Context(), s, func(w http.ResponseWriter, r *http.Request) {
-		name = x.normal(w, r)
+		name = x.normalize(w, r)
 	})
 	return name, err
 }
@@ -175,7 +175,7 @@ func answerOwed(status int) fault.Info {
 // over.
 func (x *sale) answer(ctx context.Context, s soldRequest) (x402.Reply, error) {
 	w := storefront.NewRecorder(ctx)
-	if x.special.Punctual {
+	if x.overrides.Punctual {
 		panicked := x.callHandler(w, s.forHandler(ctx))
 		return x.reply(w, panicked)
 	}
@@ -212,8 +212,8 @@ func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error)
 	switch {
 	case panicked != nil:
 		return x402.Reply{}, fault.New(fault.InternalError, panicked)
-	case w.OutOfTime() && !x.special.Punctual:
-		return x402.Reply{}, x.timeout().New(errOutOfTime)
+	case w.OutOfTime() && !x.overrides.Punctual:
+		return x402.Reply{}, x.timeoutFault().New(errOutOfTime)
 	case w.Fault != nil:
 		return x402.Reply{}, w.Fault
 	case w.TooLong:
@@ -221,7 +221,7 @@ func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error)
 	}
 	w.Status = cmp.Or(w.Status, http.StatusOK)
 	if x.isOwed(w.Status) {
-		return x402.Reply{}, failure(w)
+		return x402.Reply{}, owedFault(w)
 	}
 	body := w.Body.Bytes()
 	return x402.Reply{
@@ -234,10 +234,10 @@ func (x *sale) reply(w *storefront.Recorder, panicked error) (x402.Reply, error)
 	}, nil
 }
 
-// timeout returns the fault for a run whose time is over.
-func (x *sale) timeout() fault.Info {
-	if x.special.Job.Budget > 0 {
-		return x.special.Job.Timeout
+// timeoutFault returns the fault for a run whose time is over.
+func (x *sale) timeoutFault() fault.Info {
+	if x.overrides.Job.Budget > 0 {
+		return x.overrides.Job.Timeout
 	}
 	return answerOwed(http.StatusGatewayTimeout)
 }
@@ -259,11 +259,11 @@ func parseOwed(h http.Header) []string {
 // longestPause is the longest pause that a handler can set before its next run.
 const longestPause = time.Hour
 
-// failure returns the fault for an answer that the handler owes. If the handler set
+// owedFault returns the fault for an answer that the handler owes. If the handler set
 // Retry-After to a number of seconds, the next run begins after that time. The client gets the
 // handler's status or, if that is below 400 or is 402, status 503: clients would take a status
 // below 400 for the answer, and would pay again after a 402.
-func failure(w *storefront.Recorder) *fault.Error {
+func owedFault(w *storefront.Recorder) *fault.Error {
 	status := w.Status
 	if status < http.StatusBadRequest || status == http.StatusPaymentRequired {
 		status = http.StatusServiceUnavailable
@@ -286,5 +286,5 @@ func (x *sale) isOwed(status int) bool {
 		http.StatusTooManyRequests:
 		return true
 	}
-	return status >= http.StatusInternalServerError || slices.Contains(x.owed, status)
+	return status >= http.StatusInternalServerError || slices.Contains(x.owedStatuses, status)
 }

@@ -33,19 +33,19 @@ type market struct {
 	key    string       // Idempotency-Key of the requests; "" means none
 	log    bytes.Buffer
 
-	mu     sync.Mutex
-	behave x402test.Behaviour // how the facilitator behaves
+	mu        sync.Mutex
+	behaviour x402test.Behaviour // how the facilitator behaves
 }
 
-// trade runs a test in a market.
-func trade(t *testing.T, test func(m *market)) {
+// runInMarket runs a test in a market.
+func runInMarket(t *testing.T, test func(m *market)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		m := &market{T: t}
 		terms := x402.USDC()
 		terms.PayTo = payTo
 		m.books = must(x402test.NewFacilitator(x402test.FacilitatorConfig{
-			Terms: terms, Now: time.Now, Behave: func(int, string) x402test.Behaviour { return m.behave },
+			Terms: terms, Now: time.Now, Behave: func(int, string) x402test.Behaviour { return m.behaviour },
 		}))
 		m.client = m.payer()
 		test(m)
@@ -79,8 +79,8 @@ func (m *market) Write(line []byte) (int, error) {
 	return m.log.Write(line)
 }
 
-// logged returns how often a text is in the log.
-func (m *market) logged(text string) int {
+// countLogged returns how often a text is in the log.
+func (m *market) countLogged(text string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return strings.Count(m.log.String(), text)
@@ -101,13 +101,14 @@ func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	return must(x402http.New(c))
 }
 
-// paidTo returns a change that sets PayTo.
-func paidTo(address string) func(*x402http.Config) {
+// withPayTo returns a change that sets PayTo.
+func withPayTo(address string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.PayTo = address }
 }
 
-// as returns a change that gives a seller a single origin, whatever the Host of a request is.
-func as(origin string) func(*x402http.Config) {
+// singleOrigin returns a change that gives a seller a single origin, whatever the Host of a
+// request is.
+func singleOrigin(origin string) func(*x402http.Config) {
 	return func(c *x402http.Config) { c.Origin, c.OtherOrigins = origin, nil }
 }
 
@@ -130,8 +131,8 @@ func (m *market) buy(url string) (x402test.Reply, string) {
 	return m.get(url, signature), signature
 }
 
-// moved checks that transfers of exactly these amounts were made, in any order.
-func (m *market) moved(amounts ...string) {
+// checkTransfers checks that transfers of exactly these amounts were made, in any order.
+func (m *market) checkTransfers(amounts ...string) {
 	m.Helper()
 	var all []string
 	for _, t := range m.books.Transfers() {
@@ -144,17 +145,17 @@ func (m *market) moved(amounts ...string) {
 	}
 }
 
-// answered checks the body of an answer, and whether the ledger replayed it.
-func (m *market) answered(what string, r x402test.Reply, body string, replayed bool) {
+// checkAnswer checks the body of an answer, and whether the ledger replayed it.
+func (m *market) checkAnswer(what string, r x402test.Reply, body string, replayed bool) {
 	m.Helper()
 	if r.Status != http.StatusOK || string(r.Body) != body || (r.Header.Get(x402.HeaderReplayed) == "true") != replayed {
 		m.Errorf("%s: %d %v %s, want %q, replayed %t", what, r.Status, r.Header, r.Body, body, replayed)
 	}
 }
 
-// refused checks that a reply is a new offer with a reason, and whether its receipt says that
-// the payment was charged.
-func (m *market) refused(what string, r x402test.Reply, reason string, charged bool) {
+// checkRefused checks that a reply is a new offer with a reason, and whether its receipt says
+// that the payment was charged.
+func (m *market) checkRefused(what string, r x402test.Reply, reason string, charged bool) {
 	m.Helper()
 	receipt, _ := r.Receipt()
 	if r.Status != http.StatusPaymentRequired || !strings.Contains(string(r.Body), reason) || receipt.Success != charged {
@@ -162,9 +163,9 @@ func (m *market) refused(what string, r x402test.Reply, reason string, charged b
 	}
 }
 
-// apply writes an event to the record of the first transfer, as an operator would. The
+// applyEvent writes an event to the record of the first transfer, as an operator would. The
 // operator's clock is ahead of the seller's by the given time.
-func (m *market) apply(event ledger.Event, ahead time.Duration) {
+func (m *market) applyEvent(event ledger.Event, ahead time.Duration) {
 	m.Helper()
 	l := ledger.New(&m.store, func() time.Time { return time.Now().Add(ahead) }, rand.Text)
 	r := must(l.Fetch(m.Context(), m.books.Transfers()[0].Key))
@@ -175,20 +176,20 @@ func (m *market) apply(event ledger.Event, ahead time.Duration) {
 
 // stock is a handler that counts its runs, and fails while it is empty.
 type stock struct {
-	answer string
-	empty  bool
-	status int             // the status while it is empty; 0 means 503
-	pause  string          // the Retry-After while it is empty
-	runs   []time.Duration // when each run began, counted from the time in the field begun
-	begun  time.Time
+	answer  string
+	isEmpty bool
+	status  int             // the status while it is empty; 0 means 503
+	pause   string          // the Retry-After while it is empty
+	runs    []time.Duration // when each run began, counted from madeAt
+	madeAt  time.Time
 }
 
-func newStock(answer string) *stock { return &stock{answer: answer, begun: time.Now()} }
+func newStock(answer string) *stock { return &stock{answer: answer, madeAt: time.Now()} }
 
 // ServeHTTP implements http.Handler.
 func (s *stock) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	s.runs = append(s.runs, time.Since(s.begun))
-	if !s.empty {
+	s.runs = append(s.runs, time.Since(s.madeAt))
+	if !s.isEmpty {
 		_, _ = io.WriteString(w, s.answer)
 		return
 	}
@@ -199,8 +200,8 @@ func (s *stock) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	_, _ = io.WriteString(w, "no "+s.answer)
 }
 
-// ran checks how often a handler has run.
-func (s *stock) ran(t testing.TB, times int) {
+// checkRuns checks how often a handler has run.
+func (s *stock) checkRuns(t testing.TB, times int) {
 	t.Helper()
 	if len(s.runs) != times {
 		t.Errorf("%s: %d runs, want %d", s.answer, len(s.runs), times)

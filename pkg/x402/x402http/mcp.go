@@ -71,7 +71,7 @@ func (s *Seller) MCP(name, version string, router http.Handler, tools ...Tool) h
 		}
 		sold[t.Name] = &storefront.Tool{
 			Name:     t.Name,
-			Endpoint: t.Endpoint.sold,
+			Endpoint: t.Endpoint.endpoint,
 			Request:  t.request,
 		}
 	}

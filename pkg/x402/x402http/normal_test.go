@@ -21,9 +21,9 @@ import (
 // request, nothing is charged.
 func TestNormalized(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		weather := newStock("fair")
-		m.sells(weather, x402http.Normalized(func(w http.ResponseWriter, r *http.Request) string {
+		m.openShop(weather, x402http.Normalized(func(w http.ResponseWriter, r *http.Request) string {
 			city := strings.ToLower(r.FormValue("city"))
 			if city == "atlantis" {
 				x402http.Refuse(w, http.StatusNotFound, "there is no such city")
@@ -31,18 +31,18 @@ func TestNormalized(t *testing.T) {
 			return city + " \"today\"\n"
 		}))
 		r, signature := m.buy(oslo)
-		m.answered("the first", r, "fair", false)
-		m.answered("another spelling", m.get(oslo[:len(oslo)-4]+"OSLO&unit=C", signature), "fair", true)
+		m.checkAnswer("the first", r, "fair", false)
+		m.checkAnswer("another spelling", m.get(oslo[:len(oslo)-4]+"OSLO&unit=C", signature), "fair", true)
 		other, _ := m.buy(oslo[:len(oslo)-4] + "Oslo")
-		m.answered("a new signature", other, "fair", true)
-		m.refused("another city", m.get(oslo[:len(oslo)-4]+"rome", signature), "another request", true)
-		m.refused("another origin", m.get(strings.Replace(oslo, "shop", "cheap", 1), signature), "another request", true)
+		m.checkAnswer("a new signature", other, "fair", true)
+		m.checkRefused("another city", m.get(oslo[:len(oslo)-4]+"rome", signature), "another request", true)
+		m.checkRefused("another origin", m.get(strings.Replace(oslo, "shop", "cheap", 1), signature), "another request", true)
 		url := oslo[:len(oslo)-4] + "atlantis"
 		if r := m.get(url, m.sign(url)); r.Status != http.StatusNotFound || string(r.Body) != "there is no such city" {
 			m.Errorf("refused: %d %s", r.Status, r.Body)
 		}
-		m.moved("10000")
-		weather.ran(m, 1)
+		m.checkTransfers("10000")
+		weather.checkRuns(m, 1)
 	})
 }
 
@@ -51,9 +51,9 @@ func TestNormalized(t *testing.T) {
 // one.
 func TestPartsOwed(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		var owes []string
-		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m.openShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			owed := [][]string{{"tides", "wind"}, {"wind"}, nil}[min(len(owes), 2)]
 			owes = append(owes, strings.Join(owed, ","))
 			w.Header().Set(x402.HeaderOwed, strings.Join(owed, ","))
@@ -67,8 +67,8 @@ func TestPartsOwed(t *testing.T) {
 			time.Sleep(time.Minute)
 			r = m.get(oslo, signature)
 		}
-		m.answered("when nothing is owed", r, "without ", true)
-		m.moved("10000")
+		m.checkAnswer("when nothing is owed", r, "without ", true)
+		m.checkTransfers("10000")
 		if want := []string{"tides,wind", "wind", ""}; !slices.Equal(owes, want) {
 			m.Errorf("runs owed %q, want %q", owes, want)
 		}
@@ -79,13 +79,13 @@ func TestPartsOwed(t *testing.T) {
 // the payment is decided, and that it returns when its context ends.
 func TestReconcileEvery(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		node := &countingNode{Evidence: m.books.Evidence()}
 		seller := m.seller(func(c *x402http.Config) { c.Evidence, c.NoNode = node, false })
 		mux := http.NewServeMux()
 		seller.Handle(mux, "GET /weather", "0.01", newStock("fair"))
 		m.shop = mux
-		m.behave = x402test.FailBefore
+		m.behaviour = x402test.FailBefore
 		m.buy(oslo) // leaves a payment in doubt
 		ctx, cancel := context.WithTimeout(m.Context(), 21*time.Minute)
 		defer cancel()
@@ -118,24 +118,24 @@ func (n *countingNode) Find(ctx context.Context, q x402.Question) x402.Finding {
 // payment is repeated. An answer that the ledger can keep is replayed.
 func TestKeptAnswers(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		m.store.Keep = 1000
 		noise := make([]byte, 2000)
 		_ = must(rand.Read(noise))
 		runs, length := 0, 2000
-		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m.openShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			runs++
 			_, _ = w.Write(noise[:length])
 		}))
-		if m.logged("bytes=1000") != 1 {
+		if m.countLogged("bytes=1000") != 1 {
 			m.Errorf("log: %s", m.log.String())
 		}
 		_, signature := m.buy(oslo)
 		time.Sleep(2 * time.Second)
 		length = 500
-		m.answered("again", m.get(oslo, signature), string(noise[:500]), false)
-		m.answered("once it is kept", m.get(oslo, signature), string(noise[:500]), true)
-		m.moved("10000")
+		m.checkAnswer("again", m.get(oslo, signature), string(noise[:500]), false)
+		m.checkAnswer("once it is kept", m.get(oslo, signature), string(noise[:500]), true)
+		m.checkTransfers("10000")
 		if runs != 2 {
 			m.Errorf("%d runs", runs)
 		}

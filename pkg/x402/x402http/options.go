@@ -57,7 +57,7 @@ func Owed(statuses ...int) Option {
 			panic(fmt.Sprintf("x402http: Owed has %d, which no handler answers: give it statuses from 200 to 599", status))
 		}
 	}
-	return func(s *sale) { s.owed = append(s.owed, statuses...) }
+	return func(s *sale) { s.owedStatuses = append(s.owedStatuses, statuses...) }
 }
 
 // MostRuns limits how often the handler runs for one payment until it gives an answer. n must
@@ -68,7 +68,7 @@ func MostRuns(n int) Option {
 	if n < 1 {
 		panic(fmt.Sprintf("x402http: MostRuns is %d, and must be at least 1", n))
 	}
-	return func(s *sale) { s.mostRuns = n }
+	return func(s *sale) { s.maxRuns = n }
 }
 
 // Describe sets the description and the media type in the offer.
@@ -104,5 +104,5 @@ func Normalized(name func(w http.ResponseWriter, r *http.Request) string) Option
 	if name == nil {
 		panic("x402http: the function of Normalized is nil")
 	}
-	return func(s *sale) { s.normal = name }
+	return func(s *sale) { s.normalize = name }
 }

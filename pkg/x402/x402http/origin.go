@@ -10,8 +10,8 @@ import (
 
 // origins are the public origins of a program.
 type origins struct {
-	first  string
-	byHost map[string]string
+	defaultOrigin string
+	byHost        map[string]string
 }
 
 // newOrigins returns the origins of a program. The error lists all origins that are wrong.
@@ -19,7 +19,7 @@ func newOrigins(first string, others []string) (origins, error) {
 	if first == "" {
 		return origins{}, errors.New("x402http: Origin is missing, and must be where clients reach this program, such as https://shop.example, or http://127.0.0.1:8080 for a trial")
 	}
-	o := origins{first: first, byHost: map[string]string{}}
+	o := origins{defaultOrigin: first, byHost: map[string]string{}}
 	var wrong []error
 	for _, origin := range append([]string{first}, others...) {
 		hosts, err := hostsOf(origin)
@@ -65,11 +65,11 @@ func hostsOf(origin string) ([]string, error) {
 	return []string{u.Host, u.Host + port}, nil
 }
 
-// of returns the origin that the Host of a request names, or else the first origin.
-func (o origins) of(r *http.Request) string {
+// originOf returns the origin that the Host of a request names, or else the default origin.
+func (o origins) originOf(r *http.Request) string {
 	origin, named := o.byHost[strings.ToLower(r.Host)]
 	if !named {
-		return o.first
+		return o.defaultOrigin
 	}
 	return origin
 }

@@ -25,7 +25,7 @@ func TestOrigins(t *testing.T) {
 		"phishing.example": "https://shop.example", "": "https://shop.example", "shop.example:80": "https://shop.example",
 		"other.example": "https://shop.example", "plain.example:443": "https://shop.example",
 	} {
-		trade(t, func(m *market) {
+		runInMarket(t, func(m *market) {
 			mux := http.NewServeMux()
 			m.seller(func(c *x402http.Config) {
 				c.Origin, c.OtherOrigins = "https://shop.example", []string{"http://other.example:8080", "http://plain.example"}
@@ -50,20 +50,20 @@ func TestPurchasesOfTwoOrigins(t *testing.T) {
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				mux := http.NewServeMux()
 				m.seller().Handle(mux, "GET /report", "0.01", newStock("report"))
 				m.shop = mux
 				m.key = key
 				for _, url := range []string{cheapURL, dearURL} {
 					r, _ := m.buy(url)
-					m.answered(url, r, "report", false)
+					m.checkAnswer(url, r, "report", false)
 				}
 				for _, url := range []string{cheapURL, dearURL} {
 					r, _ := m.buy(url)
-					m.answered(url+" again", r, "report", true)
+					m.checkAnswer(url+" again", r, "report", true)
 				}
-				m.moved("10000", "10000")
+				m.checkTransfers("10000", "10000")
 			})
 		})
 	}
@@ -74,16 +74,16 @@ func TestPurchasesOfTwoOrigins(t *testing.T) {
 // get status 500.
 func TestUnnamedAtOneURL(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		s := m.seller(as("http://cheap.example"))
+	runInMarket(t, func(m *market) {
+		s := m.seller(singleOrigin("http://cheap.example"))
 		oslo, rome := newStock("oslo"), newStock("rome")
 		m.shop = byHost{s.Sell("0.01", oslo), s.Sell("0.01", rome)}
 		r, signature := m.buy(cheapURL)
-		m.answered("the first", r, "oslo", false)
-		if r := m.get(dearURL, signature); r.Status != http.StatusInternalServerError || m.logged("x402http.Named") == 0 {
+		m.checkAnswer("the first", r, "oslo", false)
+		if r := m.get(dearURL, signature); r.Status != http.StatusInternalServerError || m.countLogged("x402http.Named") == 0 {
 			m.Errorf("the second: %d %s", r.Status, r.Body)
 		}
-		rome.ran(m, 0)
+		rome.checkRuns(m, 0)
 	})
 }
 
@@ -91,9 +91,9 @@ func TestUnnamedAtOneURL(t *testing.T) {
 // payment get the same name, and the runs for another payment get another name.
 func TestNameOfAPurchase(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		var names []string
-		m.sells(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.openShop(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sale, _ := x402.SaleOf(r.Context())
 			names = append(names, sale.Purchase)
 			if len(names)%2 == 1 {
@@ -131,7 +131,7 @@ func TestClientsBehindAProxy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				mux := http.NewServeMux()
 				m.seller(func(s *x402http.Config) { s.PerMinute, s.Client = 2, c.client }).Handle(mux, "GET /weather", "0.01", newStock("fair"))
 				ask := func(from string) int {
@@ -156,7 +156,7 @@ func TestClientsBehindAProxy(t *testing.T) {
 // name.
 func TestRouteInTheLog(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		s, mux := m.seller(), http.NewServeMux()
 		s.Handle(mux, "GET /weather/{city}", "0.01", newStock("fair"))
 		s.Handle(mux, "GET /tides", "0.01", newStock("high"), x402http.Named("tides-v1"))
@@ -172,7 +172,7 @@ func TestRouteInTheLog(t *testing.T) {
 			m.get("http://shop.example/"+path, "")
 		}
 		for route, want := range map[string]int{"/weather/{city}": 2, "tides-v1": 1, "unnamed": 1} {
-			if n := m.logged("operation=" + route + " "); n != want {
+			if n := m.countLogged("operation=" + route + " "); n != want {
 				m.Errorf("%s is logged %d times, want %d: %s", route, n, want, m.log.String())
 			}
 		}
@@ -191,9 +191,9 @@ func TestStatusesThatAreOwed(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				done := false
-				m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				m.openShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					if !done {
 						w.Header().Set("Retry-After", "30")
 						w.WriteHeader(status)
@@ -208,8 +208,8 @@ func TestStatusesThatAreOwed(t *testing.T) {
 				}
 				done = true
 				time.Sleep(30 * time.Second)
-				m.answered("the job", m.get(oslo, signature), "done", false)
-				m.moved("10000")
+				m.checkAnswer("the job", m.get(oslo, signature), "done", false)
+				m.checkTransfers("10000")
 			})
 		})
 	}

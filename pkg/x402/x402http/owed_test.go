@@ -15,8 +15,8 @@ import (
 
 const oslo = "http://shop.example/weather?city=oslo"
 
-// sells opens a shop with one handler.
-func (m *market) sells(h http.Handler, options ...x402http.Option) {
+// openShop opens a shop with one handler.
+func (m *market) openShop(h http.Handler, options ...x402http.Option) {
 	m.Helper()
 	mux := http.NewServeMux()
 	m.seller().Handle(mux, "GET /weather", "0.01", h, options...)
@@ -32,23 +32,23 @@ func TestBrokenHandler(t *testing.T) {
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				m.key = key
 				weather := newStock("fair")
-				weather.empty = true
-				m.sells(weather)
+				weather.isEmpty = true
+				m.openShop(weather)
 				r, first := m.buy(oslo)
 				for turn := 1; r.Status != http.StatusOK && turn < 1000; turn++ {
 					if receipt, _ := r.Receipt(); r.Status != http.StatusServiceUnavailable || !receipt.Success || r.RetryAfter() == 0 {
 						m.Fatalf("turn %d: %d %v %s", turn, r.Status, r.Header, r.Body)
 					}
 					time.Sleep(10 * time.Second)
-					weather.empty = time.Since(weather.begun) < time.Hour
+					weather.isEmpty = time.Since(weather.madeAt) < time.Hour
 					r, _ = m.buy(oslo)
 				}
-				m.answered("the first success", r, "fair", false)
-				m.answered("the payment that was charged", m.get(oslo, first), "fair", true)
-				m.moved("10000")
+				m.checkAnswer("the first success", r, "fair", false)
+				m.checkAnswer("the payment that was charged", m.get(oslo, first), "fair", true)
+				m.checkTransfers("10000")
 				const second, minute = time.Second, time.Minute
 				want := []time.Duration{0, 10 * second, 20 * second, 80 * second} // each of the first three requests runs the handler; then the pauses grow
 				for pause := 10 * minute; pause <= 40*minute; pause *= 2 {
@@ -77,21 +77,21 @@ func TestHandlersOwnPause(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				job := newStock("done")
-				job.empty, job.status, job.pause = true, c.status, "20"
-				m.sells(job, c.options...)
+				job.isEmpty, job.status, job.pause = true, c.status, "20"
+				m.openShop(job, c.options...)
 				r, signature := m.buy(oslo)
 				for turn := 1; r.Status != http.StatusOK && turn < 1000; turn++ {
 					if wait := r.RetryAfter(); wait != 20*time.Second && wait != 10*time.Second {
 						m.Fatalf("turn %d: %d, to be asked again in %s", turn, r.Status, wait)
 					}
 					time.Sleep(10 * time.Second)
-					job.empty = len(job.runs) < 12
+					job.isEmpty = len(job.runs) < 12
 					r = m.get(oslo, signature)
 				}
-				m.answered("the job", r, "done", false)
-				m.moved("10000")
+				m.checkAnswer("the job", r, "done", false)
+				m.checkTransfers("10000")
 				if last := job.runs[len(job.runs)-1]; len(job.runs) != 13 || last != 12*20*time.Second {
 					m.Errorf("%d runs, the last after %s", len(job.runs), last)
 				}
@@ -110,43 +110,43 @@ func TestMostRuns(t *testing.T) {
 	for name, key := range map[string]string{"with a key": "order-1", "without a key": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				m.key = key
 				weather := newStock("fair")
-				weather.empty = true
-				m.sells(weather, x402http.MostRuns(3))
+				weather.isEmpty = true
+				m.openShop(weather, x402http.MostRuns(3))
 				_, first := m.buy(oslo)
 				for range 2 {
 					time.Sleep(10 * time.Second)
 					m.get(oslo, first)
 				}
-				weather.ran(m, 3)
-				weather.empty = false
+				weather.checkRuns(m, 3)
+				weather.isEmpty = false
 				for range 5 {
 					time.Sleep(12 * time.Hour)
-					_, anew := m.spent(first), m.sign(oslo)
-					m.spent(anew)
+					_, anew := m.checkNoRunsLeft(first), m.sign(oslo)
+					m.checkNoRunsLeft(anew)
 				}
-				weather.ran(m, 3)
-				m.moved("10000")
+				weather.checkRuns(m, 3)
+				m.checkTransfers("10000")
 				if found := must(m.seller().Reconcile(m.Context())); found.Owed != 1 {
 					m.Errorf("found: %+v", found)
 				}
-				m.apply(ledger.EventSendBack, 0)
-				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
+				m.applyEvent(ledger.EventSendBack, 0)
+				m.checkRefused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
 				r, _ := m.buy(oslo)
-				m.answered("bought again", r, "fair", false)
-				m.refused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
-				weather.ran(m, 4)
-				m.moved("10000", "10000")
+				m.checkAnswer("bought again", r, "fair", false)
+				m.checkRefused("the payment that is sent back", m.get(oslo, first), "a refund of this payment was begun", true)
+				weather.checkRuns(m, 4)
+				m.checkTransfers("10000", "10000")
 			})
 		})
 	}
 }
 
-// spent checks that a payment gets the error of the last run, and that no more runs are
-// allowed. It returns the signature.
-func (m *market) spent(signature string) string {
+// checkNoRunsLeft checks that a payment gets the error of the last run, and that no more runs
+// are allowed. It returns the signature.
+func (m *market) checkNoRunsLeft(signature string) string {
 	m.Helper()
 	r := m.get(oslo, signature)
 	body := string(r.Body)
@@ -164,23 +164,23 @@ func TestRefundBegun(t *testing.T) {
 	for name, ahead := range map[string]time.Duration{"ahead": time.Hour, "right": 0, "behind": -time.Hour} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				weather := newStock("fair")
-				weather.empty = true
-				m.sells(weather)
+				weather.isEmpty = true
+				m.openShop(weather)
 				_, first := m.buy(oslo)
 				time.Sleep(23*time.Hour + 30*time.Minute)
-				m.apply(ledger.EventSendBack, ahead)
-				weather.empty = false
+				m.applyEvent(ledger.EventSendBack, ahead)
+				weather.isEmpty = false
 				for range 3 {
-					m.refused("the payer repeats", m.get(oslo, first), "a refund of this payment was begun", true)
+					m.checkRefused("the payer repeats", m.get(oslo, first), "a refund of this payment was begun", true)
 					time.Sleep(time.Hour)
 				}
-				weather.ran(m, 1)
-				m.apply(ledger.EventWithdraw, ahead)
-				m.answered("the refund was withdrawn", m.get(oslo, first), "fair", false)
-				weather.ran(m, 2)
-				m.moved("10000")
+				weather.checkRuns(m, 1)
+				m.applyEvent(ledger.EventWithdraw, ahead)
+				m.checkAnswer("the refund was withdrawn", m.get(oslo, first), "fair", false)
+				weather.checkRuns(m, 2)
+				m.checkTransfers("10000")
 			})
 		})
 	}
@@ -191,8 +191,8 @@ func TestRefundBegun(t *testing.T) {
 // offer: after an offer, the client would pay again.
 func TestStoredPaymentRequired(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		m.sells(newStock("more, please"))
+	runInMarket(t, func(m *market) {
+		m.openShop(newStock("more, please"))
 		_, signature := m.buy(oslo)
 		paid := *ledgertest.Payment(m, &m.store, m.books.Transfers()[0].Key)
 		answer := *paid.Answer
@@ -207,6 +207,6 @@ func TestStoredPaymentRequired(t *testing.T) {
 		if offer := again.Header.Get(x402.HeaderRequired); offer != "" {
 			m.Errorf("the repeat is asked to pay: %s", offer)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
 }

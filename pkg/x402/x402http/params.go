@@ -56,7 +56,7 @@ func (t Tool) checkParam(p Param) error {
 		return errors.New("a parameter has no name")
 	case !slices.Contains(kinds, p.kind()):
 		return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
-	case p.nested() && t.Endpoint.sold.Method() != http.MethodPost:
+	case p.isNested() && t.Endpoint.endpoint.Method() != http.MethodPost:
 		return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
 	}
 	return nil
@@ -64,7 +64,7 @@ func (t Tool) checkParam(p Param) error {
 
 // checkSegment returns an error if a segment of the path is wrong.
 func checkSegment(segment string, params map[string]Param) error {
-	name, _, wild := wildcard(segment)
+	name, _, wild := parseWildcard(segment)
 	if !wild {
 		if strings.ContainsAny(segment, "{}") {
 			return fmt.Errorf("the segment %s of its Path is not a wildcard such as {city}", segment)
@@ -72,15 +72,15 @@ func checkSegment(segment string, params map[string]Param) error {
 		return nil
 	}
 	p, ok := params[name]
-	if !ok || !p.Required || p.nested() {
+	if !ok || !p.Required || p.isNested() {
 		return fmt.Errorf("the wildcard {%s} of its Path needs a parameter of that name which is Required and not nested", name)
 	}
 	return nil
 }
 
-// wildcard parses a wildcard in a path, such as {city} or {rest...}. ok is false if the
+// parseWildcard parses a wildcard in a path, such as {city} or {rest...}. ok is false if the
 // segment is not a wildcard.
-func wildcard(segment string) (name string, rest, ok bool) {
+func parseWildcard(segment string) (name string, rest, ok bool) {
 	inner, opens := strings.CutPrefix(segment, "{")
 	inner, closes := strings.CutSuffix(inner, "}")
 	name, rest = strings.CutSuffix(inner, "...")
@@ -120,29 +120,29 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 		value := args[p.Name]
 		if value == nil {
 			if p.Required {
-				return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
+				return t.plainURL(), nil, fault.Newf(fault.InvalidArguments, nil, "The argument %s is missing.", p.Name)
 			}
 			continue
 		}
 		text, ok := p.text(value)
 		if !ok {
 			cause := fmt.Errorf("it is a %T", value)
-			return t.plain(), nil, fault.Newf(fault.InvalidArguments, cause, "The argument %s must be %s.", p.Name, p.article())
+			return t.plainURL(), nil, fault.Newf(fault.InvalidArguments, cause, "The argument %s must be %s.", p.Name, p.article())
 		}
 		texts[p.Name] = text
 		given[p.Name] = value
 	}
 	for _, name := range slices.Sorted(maps.Keys(args)) {
 		if !slices.Contains(names, name) {
-			return t.plain(), nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
+			return t.plainURL(), nil, fault.Newf(fault.InvalidArguments, nil, "There is no argument %s: %s takes %s.",
 				untrusted.Quote(name, 40), t.Name, strings.Join(names, ", "))
 		}
 	}
 	target, err := t.fill(texts, given)
 	if err != nil {
-		return t.plain(), nil, err
+		return t.plainURL(), nil, err
 	}
-	if t.Endpoint.sold.Method() == http.MethodPost {
+	if t.Endpoint.endpoint.Method() == http.MethodPost {
 		return target, untrusted.Compact(given), nil
 	}
 	values := url.Values{}
@@ -153,15 +153,15 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	return target, nil, nil
 }
 
-// plain returns the path of the tool as a URL, with its wildcards.
-func (t Tool) plain() *url.URL { return &url.URL{Path: t.Path} }
+// plainURL returns the path of the tool as a URL, with its wildcards.
+func (t Tool) plainURL() *url.URL { return &url.URL{Path: t.Path} }
 
 // fill returns the tool's path with its wildcards replaced by the texts of arguments. It
 // deletes these arguments from args.
 func (t Tool) fill(texts map[string]string, args map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
 	for i, segment := range segments {
-		name, rest, wild := wildcard(segment)
+		name, rest, wild := parseWildcard(segment)
 		if !wild {
 			continue
 		}
@@ -203,8 +203,8 @@ func (p Param) article() string {
 	}
 }
 
-// nested reports whether the parameter is an array or an object, which has no text form.
-func (p Param) nested() bool { return p.Type == "array" || p.Type == "object" }
+// isNested reports whether the parameter is an array or an object, which has no text form.
+func (p Param) isNested() bool { return p.Type == "array" || p.Type == "object" }
 
 // text returns the argument v as it is written in a path or a query. For an array or an object
 // the text is empty. ok is false if the argument does not have the parameter's type. A number
@@ -214,7 +214,7 @@ func (p Param) text(v any) (text string, ok bool) {
 	kind := p.kind()
 	switch v := v.(type) {
 	case string:
-		return v, !p.nested()
+		return v, !p.isNested()
 	case bool:
 		return strconv.FormatBool(v), kind == "boolean"
 	case []any:

@@ -25,9 +25,9 @@ import (
 
 const drawURL = "http://shop.example/draw?size=2"
 
-// takes opens a shop with one POST handler, which answers with the body that it gets. It
-// returns a counter of the handler's runs.
-func (m *market) takes(maxBytes int64, options ...x402http.Option) *atomic.Int32 {
+// openPostShop opens a shop with one POST handler, which answers with the body that it gets.
+// It returns a counter of the handler's runs.
+func (m *market) openPostShop(maxBytes int64, options ...x402http.Option) *atomic.Int32 {
 	m.Helper()
 	runs := &atomic.Int32{}
 	mux := http.NewServeMux()
@@ -76,8 +76,8 @@ func TestPost(t *testing.T) {
 		return sent{contentType, body}
 	}
 	for name, c := range map[string]struct {
-		first, second sent
-		same          bool
+		first, second  sent
+		isSamePurchase bool
 	}{
 		"the same JSON":                {sent{"application/json", `{"a":1}`}, sent{"application/json", `{"a":1}`}, true},
 		"other JSON":                   {sent{"application/json", `{"a":1}`}, sent{"application/json", `{"a":2}`}, false},
@@ -96,21 +96,21 @@ func TestPost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
-				runs := m.takes(1 << 10)
+			runInMarket(t, func(m *market) {
+				runs := m.openPostShop(1 << 10)
 				signature := m.signPost()
 				answer := func(s sent) string { return fmt.Sprintf("%s of %d bytes: %s", s.contentType, len(s.body), s.body) }
-				m.answered("the first", m.post(c.first.contentType, c.first.body, signature), answer(c.first), false)
-				m.answered("again", m.post(c.first.contentType, c.first.body, signature), answer(c.first), true)
-				if c.same {
-					m.answered("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.first), true)
-					m.moved("10000")
+				m.checkAnswer("the first", m.post(c.first.contentType, c.first.body, signature), answer(c.first), false)
+				m.checkAnswer("again", m.post(c.first.contentType, c.first.body, signature), answer(c.first), true)
+				if c.isSamePurchase {
+					m.checkAnswer("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.first), true)
+					m.checkTransfers("10000")
 				} else {
-					m.refused("the signature of the first", m.post(c.second.contentType, c.second.body, signature), "another request", true)
-					m.answered("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.second), false)
-					m.moved("10000", "10000")
+					m.checkRefused("the signature of the first", m.post(c.second.contentType, c.second.body, signature), "another request", true)
+					m.checkAnswer("the second", m.post(c.second.contentType, c.second.body, m.signPost()), answer(c.second), false)
+					m.checkTransfers("10000", "10000")
 				}
-				if want := map[bool]int32{true: 1, false: 2}[c.same]; runs.Load() != want {
+				if want := map[bool]int32{true: 1, false: 2}[c.isSamePurchase]; runs.Load() != want {
 					t.Errorf("%d runs, want %d", runs.Load(), want)
 				}
 			})
@@ -118,10 +118,11 @@ func TestPost(t *testing.T) {
 	}
 }
 
-// compressed is an http.RoundTripper that sends every request with a Content-Encoding.
-type compressed struct{ http.RoundTripper }
+// compressingTransport is an http.RoundTripper that sends every request with a
+// Content-Encoding.
+type compressingTransport struct{ http.RoundTripper }
 
-func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
+func (c compressingTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Header.Set("Content-Encoding", "gzip")
 	return c.RoundTripper.RoundTrip(r)
 }
@@ -129,20 +130,20 @@ func (c compressed) RoundTrip(r *http.Request) (*http.Response, error) {
 // TestPostEncoding checks that the content encoding of a body belongs to the purchase.
 func TestPostEncoding(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		m.takes(1 << 10)
+	runInMarket(t, func(m *market) {
+		m.openPostShop(1 << 10)
 		signature := m.signPost()
 		m.post("text/plain", "cat", signature)
-		m.client.HTTP = &http.Client{Transport: compressed{m}}
-		m.refused("compressed", m.post("text/plain", "cat", signature), "another request", true)
+		m.client.HTTP = &http.Client{Transport: compressingTransport{m}}
+		m.checkRefused("compressed", m.post("text/plain", "cat", signature), "another request", true)
 	})
 }
 
-// unread is a body that must not be read.
-type unread struct{ *testing.T }
+// unreadableBody is a body that must not be read.
+type unreadableBody struct{ *testing.T }
 
 // Read implements io.Reader.
-func (u unread) Read([]byte) (int, error) {
+func (u unreadableBody) Read([]byte) (int, error) {
 	u.Error("the body was read")
 	return 0, io.EOF
 }
@@ -163,14 +164,14 @@ func (m *market) sendBody(body io.Reader, length int64, signature string) x402te
 // TestPriceOfAPost checks that the price is given before the body is read.
 func TestPriceOfAPost(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		m.takes(10)
+	runInMarket(t, func(m *market) {
+		m.openPostShop(10)
 		for _, length := range []int64{-1, 0, 10} {
-			if r := m.sendBody(unread{t}, length, ""); r.Status != http.StatusPaymentRequired {
+			if r := m.sendBody(unreadableBody{t}, length, ""); r.Status != http.StatusPaymentRequired {
 				t.Errorf("without a payment, %d bytes: %d %s", length, r.Status, r.Body)
 			}
 		}
-		if r := m.sendBody(unread{t}, 10, "not a payment"); r.Status != http.StatusPaymentRequired {
+		if r := m.sendBody(unreadableBody{t}, 10, "not a payment"); r.Status != http.StatusPaymentRequired {
 			t.Errorf("with what is no payment: %d %s", r.Status, r.Body)
 		}
 	})
@@ -181,38 +182,38 @@ func TestPriceOfAPost(t *testing.T) {
 // arrive is refused as well.
 func TestPostTooLong(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		runs := m.takes(10)
+	runInMarket(t, func(m *market) {
+		runs := m.openPostShop(10)
 		signature := m.signPost()
 		for name, r := range map[string]x402test.Reply{
-			"announced":                    m.sendBody(unread{t}, 11, signature),
-			"announced, without a payment": m.sendBody(unread{t}, 11, ""),
+			"announced":                    m.sendBody(unreadableBody{t}, 11, signature),
+			"announced, without a payment": m.sendBody(unreadableBody{t}, 11, ""),
 			"not announced":                m.sendBody(strings.NewReader(strings.Repeat("x", 11)), -1, signature),
 		} {
 			if r.Status != http.StatusRequestEntityTooLarge || !strings.Contains(string(r.Body), `"body_too_large","message":"The body is too long: it may have 10 bytes.","charged":false`) {
 				t.Errorf("%s: %d %s", name, r.Status, r.Body)
 			}
 		}
-		cut := io.MultiReader(strings.NewReader("x"), failing{})
+		cut := io.MultiReader(strings.NewReader("x"), failingBody{})
 		if r := m.sendBody(cut, 10, signature); r.Status != http.StatusBadRequest || !strings.Contains(string(r.Body), "did not arrive") {
 			t.Errorf("cut: %d %s", r.Status, r.Body)
 		}
-		m.moved()
+		m.checkTransfers()
 		if r := m.sendBody(strings.NewReader(strings.Repeat("x", 10)), -1, signature); r.Status != http.StatusOK {
 			t.Errorf("of the most bytes: %d %s", r.Status, r.Body)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 		if runs.Load() != 1 {
 			t.Errorf("%d runs", runs.Load())
 		}
 	})
 }
 
-// failing is the body of a client that has disconnected.
-type failing struct{}
+// failingBody is the body of a client that has disconnected.
+type failingBody struct{}
 
 // Read implements io.Reader.
-func (failing) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
+func (failingBody) Read([]byte) (int, error) { return 0, errors.New("connection reset") }
 
 // TestBodyReadBefore checks a program whose middleware has read the body before the handler is
 // reached. Purchases can then not be told apart. That is an error of the program, and nobody
@@ -225,18 +226,18 @@ func TestBodyReadBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
-				m.takes(1 << 10)
+			runInMarket(t, func(m *market) {
+				m.openPostShop(1 << 10)
 				signature, sold := m.signPost(), m.shop
 				m.shop = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					read(r)
 					sold.ServeHTTP(w, r)
 				})
 				r := m.post("application/x-www-form-urlencoded", "a=1", signature)
-				if r.Status != http.StatusInternalServerError || m.logged("belongs behind what is sold") == 0 {
+				if r.Status != http.StatusInternalServerError || m.countLogged("belongs behind what is sold") == 0 {
 					t.Errorf("%d %s, log %s", r.Status, r.Body, m.log.String())
 				}
-				m.moved()
+				m.checkTransfers()
 			})
 		})
 	}
@@ -246,7 +247,7 @@ func TestBodyReadBefore(t *testing.T) {
 // GET never has one.
 func TestBodies(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		checked, failed := 0, false
 		mux, s := http.NewServeMux(), m.seller()
 		read := func(r *http.Request) string { return r.FormValue("a") + string(must(io.ReadAll(r.Body))) }
@@ -270,7 +271,7 @@ func TestBodies(t *testing.T) {
 		signature := m.signPost()
 		m.post("application/x-www-form-urlencoded", "a=cat", signature)
 		time.Sleep(2 * time.Second)
-		m.answered("the second run", m.post("application/x-www-form-urlencoded", "a=cat", signature), "cat", false)
+		m.checkAnswer("the second run", m.post("application/x-www-form-urlencoded", "a=cat", signature), "cat", false)
 		if checked != 1 {
 			t.Errorf("%d checks", checked)
 		}

@@ -17,8 +17,8 @@ var errSameName = errors.New("two handlers that are sold cannot be told apart: g
 // endpoint returns the name of the endpoint that a request is for: its method, origin and
 // route. A payment is answered only at the endpoint with which the ledger has recorded it.
 func (x *sale) endpoint(r *http.Request) string {
-	if x.special.Endpoint != "" {
-		return x.special.Endpoint
+	if x.overrides.Endpoint != "" {
+		return x.overrides.Endpoint
 	}
 	return x.method() + " " + x.seller.config.OriginOf(r) + " " + x.route(r)
 }
@@ -35,25 +35,25 @@ func (x *sale) route(r *http.Request) string {
 // logName returns the name of the handler for logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// ready returns an error if the handler cannot be told apart from another handler that is
+// checkReady returns an error if the handler cannot be told apart from another handler that is
 // sold. It also returns an error for a request without a payment that announces too long a
 // body, so that the request gets no price.
-func (x *sale) ready(r *http.Request) error {
+func (x *sale) checkReady(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
-		return x.tooLarge()
+		return x.tooLargeFault()
 	}
 	switch {
-	case x.special.Endpoint != "":
+	case x.overrides.Endpoint != "":
 		return nil
 	case x.route(r) != "":
-		return x.seller.routes.take(x.endpoint(r), x)
+		return x.seller.routes.register(x.endpoint(r), x)
 	}
-	x.unnamed.Do(func() {
+	x.warnOnce.Do(func() {
 		x.seller.config.Log.WarnContext(r.Context(), "a handler that is sold has neither a pattern nor a name: "+
 			"its price is a part of what is bought, so that a change of price makes another purchase. x402http.Named names it.",
 			"path", r.URL.Path)
 	})
-	return x.seller.unnamed.take(x.method()+" "+x.seller.at(r)+" for "+x.amount, x)
+	return x.seller.unnamedRoutes.register(x.method()+" "+x.seller.urlOf(r)+" for "+x.amount, x)
 }
 
 // routes are the handlers of a seller, by endpoint. A handler that has neither a name nor a
@@ -68,9 +68,9 @@ type routes struct {
 // notice if two handlers sell at one of them.
 const mostRoutes = 4096
 
-// take records that an endpoint belongs to a handler. It returns an error if the endpoint
+// register records that an endpoint belongs to a handler. It returns an error if the endpoint
 // belongs to another handler.
-func (t *routes) take(endpoint string, x *sale) error {
+func (t *routes) register(endpoint string, x *sale) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	other := t.sales[endpoint]

@@ -42,27 +42,27 @@ func twoHosts() map[string]func(m *market, cheap, dear http.Handler) http.Handle
 			return byHost{s.Sell("0.01", cheap), s.Sell("5", dear)}
 		},
 		"a switch without patterns, one origin": func(m *market, cheap, dear http.Handler) http.Handler {
-			s := m.seller(as("http://cheap.example"))
+			s := m.seller(singleOrigin("http://cheap.example"))
 			return byHost{s.Sell("0.01", cheap), s.Sell("5", dear)}
 		},
 		"names": func(m *market, cheap, dear http.Handler) http.Handler {
-			s := m.seller(as("http://cheap.example"))
+			s := m.seller(singleOrigin("http://cheap.example"))
 			return byHost{s.Sell("0.01", cheap, x402http.Named("cheap")), s.Sell("5", dear, x402http.Named("dear"))}
 		},
 		"two payees on one ledger": func(m *market, cheap, dear http.Handler) http.Handler {
-			first, second := m.seller(), m.seller(paidTo(secondTo))
+			first, second := m.seller(), m.seller(withPayTo(secondTo))
 			return byHost{muxOf(pattern, first.Sell("0.01", cheap)), muxOf(pattern, second.Sell("5", dear))}
 		},
 	}
 }
 
 // byHost passes requests for dear.example to one handler, and all other requests to another.
-type byHost struct{ cheap, dear http.Handler }
+type byHost struct{ cheap, expensive http.Handler }
 
 // ServeHTTP implements http.Handler.
 func (b byHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Host == "dear.example" {
-		b.dear.ServeHTTP(w, r)
+		b.expensive.ServeHTTP(w, r)
 		return
 	}
 	b.cheap.ServeHTTP(w, r)
@@ -77,22 +77,22 @@ func TestCheapForDear(t *testing.T) {
 		for what, owed := range map[string]bool{"answered": false, "owed": true} {
 			t.Run(name+", "+what, func(t *testing.T) {
 				t.Parallel()
-				trade(t, func(m *market) {
+				runInMarket(t, func(m *market) {
 					cheap, dear := newStock("cheap"), newStock("dear")
-					cheap.empty = owed
+					cheap.isEmpty = owed
 					m.shop = open(m, cheap, dear)
 					_, cent := m.buy(cheapURL)
 					time.Sleep(2 * time.Second)
-					m.refused("a cent at the dear one", m.get(dearURL, cent), "another request", true)
-					dear.ran(m, 0)
+					m.checkRefused("a cent at the dear one", m.get(dearURL, cent), "another request", true)
+					dear.checkRuns(m, 0)
 					r, five := m.buy(dearURL)
-					m.answered("the dear one", r, "dear", false)
-					cheap.empty = false
-					m.answered("the cheap one", m.get(cheapURL, cent), "cheap", !owed)
-					m.answered("the dear one again", m.get(dearURL, five), "dear", true)
-					m.refused("the dear one's at the cheap one", m.get(cheapURL, five), "another request", true)
-					m.moved("10000", "5000000")
-					dear.ran(m, 1)
+					m.checkAnswer("the dear one", r, "dear", false)
+					cheap.isEmpty = false
+					m.checkAnswer("the cheap one", m.get(cheapURL, cent), "cheap", !owed)
+					m.checkAnswer("the dear one again", m.get(dearURL, five), "dear", true)
+					m.checkRefused("the dear one's at the cheap one", m.get(cheapURL, five), "another request", true)
+					m.checkTransfers("10000", "5000000")
+					dear.checkRuns(m, 1)
 				})
 			})
 		}
@@ -108,30 +108,30 @@ func TestChangeOfPrice(t *testing.T) {
 		price  string
 		change func(*x402http.Config)
 	}{
-		"up": {"5", paidTo(payTo)}, "down": {"0.001", paidTo(payTo)}, "another payee": {"0.01", paidTo(secondTo)},
-		"up, another payee": {"5", paidTo(secondTo)},
+		"up": {"5", withPayTo(payTo)}, "down": {"0.001", withPayTo(payTo)}, "another payee": {"0.01", withPayTo(secondTo)},
+		"up, another payee": {"5", withPayTo(secondTo)},
 	} {
 		for who, anew := range map[string]bool{"the same payment": false, "a new signature": true} {
 			t.Run(name+", "+who, func(t *testing.T) {
 				t.Parallel()
-				trade(t, func(m *market) {
+				runInMarket(t, func(m *market) {
 					weather := newStock("fair")
-					weather.empty = true
-					m.sells(weather)
+					weather.isEmpty = true
+					m.openShop(weather)
 					_, former := m.buy(oslo)
 					mux := http.NewServeMux()
 					m.seller(c.change).Handle(mux, "GET /weather", c.price, weather)
 					m.shop = mux
 					time.Sleep(2 * time.Second)
-					weather.empty = false
+					weather.isEmpty = false
 					signature := former
 					if anew {
 						signature = m.sign(oslo)
 					}
-					m.answered("after the change", m.get(oslo, signature), "fair", false)
-					m.answered("the payment of the former price", m.get(oslo, former), "fair", true)
-					m.moved("10000")
-					weather.ran(m, 2)
+					m.checkAnswer("after the change", m.get(oslo, signature), "fair", false)
+					m.checkAnswer("the payment of the former price", m.get(oslo, former), "fair", true)
+					m.checkTransfers("10000")
+					weather.checkRuns(m, 2)
 				})
 			})
 		}
@@ -144,35 +144,35 @@ func TestChangeOfPrice(t *testing.T) {
 func TestSameName(t *testing.T) {
 	t.Parallel()
 	nested := func(m *market, cheap, dear http.Handler, named ...x402http.Option) http.Handler {
-		first, second, s := http.NewServeMux(), http.NewServeMux(), m.seller(as("https://shop.example"))
+		first, second, s := http.NewServeMux(), http.NewServeMux(), m.seller(singleOrigin("https://shop.example"))
 		named = append(named, x402http.Describe("", ""), x402http.Describe("", ""))
 		first.Handle("GET /report", s.Sell("0.01", cheap, named[0]))
 		second.Handle("GET /report", s.Sell("5", dear, named[1]))
 		return byHost{first, second}
 	}
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		cheap, dear := newStock("cheap"), newStock("dear")
 		m.shop = nested(m, cheap, dear)
 		r, cent := m.buy(cheapURL)
-		m.answered("the first", r, "cheap", false)
+		m.checkAnswer("the first", r, "cheap", false)
 		for i, signature := range []string{"", cent, m.sign(cheapURL)} {
 			r := m.get(dearURL, signature)
-			if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || m.logged("x402http.Named") != i+1 {
+			if r.Status != http.StatusInternalServerError || !strings.Contains(string(r.Body), `"internal_error"`) || m.countLogged("x402http.Named") != i+1 {
 				m.Errorf("the second: %d %s, log %s", r.Status, r.Body, m.log.String())
 			}
 		}
-		m.answered("the first, still", m.get(cheapURL, cent), "cheap", true)
-		m.moved("10000")
-		dear.ran(m, 0)
+		m.checkAnswer("the first, still", m.get(cheapURL, cent), "cheap", true)
+		m.checkTransfers("10000")
+		dear.checkRuns(m, 0)
 	})
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		cheap, dear := newStock("cheap"), newStock("dear")
 		m.shop = nested(m, cheap, dear, x402http.Named("cheap"), x402http.Named("dear"))
 		for url, body := range map[string]string{cheapURL: "cheap", dearURL: "dear"} {
 			r, _ := m.buy(url)
-			m.answered("with a name", r, body, false)
+			m.checkAnswer("with a name", r, body, false)
 		}
-		m.moved("10000", "5000000")
+		m.checkTransfers("10000", "5000000")
 	})
 }
 
@@ -184,9 +184,9 @@ func TestOtherPattern(t *testing.T) {
 	for name, options := range map[string][]x402http.Option{"with a name": {x402http.Named("weather")}, "without a name": nil} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				answered, owed := newStock("fair"), newStock("fair")
-				owed.empty = true
+				owed.isEmpty = true
 				open := func(pattern string) {
 					mux := http.NewServeMux()
 					s := m.seller()
@@ -199,17 +199,17 @@ func TestOtherPattern(t *testing.T) {
 				_, debt := m.buy("http://owed.example/weather/oslo")
 				open("/{what...}")
 				time.Sleep(2 * time.Second)
-				owed.empty = false
+				owed.isEmpty = false
 				stands, paid := m.get("http://answered.example/weather/oslo", had), m.get("http://owed.example/weather/oslo", debt)
 				if options == nil {
-					m.refused("answered", stands, "another request", true)
-					m.refused("owed", paid, "another request", true)
-					owed.ran(m, 1)
+					m.checkRefused("answered", stands, "another request", true)
+					m.checkRefused("owed", paid, "another request", true)
+					owed.checkRuns(m, 1)
 				} else {
-					m.answered("answered", stands, "fair", true)
-					m.answered("owed", paid, "fair", false)
+					m.checkAnswer("answered", stands, "fair", true)
+					m.checkAnswer("owed", paid, "fair", false)
 				}
-				m.moved("10000", "10000")
+				m.checkTransfers("10000", "10000")
 			})
 		})
 	}
@@ -219,7 +219,7 @@ func TestOtherPattern(t *testing.T) {
 // once why the handler needs a name.
 func TestWithoutAName(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		cheap, dear := newStock("cheap"), newStock("dear")
 		s := m.seller()
 		m.shop = byHost{s.Sell("0.01", cheap), s.Sell("5", dear, x402http.Named("dear"))}
@@ -227,9 +227,9 @@ func TestWithoutAName(t *testing.T) {
 			m.buy(cheapURL)
 			m.buy(dearURL)
 		}
-		if n := m.logged("x402http.Named names it"); n != 1 {
+		if n := m.countLogged("x402http.Named names it"); n != 1 {
 			m.Errorf("the log says it %d times: %s", n, m.log.String())
 		}
-		m.moved("10000", "5000000")
+		m.checkTransfers("10000", "5000000")
 	})
 }

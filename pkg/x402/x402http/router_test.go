@@ -10,25 +10,25 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402http"
 )
 
-// goesOn is a router that keeps the route of a request in its context, as chi does. If the
+// chiRouter is a router that keeps the route of a request in its context, as chi does. If the
 // context has a route already, the router uses that route.
-type goesOn struct{ http.Handler }
+type chiRouter struct{ http.Handler }
 
-// kept is the route in the context. It has the methods of chi's route context.
-type kept struct{ method string }
+// chiRoute is the route in the context. It has the methods of chi's route context.
+type chiRoute struct{ method string }
 
-type keptKey struct{}
+type chiRouteKey struct{}
 
-func (*kept) RoutePattern() string   { return "/mcp" }
-func (*kept) URLParam(string) string { return "" }
+func (*chiRoute) RoutePattern() string   { return "/mcp" }
+func (*chiRoute) URLParam(string) string { return "" }
 
 // ServeHTTP implements http.Handler.
-func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	route, found := r.Context().Value(keptKey{}).(*kept)
+func (g chiRouter) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	route, found := r.Context().Value(chiRouteKey{}).(*chiRoute)
 	if !found {
-		route = &kept{r.Method}
+		route = &chiRoute{r.Method}
 	}
-	r = r.WithContext(context.WithValue(r.Context(), keptKey{}, route))
+	r = r.WithContext(context.WithValue(r.Context(), chiRouteKey{}, route))
 	r.Method = route.method
 	g.Handler.ServeHTTP(w, r)
 }
@@ -37,7 +37,7 @@ func (g goesOn) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // route of the MCP message from a router, and keeps all other values.
 func TestCallHasNoRoute(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		type above struct{}
 		seller, mux := m.seller(), http.NewServeMux()
 		weather := seller.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func TestCallHasNoRoute(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, "fair")
 		}))
-		router := goesOn{mux}
+		router := chiRouter{mux}
 		mux.Handle("GET /weather", weather)
 		mux.Handle("POST /mcp", seller.MCP("weather", "1.0", router, x402http.Tool{
 			Endpoint: weather, Path: "/weather", Name: "weather", Description: "The weather.",
@@ -60,7 +60,7 @@ func TestCallHasNoRoute(t *testing.T) {
 			m.Errorf("called: %s", r.Raw)
 		}
 		r := m.get("http://shop.example/weather", signature)
-		m.answered("over HTTP", r, "fair", true)
-		m.moved("10000")
+		m.checkAnswer("over HTTP", r, "fair", true)
+		m.checkTransfers("10000")
 	})
 }

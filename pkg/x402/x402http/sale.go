@@ -21,18 +21,18 @@ const Refused fault.Code = "refused"
 
 // sale is a handler and its price.
 type sale struct {
-	seller   *Seller
-	handler  http.Handler
-	amount   string // in atomic units
-	check    http.HandlerFunc
-	owed     []int
-	mostRuns int   // 0 means no limit
-	maxBody  int64 // the argument of Post; 0 means that the endpoint takes GET
-	name     string
-	normal   func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
-	special  storefront.Overrides
-	unnamed  sync.Once // for the log line about a handler with neither a name nor a pattern, which is written once
-	resource x402.Resource
+	seller       *Seller
+	handler      http.Handler
+	amount       string // in atomic units
+	check        http.HandlerFunc
+	owedStatuses []int
+	maxRuns      int   // 0 means no limit
+	maxBody      int64 // the argument of Post; 0 means that the endpoint takes GET
+	name         string
+	normalize    func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
+	overrides    storefront.Overrides
+	warnOnce     sync.Once // for the log line about a handler with neither a name nor a pattern, which is written once
+	resource     x402.Resource
 }
 
 // Sell returns a handler that passes a request on to h once the client has paid the price. The
@@ -68,7 +68,7 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 		option(x)
 	}
 	if special, ok := h.(storefront.Special); ok {
-		x.special = special.Special()
+		x.overrides = special.Special()
 	}
 	if err := x.checkOffer(); err != nil {
 		panic(fmt.Sprintf("x402http: %v: shorten Name and Description of Config, or what Describe says", err))
@@ -77,18 +77,18 @@ func (s *Seller) Sell(price string, h http.Handler, options ...Option) *Endpoint
 }
 
 // Endpoint sells one handler over HTTP. MCP can also sell it as a tool.
-type Endpoint struct{ sold *storefront.Endpoint }
+type Endpoint struct{ endpoint *storefront.Endpoint }
 
 // ServeHTTP implements http.Handler.
-func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.sold.ServeHTTP(w, r) }
+func (e *Endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) { e.endpoint.ServeHTTP(w, r) }
 
 // product returns the Product that the handler's endpoint sells.
 func (x *sale) product() storefront.Product {
-	p := x.special.Product
+	p := x.overrides.Product
 	p.Method = x.method()
 	p.MaxBody = x.maxBody
 	p.Window = x.seller.config.Window
-	p.Ready = x.ready
+	p.Ready = x.checkReady
 	p.Job = x.job
 	if p.Name == "" {
 		p.Name = "sold"
@@ -96,7 +96,7 @@ func (x *sale) product() storefront.Product {
 		p.Cap = x.seller.config.Concurrent
 	}
 	if p.Offer == nil {
-		p.At = x.seller.at
+		p.At = x.seller.urlOf
 		p.Offer = x.offer
 	}
 	return p
@@ -108,7 +108,7 @@ func (x *sale) product() storefront.Product {
 func (s *Seller) Handle(mux *http.ServeMux, pattern, price string, h http.Handler, options ...Option) {
 	endpoint := s.Sell(price, h, options...)
 	method, _, given := strings.Cut(pattern, " ")
-	sold := endpoint.sold.Method()
+	sold := endpoint.endpoint.Method()
 	if given && method != sold {
 		panic(fmt.Sprintf("x402http: the pattern %q has another method than %s, which is what is sold: x402http.Post sells POST", pattern, sold))
 	}
@@ -123,8 +123,8 @@ func (x *sale) method() string {
 	return http.MethodGet
 }
 
-// at returns the URL of a request without its query.
-func (s *Seller) at(r *http.Request) string { return s.config.OriginOf(r) + path(r) }
+// urlOf returns the URL of a request without its query.
+func (s *Seller) urlOf(r *http.Request) string { return s.config.OriginOf(r) + path(r) }
 
 // path returns the path of a request as its client sent it, even if routers have changed
 // r.URL.
@@ -149,7 +149,7 @@ func (x *sale) offer(at string) (*x402.Offer, error) {
 
 // checkOffer returns an error if the offer is too long for its header.
 func (x *sale) checkOffer() error {
-	if x.special.Product.Offer != nil {
+	if x.overrides.Product.Offer != nil {
 		return nil
 	}
 	offer, err := x.offer("https://" + strings.Repeat("x", storefront.AnyPath))

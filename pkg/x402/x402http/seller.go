@@ -17,13 +17,13 @@ import (
 
 // Seller sells handlers.
 type Seller struct {
-	config   Config
-	terms    x402.Terms
-	shop     *storefront.Shop
-	cheapest *big.Int // the lowest price, in atomic units; nil until an endpoint is registered
-	routes   routes   // the handlers that have a pattern or a name
-	unnamed  routes   // the handlers that have neither
-	overdue  *overdue
+	config        Config
+	terms         x402.Terms
+	shop          *storefront.Shop
+	cheapest      *big.Int // the lowest price, in atomic units; nil until an endpoint is registered
+	routes        routes   // the handlers that have a pattern or a name
+	unnamedRoutes routes   // the handlers that have neither
+	watcher       *overdueWatcher
 }
 
 // New returns a Seller. The error lists all settings that are wrong.
@@ -53,7 +53,7 @@ func New(c Config) (*Seller, error) {
 	if c.Concurrent > 0 {
 		s.shop.Running = make(chan struct{}, c.Concurrent)
 	}
-	s.overdue = watchDoubts(s)
+	s.watcher = watchDoubts(s)
 	if !c.isService() {
 		c.Log.Info("answers that are longer than this when they are compressed are given and not kept: their handler runs again, five times at most",
 			"bytes", books.MostKept())
@@ -82,7 +82,7 @@ func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 		Log:      s.config.Log,
 	}
 	c.Scanner, _ = s.config.Evidence.(reconcile.Scanner)
-	defer s.overdue.reconciled()
+	defer s.watcher.postpone()
 	return storefront.Reconciler(c).Run(ctx)
 }
 

@@ -35,9 +35,9 @@ func city() []x402http.Param {
 	return []x402http.Param{{Name: "city", Description: "The name of a city.", Required: true}}
 }
 
-// routed returns several ways to route requests for /api/weather/{city} to a handler that is
+// routings returns several ways to route requests for /api/weather/{city} to a handler that is
 // sold.
-func routed() map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
+func routings() map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
 	return map[string]func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint){
 		"a pattern": func(s *x402http.Seller, h http.Handler) (*http.ServeMux, *x402http.Endpoint) {
 			mux, e := http.NewServeMux(), s.Sell("0.01", h)
@@ -84,11 +84,11 @@ func weatherTool(e *x402http.Endpoint) x402http.Tool {
 // purchase, in either order, with the same signature or a new one.
 func TestTwoTransports(t *testing.T) {
 	t.Parallel()
-	for name, open := range routed() {
+	for name, open := range routings() {
 		for first, tool := range map[string]bool{"over MCP first": true, "over HTTP first": false} {
 			t.Run(name+", "+first, func(t *testing.T) {
 				t.Parallel()
-				trade(t, func(m *market) {
+				runInMarket(t, func(m *market) {
 					s, runs := m.seller(), 0
 					mux, e := open(s, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 						runs++
@@ -96,7 +96,7 @@ func TestTwoTransports(t *testing.T) {
 					}))
 					mux.Handle("POST /mcp", s.MCP("weather", "1.0", mux, weatherTool(e)))
 					m.shop = mux
-					m.buysTwice(tool)
+					m.buyTwice(tool)
 					if runs != 1 {
 						m.Errorf("%d runs", runs)
 					}
@@ -106,9 +106,9 @@ func TestTwoTransports(t *testing.T) {
 	}
 }
 
-// buysTwice buys the weather over one transport. Then it asks for the weather over both
+// buyTwice buys the weather over one transport. Then it asks for the weather over both
 // transports, with the same signature and with a new one.
-func (m *market) buysTwice(overMCP bool) {
+func (m *market) buyTwice(overMCP bool) {
 	m.Helper()
 	const url, want = "http://shop.example/api/weather/oslo%2Fnorth?unit=K", "fair in oslo/north, K"
 	args := map[string]any{"city": "oslo/north", "unit": "K"}
@@ -126,15 +126,15 @@ func (m *market) buysTwice(overMCP bool) {
 	} else {
 		var r x402test.Reply
 		r, signature = m.buy(url)
-		m.answered("the first", r, want, false)
+		m.checkAnswer("the first", r, want, false)
 	}
-	m.answered("the same signature over HTTP", m.get(url, signature), want, true)
+	m.checkAnswer("the same signature over HTTP", m.get(url, signature), want, true)
 	r, _ := m.buy(url)
-	m.answered("a new one over HTTP", r, want, true)
+	m.checkAnswer("a new one over HTTP", r, want, true)
 	called("the same signature over MCP", m.call("weather", args, signature), true)
 	anew, _ := m.pay("weather", args)
 	called("a new one over MCP", anew, true)
-	m.moved("10000")
+	m.checkTransfers("10000")
 }
 
 // toolShop opens a shop with one working tool, /weather, and two tools whose Path does not
@@ -159,26 +159,26 @@ func (m *market) toolShop(h http.Handler, middleware func(http.Handler) http.Han
 	m.shop = program
 }
 
-func straight(h http.Handler) http.Handler { return h }
+func noMiddleware(h http.Handler) http.Handler { return h }
 
 // TestWindowOfTools checks that another payment over MCP gets the same answer for 90 s, which
 // is twice the default of Config.Window. The official clients give up after a minute, and
 // their host then repeats the call.
 func TestWindowOfTools(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
-		m.toolShop(newStock("fair"), straight)
+	runInMarket(t, func(m *market) {
+		m.toolShop(newStock("fair"), noMiddleware)
 		m.pay("weather", nil)
 		time.Sleep(89 * time.Second)
 		if r, _ := m.pay("weather", nil); !r.Meta.Repeated {
 			m.Errorf("after 89 s: %s", r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 		time.Sleep(2 * time.Second)
 		if r, _ := m.pay("weather", nil); r.Meta.Repeated {
 			m.Errorf("after 91 s: %s", r.Raw)
 		}
-		m.moved("10000", "10000")
+		m.checkTransfers("10000", "10000")
 	})
 }
 
@@ -189,7 +189,7 @@ type userKey struct{}
 // message itself. If the middleware refuses a call, the refusal is the result of the call.
 func TestMiddleware(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		m.toolShop(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			sees := fmt.Sprint(r.Context().Value(userKey{}), " ", r.Method, " ", r.RequestURI)
 			for _, name := range []string{"Content-Type", "Accept", "Payment-Signature", "Idempotency-Key", "Mcp-Protocol-Version"} {
@@ -214,7 +214,7 @@ func TestMiddleware(t *testing.T) {
 		if !r.IsError || strings.TrimSpace(r.Text()) != "no such user" {
 			m.Errorf("refused: %s", r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
 }
 
@@ -222,9 +222,9 @@ func TestMiddleware(t *testing.T) {
 // error of the program. Nobody pays for it, and the log says what is wrong.
 func TestLostTools(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		weather := newStock("fair")
-		m.toolShop(weather, straight)
+		m.toolShop(weather, noMiddleware)
 		bought := must(mcptest.SignCall(m.Context(), m.client, boxURL, "weather", nil))
 		for _, tool := range []string{"astray", "nowhere"} {
 			for _, signature := range []string{"", bought} {
@@ -233,11 +233,11 @@ func TestLostTools(t *testing.T) {
 				}
 			}
 		}
-		if m.logged("correct the Path or the Endpoint") != 2 {
+		if m.countLogged("correct the Path or the Endpoint") != 2 {
 			m.Errorf("log: %s", m.log.String())
 		}
-		m.moved()
-		weather.ran(m, 0)
+		m.checkTransfers()
+		weather.checkRuns(m, 0)
 	})
 }
 
@@ -245,7 +245,7 @@ func TestLostTools(t *testing.T) {
 // the endpoint does.
 func TestBrokenRouters(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		broken := true
 		m.toolShop(newStock("fair"), func(next http.Handler) http.Handler {
 			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -262,9 +262,9 @@ func TestBrokenRouters(t *testing.T) {
 		if r, _ := m.pay("weather", nil); r.Text() != "fair" {
 			m.Errorf("mended: %s", r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		m.toolShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(9 * time.Second)
 			_, _ = io.WriteString(w, "fair")
@@ -286,7 +286,7 @@ func TestBrokenRouters(t *testing.T) {
 		if r := m.call("weather", nil, signature); r.Text() != "fair" || !r.Meta.Repeated {
 			m.Errorf("afterwards: %s", r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
 }
 
@@ -294,11 +294,11 @@ func TestBrokenRouters(t *testing.T) {
 // beyond its time.
 func TestSlowTool(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		m.toolShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(14 * time.Second)
 			_, _ = io.WriteString(w, "fair")
-		}), straight)
+		}), noMiddleware)
 		begun := time.Now()
 		r, signature := m.pay("weather", nil)
 		if !r.IsError || !strings.Contains(r.Text(), "answer_owed") || time.Since(begun) != 14*time.Second {
@@ -307,7 +307,7 @@ func TestSlowTool(t *testing.T) {
 		if r := m.call("weather", nil, signature); r.Text() != "fair" || !r.Meta.Repeated {
 			m.Errorf("afterwards: %s", r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
 }
 
@@ -330,13 +330,13 @@ func TestContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				m.toolShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					if c.mediaType != "" {
 						w.Header().Set("Content-Type", c.mediaType)
 					}
 					_, _ = io.WriteString(w, c.body)
-				}), straight)
+				}), noMiddleware)
 				r, _ := m.pay("weather", map[string]any{"city": "oslo"})
 				if r.IsError || !strings.Contains(string(r.Raw), c.want) || strings.Contains(string(r.Raw), "structured") != strings.Contains(c.want, "structured") {
 					m.Errorf("%s, want %s", r.Raw, c.want)
@@ -350,10 +350,10 @@ func TestContent(t *testing.T) {
 // and a POST with the same body are one purchase.
 func TestPostTool(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		m.toolShop(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = fmt.Fprintf(w, "%s %s", r.Header.Get("Content-Type"), must(io.ReadAll(r.Body)))
-		}), straight, x402http.Post(1<<10))
+		}), noMiddleware, x402http.Post(1<<10))
 		args := map[string]any{"days": 3, "city": "Oslo & Rome"}
 		const body = `{"city":"Oslo & Rome","days":3}`
 		r, signature := m.pay("weather", args)
@@ -361,8 +361,8 @@ func TestPostTool(t *testing.T) {
 			m.Errorf("called: %s", r.Raw)
 		}
 		again := must(m.client.Post(m.Context(), "http://shop.example/weather", "application/json", []byte(body), signature))
-		m.answered("over HTTP", again, "application/json "+body, true)
-		m.moved("10000")
+		m.checkAnswer("over HTTP", again, "application/json "+body, true)
+		m.checkTransfers("10000")
 	})
 }
 
@@ -370,7 +370,7 @@ func TestPostTool(t *testing.T) {
 // refused before the client gets a price. Any other argument must reach the handler unchanged.
 func TestArgumentsOfAPath(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		s, mux := m.seller(), http.NewServeMux()
 		files := s.Sell("0.01", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = io.WriteString(w, r.PathValue("path")) }))
 		mux.Handle("GET /files/{path...}", files)
@@ -387,6 +387,6 @@ func TestArgumentsOfAPath(t *testing.T) {
 		if r, _ := m.pay("file", map[string]any{"path": path}); r.Text() != path {
 			m.Errorf("%q: %s", path, r.Raw)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 	})
 }

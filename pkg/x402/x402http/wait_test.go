@@ -26,9 +26,9 @@ import (
 // client is charged once.
 func TestSlowHandler(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		runs := 0
-		m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		m.openShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			runs++
 			time.Sleep(14 * time.Second)
 			_, _ = io.WriteString(w, "fair")
@@ -50,10 +50,10 @@ func TestSlowHandler(t *testing.T) {
 		if r := <-meanwhile; r.Status != http.StatusConflict || r.RetryAfter() == 0 {
 			m.Errorf("while it runs: %d %v %s", r.Status, r.Header, r.Body)
 		}
-		m.answered("afterwards", m.get(oslo, signature), "fair", true)
+		m.checkAnswer("afterwards", m.get(oslo, signature), "fair", true)
 		r, _ := m.buy(oslo)
-		m.answered("a new signature", r, "fair", true)
-		m.moved("10000")
+		m.checkAnswer("a new signature", r, "fair", true)
+		m.checkTransfers("10000")
 		if runs != 1 {
 			m.Errorf("%d runs", runs)
 		}
@@ -63,28 +63,28 @@ func TestSlowHandler(t *testing.T) {
 // lateHandler is a handler that writes one part of its answer before its time is over, and the
 // rest afterwards. In its next run, it answers at once.
 type lateHandler struct {
-	early, late string // the parts written before and after its time is over; "" means none
-	status      int    // written after its time is over; 0 means none
-	ran         bool
+	earlyPart, latePart string // the parts written before and after its time is over; "" means none
+	status              int    // written after its time is over; 0 means none
+	hasRun              bool
 }
 
 // ServeHTTP implements http.Handler.
 func (l *lateHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if l.ran {
+	if l.hasRun {
 		_, _ = io.WriteString(w, "again")
 		return
 	}
-	l.ran = true
-	if l.early != "" {
-		_, _ = io.WriteString(w, l.early)
+	l.hasRun = true
+	if l.earlyPart != "" {
+		_, _ = io.WriteString(w, l.earlyPart)
 	}
 	<-r.Context().Done()
 	time.Sleep(time.Second)
 	if l.status > 0 {
 		w.WriteHeader(l.status)
 	}
-	if l.late != "" {
-		_, _ = io.WriteString(w, l.late)
+	if l.latePart != "" {
+		_, _ = io.WriteString(w, l.latePart)
 	}
 }
 
@@ -97,17 +97,17 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 		answer  string // the body of the answer; "" if that is empty or the handler has not answered
 	}{
 		"gives up":                {lateHandler{}, ""},
-		"gives up in the middle":  {lateHandler{early: `{"half":`}, ""},
-		"fails":                   {lateHandler{late: "cancelled", status: http.StatusServiceUnavailable}, ""},
-		"answers":                 {lateHandler{late: "fair"}, "fair"},
-		"ends an answer":          {lateHandler{early: "fa", late: "ir"}, "fair"},
-		"answers with a status":   {lateHandler{late: "no such city", status: http.StatusNotFound}, "no such city"},
+		"gives up in the middle":  {lateHandler{earlyPart: `{"half":`}, ""},
+		"fails":                   {lateHandler{latePart: "cancelled", status: http.StatusServiceUnavailable}, ""},
+		"answers":                 {lateHandler{latePart: "fair"}, "fair"},
+		"ends an answer":          {lateHandler{earlyPart: "fa", latePart: "ir"}, "fair"},
+		"answers with a status":   {lateHandler{latePart: "no such city", status: http.StatusNotFound}, "no such city"},
 		"answers with no content": {lateHandler{status: http.StatusNoContent}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
-				m.sells(&c.handler)
+			runInMarket(t, func(m *market) {
+				m.openShop(&c.handler)
 				signature := m.sign(oslo)
 				if r := m.get(oslo, signature); r.Status != http.StatusGatewayTimeout {
 					m.Errorf("out of time: %d %s", r.Status, r.Body)
@@ -116,11 +116,11 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 				r := m.get(oslo, signature)
 				answered := c.answer != "" || c.handler.status == http.StatusNoContent
 				if !answered {
-					m.answered("owed", r, "again", false)
+					m.checkAnswer("owed", r, "again", false)
 				} else if string(r.Body) != c.answer || r.Header.Get(x402.HeaderReplayed) != "true" {
 					m.Errorf("afterwards: %d %v %s, want %q", r.Status, r.Header, r.Body, c.answer)
 				}
-				m.moved("10000")
+				m.checkTransfers("10000")
 			})
 		})
 	}
@@ -134,9 +134,9 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 	for name, repeated := range map[string]bool{"another run has answered": true, "nobody has asked": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			trade(t, func(m *market) {
+			runInMarket(t, func(m *market) {
 				var runs atomic.Int32
-				m.sells(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				m.openShop(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 					run := runs.Add(1)
 					if run == 1 {
 						time.Sleep(time.Minute)
@@ -153,11 +153,11 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 				want := "run 1"
 				if repeated {
 					want = "run 2"
-					m.answered("another run", m.get(oslo, signature), want, false)
+					m.checkAnswer("another run", m.get(oslo, signature), want, false)
 				}
 				<-ended
-				m.answered("at the end", m.get(oslo, signature), want, true)
-				m.moved("10000")
+				m.checkAnswer("at the end", m.get(oslo, signature), want, true)
+				m.checkTransfers("10000")
 			})
 		})
 	}
@@ -167,7 +167,7 @@ func TestHandlerOutlivesItsLease(t *testing.T) {
 // At the limit, new requests are refused before money moves.
 func TestSlowHandlersCount(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		mux := http.NewServeMux()
 		var slow atomic.Bool
 		slow.Store(true)
@@ -190,10 +190,10 @@ func TestSlowHandlersCount(t *testing.T) {
 		if r := m.get(rome, signature); r.Status != http.StatusServiceUnavailable || !strings.Contains(string(r.Body), `"overloaded"`) || !strings.Contains(string(r.Body), `"charged":false`) {
 			m.Errorf("at the cap: %d %s", r.Status, r.Body)
 		}
-		m.moved("10000")
+		m.checkTransfers("10000")
 		<-ended
-		m.answered("below the cap", m.get(rome, signature), "fair", false)
-		m.moved("10000", "10000")
+		m.checkAnswer("below the cap", m.get(rome, signature), "fair", false)
+		m.checkTransfers("10000", "10000")
 	})
 }
 
@@ -245,12 +245,12 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 	}
 	<-s.begun
 	close(s.end)
-	s.replays(t, signature)
+	s.checkReplay(t, signature)
 }
 
-// replays repeats the payment until the late answer is replayed, and checks that answer. On a
-// real connection, nothing else shows that the answer is stored.
-func (s *slowShop) replays(t *testing.T, signature string) {
+// checkReplay repeats the payment until the late answer is replayed, and checks that answer.
+// On a real connection, nothing else shows that the answer is stored.
+func (s *slowShop) checkReplay(t *testing.T, signature string) {
 	t.Helper()
 	for {
 		r := must(s.client.Get(t.Context(), s.URL+"/weather", signature))
@@ -283,7 +283,7 @@ func TestAnswerOverHTTP2(t *testing.T) {
 	if r := <-first; r.Status != http.StatusGatewayTimeout && r.Status != http.StatusOK { // 200 if the handler ended before its time was over
 		t.Errorf("the first: %d %s", r.Status, r.Body)
 	}
-	s.replays(t, signature)
+	s.checkReplay(t, signature)
 }
 
 // TestConnectionEnds checks that the connection is closed after the reply that says that an

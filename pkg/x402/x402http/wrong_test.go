@@ -13,7 +13,7 @@ import (
 // message that names the wrong setting.
 func TestWrongTools(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		s, mux, h := m.seller(), http.NewServeMux(), http.NotFoundHandler()
 		e := s.Sell("0.01", h)
 		good := x402http.Tool{Endpoint: e, Path: "/weather/{city}", Name: "weather", Params: city()}
@@ -33,10 +33,10 @@ func TestWrongTools(t *testing.T) {
 			bad := good
 			bad.Params = city()
 			spoil(&bad)
-			panics(t, want, func() { s.MCP("weather", "1.0", mux, bad) })
+			checkPanics(t, want, func() { s.MCP("weather", "1.0", mux, bad) })
 		}
-		panics(t, "two tools are called weather", func() { s.MCP("weather", "1.0", mux, good, good) })
-		panics(t, "needs the router", func() { s.MCP("weather", "1.0", nil, good) })
+		checkPanics(t, "two tools are called weather", func() { s.MCP("weather", "1.0", mux, good, good) })
+		checkPanics(t, "needs the router", func() { s.MCP("weather", "1.0", nil, good) })
 		s.MCP("weather", "1.0", mux, good)
 	})
 }
@@ -45,7 +45,7 @@ func TestWrongTools(t *testing.T) {
 // message that names the option.
 func TestWrongOptions(t *testing.T) {
 	t.Parallel()
-	trade(t, func(m *market) {
+	runInMarket(t, func(m *market) {
 		for want, sell := range map[string]func() x402http.Option{
 			"Owed has 42":       func() x402http.Option { return x402http.Owed(503, 42) },
 			"Owed has 600":      func() x402http.Option { return x402http.Owed(600) },
@@ -59,13 +59,13 @@ func TestWrongOptions(t *testing.T) {
 				return x402http.Describe(strings.Repeat("the weather of a city ", 200), "text/plain")
 			},
 		} {
-			panics(t, want, func() { m.seller().Sell("0.01", http.NotFoundHandler(), sell()) })
+			checkPanics(t, want, func() { m.seller().Sell("0.01", http.NotFoundHandler(), sell()) })
 		}
 	})
 }
 
-// panics fails the test unless f panics, with a message that contains want.
-func panics(t *testing.T, want string, f func()) {
+// checkPanics fails the test unless f panics, with a message that contains want.
+func checkPanics(t *testing.T, want string, f func()) {
 	t.Helper()
 	defer func() {
 		t.Helper()
