@@ -96,45 +96,45 @@ func TestKept(t *testing.T) {
 // because a third attempt may have begun.
 func TestEvidenceBeatsTheLease(t *testing.T) {
 	ctx := t.Context()
-	type does = func(*ledger.Hold) error
+	type holdStep = func(*ledger.Hold) error
 	nothing := func(*ledger.Hold) error { return nil }
-	settles := func(begins bool) does {
+	settles := func(begins bool) holdStep {
 		return func(h *ledger.Hold) error { return h.Settled(ctx, receipt(), begins) }
 	}
-	ends := func(event ledger.Event) does {
+	ends := func(event ledger.Event) holdStep {
 		return func(h *ledger.Hold) error { return h.End(ctx, event, "?", "") }
 	}
 	for name, c := range map[string]struct {
-		before       does // what the next attempt does before the receipt arrives
-		failedWrites int  // how many writes of the next attempt fail
-		receiptDelay time.Duration
-		then         does
-		want         error              // the error that the next attempt gets after the receipt has arrived
-		claim        ledger.ClaimResult // the result of the claim of a third attempt
-		storesAnswer bool               // whether the next attempt continues and stores the answer
+		firstStep     holdStep // what the next attempt does before the receipt arrives
+		failedWrites  int      // how many writes of the next attempt fail
+		lastStepDelay time.Duration
+		lastStep      holdStep
+		want          error              // the error that the next attempt gets after the receipt has arrived
+		claim         ledger.ClaimResult // the result of the claim of a third attempt
+		storesAnswer  bool               // whether the next attempt continues and stores the answer
 	}{
-		"settling":               {before: nothing, then: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
-		"uncertain":              {before: ends(ledger.EventUncertain), then: nothing, claim: ledger.Held},
-		"refused":                {before: ends(ledger.EventDisproved), then: nothing, claim: ledger.Held},
-		"settled":                {before: settles(true), then: nothing, claim: ledger.InFlight, storesAnswer: true},
-		"in time":                {before: nothing, then: settles(true), claim: ledger.InFlight, storesAnswer: true},
-		"in time, not beginning": {before: nothing, then: settles(false), want: ledger.ErrLost, claim: ledger.InFlight},
-		"too late":               {before: nothing, receiptDelay: lease, then: settles(true), want: ledger.ErrLost, claim: ledger.Held},
-		"after a failed write":   {before: settles(true), failedWrites: 1, then: nothing, claim: ledger.InFlight, storesAnswer: true},
+		"settling":               {firstStep: nothing, lastStep: ends(ledger.EventRefused), want: ledger.ErrLost, claim: ledger.InFlight},
+		"uncertain":              {firstStep: ends(ledger.EventUncertain), lastStep: nothing, claim: ledger.Held},
+		"refused":                {firstStep: ends(ledger.EventDisproved), lastStep: nothing, claim: ledger.Held},
+		"settled":                {firstStep: settles(true), lastStep: nothing, claim: ledger.InFlight, storesAnswer: true},
+		"in time":                {firstStep: nothing, lastStep: settles(true), claim: ledger.InFlight, storesAnswer: true},
+		"in time, not beginning": {firstStep: nothing, lastStep: settles(false), want: ledger.ErrLost, claim: ledger.InFlight},
+		"too late":               {firstStep: nothing, lastStepDelay: lease, lastStep: settles(true), want: ledger.ErrLost, claim: ledger.Held},
+		"after a failed write":   {firstStep: settles(true), failedWrites: 1, lastStep: nothing, claim: ledger.InFlight, storesAnswer: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := newTestLedger(t)
 			old, next := d.overtake(t)
 			d.injectFault(ledgertest.Replace, ledgertest.FailBefore, c.failedWrites)
-			if err := c.before(next); (err != nil) != (c.failedWrites > 0) {
+			if err := c.firstStep(next); (err != nil) != (c.failedWrites > 0) {
 				t.Errorf("before: %v", err)
 			}
 			checkErr(t, ledger.ErrLost, settles(true)(old))
 			if s := d.recorded(t); s.State != ledger.Settled || s.Receipt == nil {
 				t.Fatalf("the receipt is not on record: %+v", s)
 			}
-			d.advance(c.receiptDelay)
-			checkErr(t, c.want, c.then(next))
+			d.advance(c.lastStepDelay)
+			checkErr(t, c.want, c.lastStep(next))
 			d.claim(t, c.claim)
 			if !c.storesAnswer {
 				d.advance(lease)
@@ -186,9 +186,9 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 // that answer.
 func TestLookups(t *testing.T) {
 	const held, waiting, answered, inFlight = ledger.Held, ledger.Waiting, ledger.Answered, ledger.InFlight
-	type does = func(*ledger.Hold) error
+	type holdStep = func(*ledger.Hold) error
 	ctx := t.Context()
-	gives := func(a ledger.Answer, unused bool) does {
+	gives := func(a ledger.Answer, unused bool) holdStep {
 		return func(h *ledger.Hold) error {
 			err := h.Redeem(ctx, a, 0, unused)
 			if r := h.Record(); r.Attested() || a.Stored && !r.AnsweredAt.Equal(r.UpdatedAt) {
@@ -198,7 +198,7 @@ func TestLookups(t *testing.T) {
 		}
 	}
 	fails := func(h *ledger.Hold) error { return h.Release(ctx, timedOut()) }
-	pauses := func(d time.Duration) does {
+	pauses := func(d time.Duration) holdStep {
 		return func(h *ledger.Hold) error {
 			f := timedOut()
 			f.Pause = d
@@ -268,7 +268,7 @@ type lookUpStep struct {
 	after   time.Duration
 	claim   ledger.ClaimResult // the wanted result; 0 if there is no claim
 	lookups int
-	then    func(*ledger.Hold) error // called after the claim, with the hold that the step returns
+	lookUp  func(*ledger.Hold) error // called after the claim, with the hold that the step returns
 }
 
 // lookUpStep runs one step. h is the hold of the last attempt that got the lease. The result
@@ -285,8 +285,8 @@ func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledg
 			t.Errorf("%s: %+v", what, c)
 		}
 	}
-	if s.then != nil {
-		must(t, s.then(h))
+	if s.lookUp != nil {
+		must(t, s.lookUp(h))
 	}
 	if r := d.recorded(t); r.Lookups != s.lookups {
 		t.Errorf("%s: %+v", what, r)

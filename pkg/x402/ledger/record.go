@@ -158,13 +158,13 @@ func marshal(r Record) (doc, body []byte, err error) {
 		}
 		doc, err = json.Marshal(storedPayment{Payment: r, Kind: KindPayment})
 	case Purchase:
-		doc, err = json.Marshal(storedPurchase{r, stored{KindPurchase, r.Status()}})
+		doc, err = json.Marshal(storedPurchase{r, storedMembers{KindPurchase, r.Status()}})
 	case Cursor:
-		doc, err = json.Marshal(storedCursor{r, stored{KindCursor, r.Status()}})
+		doc, err = json.Marshal(storedCursor{r, storedMembers{KindCursor, r.Status()}})
 	case Repayment:
-		doc, err = json.Marshal(storedRepayment{r, stored{KindRepayment, r.Status()}})
+		doc, err = json.Marshal(storedRepayment{r, storedMembers{KindRepayment, r.Status()}})
 	case Sold:
-		doc, err = json.Marshal(storedSold{r, stored{KindSold, r.Status()}})
+		doc, err = json.Marshal(storedSold{r, storedMembers{KindSold, r.Status()}})
 	default:
 		err = fmt.Errorf("a %T is not a record", r)
 	}
@@ -186,8 +186,8 @@ func WithoutBody(r Record) Record {
 	return p
 }
 
-// stored holds the members of the stored form that are not fields of a record.
-type stored struct {
+// storedMembers holds the members of the stored form that are not fields of a record.
+type storedMembers struct {
 	Kind   Kind   `json:"kind"`
 	Status string `json:"state"`
 }
@@ -221,22 +221,22 @@ func (p *storedPayment) upgrade() {
 
 type storedPurchase struct {
 	Purchase
-	stored
+	storedMembers
 }
 
 type storedCursor struct {
 	Cursor
-	stored
+	storedMembers
 }
 
 type storedRepayment struct {
 	Repayment
-	stored
+	storedMembers
 }
 
 type storedSold struct {
 	Sold
-	stored
+	storedMembers
 }
 
 // check returns an error if the row is not valid for a record stored under key.

@@ -12,18 +12,18 @@ var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 // moves maps each event that may happen in a situation to the state that follows.
 type moves = map[Event]State
 
-func and(m moves, event Event, to State) moves {
+func withMove(m moves, event Event, to State) moves {
 	m = maps.Clone(m)
 	m[event] = to
 	return m
 }
 
-// situation is a record with everything on which an edge can depend. legal has the events that
-// may happen to it; all other events are illegal.
+// situation is a record with everything on which an edge can depend. legalMoves has the events
+// that may happen to it; all other events are illegal.
 type situation struct {
 	name string
 	Payment
-	legal moves
+	legalMoves moves
 }
 
 func situations() []situation {
@@ -38,13 +38,13 @@ func situations() []situation {
 	}
 	running := moves{EventRedeem: Redeemed, EventRelease: Settled}
 	dueBack := moves{EventRelease: Settled, EventRefund: Refunded, EventSendBack: Settled, EventAttest: Redeemed}
-	owed := and(and(dueBack, EventClaim, Settled), EventRedeem, Redeemed)
+	owed := withMove(withMove(dueBack, EventClaim, Settled), EventRedeem, Redeemed)
 	incomplete := moves{EventClaim: Redeemed, EventRedeem: Redeemed, EventRelease: Redeemed}
 	all := []situation{
-		{"settling, live", Payment{State: Settling, LeaseUntil: live}, and(ended, EventAsk, Settling)},
-		{"settling, live, in doubt", Payment{State: Settling, LeaseUntil: live, Doubt: true, Sent: true}, and(doubted, EventAsk, Settling)},
-		{"settling, past", Payment{State: Settling, LeaseUntil: past}, and(ended, EventClaim, Settling)},
-		{"settling, abandoned doubt", Payment{State: Settling, LeaseUntil: past, Doubt: true, Sent: true}, and(doubted, EventClaim, Settling)},
+		{"settling, live", Payment{State: Settling, LeaseUntil: live}, withMove(ended, EventAsk, Settling)},
+		{"settling, live, in doubt", Payment{State: Settling, LeaseUntil: live, Doubt: true, Sent: true}, withMove(doubted, EventAsk, Settling)},
+		{"settling, past", Payment{State: Settling, LeaseUntil: past}, withMove(ended, EventClaim, Settling)},
+		{"settling, abandoned doubt", Payment{State: Settling, LeaseUntil: past, Doubt: true, Sent: true}, withMove(doubted, EventClaim, Settling)},
 		{"uncertain", Payment{State: Uncertain, Doubt: true, Sent: true}, moves{EventClaim: Settling, EventSettled: Settled}},
 		{"refused", Payment{State: Refused}, moves{EventClaim: Settling, EventSettled: Settled, EventSupersede: Superseded}},
 		{"refused, disproved", Payment{State: Refused, Disproved: true}, moves{EventSettled: Settled, EventSupersede: Superseded}},
@@ -53,7 +53,7 @@ func situations() []situation {
 		{"settled, released", Payment{State: Settled}, owed},
 		{"settled, lookup cut off", Payment{State: Settled, LeaseUntil: past}, owed},
 		{"settled, due back", Payment{State: Settled, DueBack: DueUnasked}, dueBack},
-		{"settled, refund begun", Payment{State: Settled, SendingBack: &SendingBack{By: "o"}}, and(dueBack, EventWithdraw, Settled)},
+		{"settled, refund begun", Payment{State: Settled, SendingBack: &SendingBack{By: "o"}}, withMove(dueBack, EventWithdraw, Settled)},
 		{"redeemed", Payment{State: Redeemed, Answer: &Answer{Stored: true}}, nil},
 		{"redeemed, without a body", Payment{State: Redeemed, Answer: &Answer{}}, incomplete},
 		{"redeemed, bodyless, live", Payment{State: Redeemed, Answer: &Answer{}, LeaseUntil: live}, incomplete},
@@ -84,7 +84,7 @@ func TestEveryStateAndEvent(t *testing.T) {
 		for ev := range events {
 			key := r.name + "/" + string(ev)
 			next, err := NewRules().step(r.Payment, ev, c)
-			switch want, ok := r.legal[ev]; {
+			switch want, ok := r.legalMoves[ev]; {
 			case !ok && !errors.Is(err, ErrIllegal):
 				t.Errorf("%s: %v to %s, want illegal", key, err, next.State)
 			case ok && (err != nil || next.State != want):

@@ -47,7 +47,7 @@ func (d *testLedger) checkRecordTransfer(t *testing.T, w ledger.Witness, want st
 func TestRecordTransfer(t *testing.T) {
 	refused := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventRefused, "no", "")) }
 	for name, c := range map[string]struct {
-		before  func(d *testLedger)
+		setUp   func(d *testLedger)
 		want    string
 		state   ledger.State
 		lookups int
@@ -67,7 +67,7 @@ func TestRecordTransfer(t *testing.T) {
 		for _, fault := range faults {
 			for at := range 4 { // the number of the call that fails; 0 means none
 				d := newTestLedger(t)
-				c.before(d)
+				c.setUp(d)
 				n := 0
 				d.store.Decide = func(ledgertest.Op, int, ledger.Record) ledgertest.Fault {
 					n++
@@ -113,9 +113,9 @@ func TestRecordTransfer(t *testing.T) {
 // certain that no money moves, the money must be refunded.
 func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
-		endEvent ledger.Event // the event with which the attempt to settle ends
-		then     func(d *testLedger, owner *ledger.Hold)
-		want     string
+		endEvent  ledger.Event // the event with which the attempt to settle ends
+		ownerStep func(d *testLedger, owner *ledger.Hold)
+		want      string
 	}{
 		"paid":     {ledger.EventUncertain, func(_ *testLedger, h *ledger.Hold) { must(t, h.Settled(t.Context(), receipt(), true)) }, resultRefundDue},
 		"not paid": {ledger.EventUncertain, func(*testLedger, *ledger.Hold) {}, resultFound},
@@ -138,7 +138,7 @@ func TestRecordTransferReplaced(t *testing.T) {
 		} else {
 			must(t, d.pay(t, "second").Supersede(t.Context(), owner.Record().Key))
 		}
-		c.then(d, owner)
+		c.ownerStep(d, owner)
 		if got, err := d.recordTransfer(t, witness(replaced.Record().Key)); got != c.want || err != nil {
 			t.Errorf("%s: %s, %v; want %s", name, got, err, c.want)
 		}
@@ -155,10 +155,10 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 		d.advance(40 * day)
 	}
 	for name, c := range map[string]struct {
-		before func(d *testLedger)
-		op     ledgertest.Op // somebody else writes just before RecordTransfer makes a call of this kind
-		times  int
-		want   string
+		setUp func(d *testLedger)
+		op    ledgertest.Op // somebody else writes just before RecordTransfer makes a call of this kind
+		times int
+		want  string
 	}{
 		"claimed meanwhile":                  {func(*testLedger) {}, ledgertest.Create, 1, resultFound},
 		"claimed instead of the expired one": {expired, ledgertest.Replace, 1, resultFound},
@@ -167,7 +167,7 @@ func TestRecordTransferMeetsOthers(t *testing.T) {
 		"deleted meanwhile":                  {func(d *testLedger) { d.hold(t) }, ledgertest.Replace, -1, resultRefundDue},
 	} {
 		d := newTestLedger(t)
-		c.before(d)
+		c.setUp(d)
 		w := witness(d.payment().Key)
 		w.At = w.At.Add(100 * day)
 		d.store.Decide = func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {

@@ -53,7 +53,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 	for _, option := range options {
 		option(&set)
 	}
-	kept := cmp.Or(set.keep, DefaultKept)
+	kept := cmp.Or(set.mostKept, DefaultKept)
 	if kept < 0 || kept > LargestKept {
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
@@ -72,13 +72,13 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 type Option func(*settings)
 
 type settings struct {
-	keep int
+	mostKept int
 }
 
 // Keep sets the size of the largest answer that the table keeps, in bytes of the answer's
 // compressed body. The default is DefaultKept. Open refuses more than LargestKept.
 func Keep(bytes int) Option {
-	return func(s *settings) { s.keep = bytes }
+	return func(s *settings) { s.mostKept = bytes }
 }
 
 // NewClient returns a client of DynamoDB that sends a request at most twice. If c has no HTTP
@@ -296,20 +296,20 @@ func (a attempts) RoundTrip(req *http.Request) (_ *http.Response, err error) {
 	}
 	defer func() { _ = res.Body.Close() }()
 	if res.ContentLength > a.maxReply {
-		return nil, a.tooLong()
+		return nil, a.tooLongError()
 	}
 	body, err := io.ReadAll(io.LimitReader(res.Body, a.maxReply+1))
 	if err != nil {
 		return nil, fmt.Errorf("read the reply: %w", err)
 	}
 	if int64(len(body)) > a.maxReply {
-		return nil, a.tooLong()
+		return nil, a.tooLongError()
 	}
 	out := *res
 	out.Body = io.NopCloser(bytes.NewReader(body))
 	return &out, nil
 }
 
-func (a attempts) tooLong() error {
+func (a attempts) tooLongError() error {
 	return fmt.Errorf("a reply of more than %d bytes", a.maxReply)
 }

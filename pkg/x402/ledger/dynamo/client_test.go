@@ -29,9 +29,9 @@ func config(url string) aws.Config {
 	})}
 }
 
-// dialing returns an HTTP client as in production, except that it connects with the function
-// dial.
-func dialing(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
+// clientWithDial returns an HTTP client as in production, except that it connects with the
+// function dial.
+func clientWithDial(dial func(context.Context, string, string) (net.Conn, error)) *http.Client {
 	c := dynamo.HTTPClient(dynamo.DefaultAttemptTimeout, 4<<20, 5*time.Second)
 	dynamo.Dial(c, dial)
 	return c
@@ -43,7 +43,7 @@ func ask(t *testing.T, c *dynamodb.Client) error {
 	return errOf(c.GetItem(t.Context(), &dynamodb.GetItemInput{TableName: aws.String("t"), Key: item{"pk": str("k")}}))
 }
 
-func replies(status int, body string) http.HandlerFunc {
+func replyWith(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("X-Amz-Crc32", strconv.FormatUint(uint64(crc32.ChecksumIEEE([]byte(body))), 10))
 		w.WriteHeader(status)
@@ -58,11 +58,11 @@ func replies(status int, body string) http.HandlerFunc {
 func TestAttempts(t *testing.T) {
 	t.Parallel()
 	const maxReply = 1000
-	padded := func(n int) http.HandlerFunc { return replies(200, "{"+strings.Repeat(" ", n-2)+"}") }
-	fine := replies(200, "{}")
-	internal := replies(500, `{"__type":"InternalServerError","message":"x"}`)
-	throttled := replies(400, `{"__type":"ProvisionedThroughputExceededException","message":"x"}`)
-	denied := replies(400, `{"__type":"AccessDeniedException","message":"x"}`)
+	padded := func(n int) http.HandlerFunc { return replyWith(200, "{"+strings.Repeat(" ", n-2)+"}") }
+	fine := replyWith(200, "{}")
+	internal := replyWith(500, `{"__type":"InternalServerError","message":"x"}`)
+	throttled := replyWith(400, `{"__type":"ProvisionedThroughputExceededException","message":"x"}`)
+	denied := replyWith(400, `{"__type":"AccessDeniedException","message":"x"}`)
 	cutShort := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"Item"`)
@@ -78,10 +78,10 @@ func TestAttempts(t *testing.T) {
 		"after half a reply":       {[]http.HandlerFunc{cutShort, fine}, 2, true},
 		"internal errors":          {[]http.HandlerFunc{internal}, 2, false},
 		"an error that will stay":  {[]http.HandlerFunc{denied}, 1, false},
-		"a reply that is not JSON": {[]http.HandlerFunc{replies(200, "<html>")}, 1, false},
+		"a reply that is not JSON": {[]http.HandlerFunc{replyWith(200, "<html>")}, 1, false},
 		"as long as it may be":     {[]http.HandlerFunc{padded(maxReply)}, 1, true},
 		"too long":                 {[]http.HandlerFunc{padded(maxReply + 1)}, 2, false},
-		"a redirect":               {[]http.HandlerFunc{replies(302, "{}"), fine}, 1, false},
+		"a redirect":               {[]http.HandlerFunc{replyWith(302, "{}"), fine}, 1, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -115,7 +115,7 @@ func TestRegionalEndpoint(t *testing.T) {
 	conf := config("")
 	conf.BaseEndpoint = nil
 	dialed := ""
-	conf.HTTPClient = dialing(func(_ context.Context, network, address string) (net.Conn, error) {
+	conf.HTTPClient = clientWithDial(func(_ context.Context, network, address string) (net.Conn, error) {
 		dialed += network + " " + address + "\n"
 		return nil, errDown
 	})
@@ -175,7 +175,7 @@ func TestConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &peer{barrier: 3, allArrived: make(chan struct{})}
 		conf := config("http://dynamodb.test")
-		conf.HTTPClient = dialing(p.dial)
+		conf.HTTPClient = clientWithDial(p.dial)
 		client := dynamo.NewClient(conf)
 		for range p.barrier {
 			go func() { _ = ask(t, client) }()
@@ -237,11 +237,11 @@ func TestOpen(t *testing.T) {
 		"TTL, not permitted": {sound, `{"__type":"AccessDeniedException"}`, "AccessDenied"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := httptest.NewServer(describes(t, c.table, c.ttl))
+			s := httptest.NewServer(describeTable(t, c.table, c.ttl))
 			defer s.Close()
 			config := config(s.URL)
 			config.Region = "eu-north-1"
-			refusesSettings(t, config)
+			checkRefusesSettings(t, config)
 			table, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(dynamo.LargestKept))
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Fatalf("Open = %v, want %q", err, c.want)
@@ -254,8 +254,8 @@ func TestOpen(t *testing.T) {
 	}
 }
 
-// refusesSettings checks that Open refuses wrong settings for any table.
-func refusesSettings(t *testing.T, config aws.Config) {
+// checkRefusesSettings checks that Open refuses wrong settings for any table.
+func checkRefusesSettings(t *testing.T, config aws.Config) {
 	t.Helper()
 	for _, keep := range []int{-1, dynamo.LargestKept + 1} {
 		if _, err := dynamo.Open(t.Context(), config, "t", dynamo.Keep(keep)); err == nil || !strings.Contains(err.Error(), "307200") {
@@ -268,9 +268,9 @@ func refusesSettings(t *testing.T, config aws.Config) {
 	}
 }
 
-// describes returns the handler of a server that describes a table and its TTL as DynamoDB
+// describeTable returns the handler of a server that describes a table and its TTL as DynamoDB
 // does. The server answers the read of an item with a reply that is too long.
-func describes(t *testing.T, table, ttl string) http.Handler {
+func describeTable(t *testing.T, table, ttl string) http.Handler {
 	endless := "{" + strings.Repeat(" ", 4<<20) + "}"
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known := map[string]string{"DescribeTable": table, "DescribeTimeToLive": ttl, "GetItem": endless}
@@ -284,7 +284,7 @@ func describes(t *testing.T, table, ttl string) http.Handler {
 			status = http.StatusBadRequest
 		}
 		w.Header().Set("Content-Length", strconv.Itoa(len(reply)))
-		replies(status, reply)(w, r)
+		replyWith(status, reply)(w, r)
 	})
 }
 

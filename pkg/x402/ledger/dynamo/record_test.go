@@ -22,10 +22,10 @@ var exportAll = cmp.Exporter(func(reflect.Type) bool { return true })
 
 func numeric(n string) types.AttributeValue { return &types.AttributeValueMemberN{Value: n} }
 
-func binary(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
+func binaryValue(b ...byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-// encoded returns the item of a record.
-func encoded(t testing.TB, r ledger.Record) item {
+// encodeItem returns the item of a record.
+func encodeItem(t testing.TB, r ledger.Record) item {
 	t.Helper()
 	it, err := New(API{}, "t").encode(r)
 	if err != nil {
@@ -34,14 +34,14 @@ func encoded(t testing.TB, r ledger.Record) item {
 	return it
 }
 
-// packed returns the stored form of a record, and its JSON form.
-func packed(t testing.TB, r ledger.Payment) (stored, doc []byte) {
+// packRecord returns the stored form of a record, and its JSON form.
+func packRecord(t testing.TB, r ledger.Payment) (stored, doc []byte) {
 	t.Helper()
 	doc, _, err := ledger.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return encoded(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a panic fails the test
+	return encodeItem(t, r)["record"].(*types.AttributeValueMemberB).Value, doc //nolint:forcetypeassert // a panic fails the test
 }
 
 // TestDecodeCorrupt checks that decode reports an item as corrupt if an attribute is missing,
@@ -52,17 +52,17 @@ func TestDecodeCorrupt(t *testing.T) {
 	r := ledgertest.Full("k")
 	other := r
 	other.Key = "l"
-	if got, err := decode("k", encoded(t, r)); got == nil || err != nil {
+	if got, err := decode("k", encodeItem(t, r)); got == nil || err != nil {
 		t.Fatalf("decode of a sound item = %v, %v", got, err)
 	}
 	for name, wrong := range map[string][]types.AttributeValue{
 		AttrKey: {textValue("l"), numeric("1"), nil}, "write_id": {textValue("v"), nil}, AttrState: {textValue("settled"), nil},
 		"version": {numeric("2"), numeric("1.5"), numeric("1e30"), textValue("1"), nil},
-		"record":  {nil, binary([]byte("{}")...), encoded(t, other)["record"]},
+		"record":  {nil, binaryValue([]byte("{}")...), encodeItem(t, other)["record"]},
 		"answer":  {textValue("x"), numeric("1")},
 	} {
 		for _, value := range wrong {
-			it := encoded(t, r)
+			it := encodeItem(t, r)
 			if it[name] = value; value == nil {
 				delete(it, name)
 			}
@@ -72,13 +72,13 @@ func TestDecodeCorrupt(t *testing.T) {
 		}
 	}
 	// Wrong attributes of the index or the TTL are no damage: the next write corrects them.
-	it := encoded(t, r)
+	it := encodeItem(t, r)
 	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = textValue("owed#77"), numeric("1.5e99"), textValue("x")
 	got, err := decode("k", it)
 	if err != nil {
 		t.Fatal(err)
 	}
-	again := encoded(t, got)
+	again := encodeItem(t, got)
 	if again[AttrOpen] != nil || again[AttrLeaseUntil] != nil || !cmp.Equal(again[AttrExpiresAt], numberValue(r.ExpiresAt.Unix()), exportAll) {
 		t.Errorf("written again: %v", again)
 	}
@@ -92,7 +92,7 @@ func TestPacking(t *testing.T) {
 	if got, want := fmt.Sprintf("%x", sha256.Sum256([]byte(dictionary))), "718b8a87e0aac2015b4556f181598e80eab175745fc74c851cec5a084a596e01"; got != want {
 		t.Errorf("the dictionary is another one (%s): records that are stored cannot be read with it", got)
 	}
-	stored, doc := packed(t, ledgertest.Full("k"))
+	stored, doc := packRecord(t, ledgertest.Full("k"))
 	bomb := New(API{}, "t").pack(make([]byte, maxDocument+1))
 	for what, b := range map[string][]byte{
 		"nothing": nil, "plain": doc, "another packing": {packFormat + 1}, "the packing alone": {packFormat}, "cut": stored[:len(stored)-1],
@@ -109,7 +109,7 @@ func TestPacking(t *testing.T) {
 
 // Packed returns the attribute that stores a record with the given JSON form.
 func Packed(doc string) types.AttributeValue {
-	return binary(New(API{}, "t").pack([]byte(doc))...)
+	return binaryValue(New(API{}, "t").pack([]byte(doc))...)
 }
 
 // Paged makes a table request pages of at most size items.
@@ -125,7 +125,7 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 // it is encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
-		stored, doc := packed(f, r)
+		stored, doc := packRecord(f, r)
 		_, body, _ := ledger.Marshal(r) // does not fail: packed has done the same
 		f.Add("k", "1", r.WriteID, string(r.State), string(doc), body)
 		f.Add("k", "1", r.WriteID, string(r.State), string(stored), body)
@@ -136,16 +136,16 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, key, version, writeID, state, doc string, body []byte) {
 		it := item{AttrKey: textValue(key), "version": numeric(version), "write_id": textValue(writeID), AttrState: textValue(state)}
 		if len(body) > 0 {
-			it["answer"] = binary(body...)
+			it["answer"] = binaryValue(body...)
 		}
-		for _, record := range []types.AttributeValue{binary([]byte(doc)...), Packed(doc)} { // unpacked and packed
+		for _, record := range []types.AttributeValue{binaryValue([]byte(doc)...), Packed(doc)} { // unpacked and packed
 			it["record"] = record
 			r, err := decode(key, it)
 			if err == nil {
 				if head := r.Head(); head.Key != key || head.WriteID != writeID || r.Status() != state {
 					t.Fatalf("decode made %q %q %q of %q %q %q", head.Key, head.WriteID, r.Status(), key, writeID, state)
 				}
-				decodesAgain(t, key, r)
+				checkRoundTrip(t, key, r)
 			} else if !errors.Is(err, ledger.ErrCorrupt) || r != nil {
 				t.Fatalf("decode = %v, %v; want ErrCorrupt", r, err)
 			}
@@ -153,10 +153,10 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// decodesAgain encodes and decodes a record, and checks that it is unchanged. It ignores a
+// checkRoundTrip encodes and decodes a record, and checks that it is unchanged. It ignores a
 // record that encode refuses, because the record is too large or has a key that the table
 // cannot have.
-func decodesAgain(t *testing.T, key string, r ledger.Record) {
+func checkRoundTrip(t *testing.T, key string, r ledger.Record) {
 	t.Helper()
 	again, err := New(API{}, "t").encode(r)
 	if err != nil {

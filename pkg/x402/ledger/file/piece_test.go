@@ -283,7 +283,7 @@ func TestKilled(t *testing.T) {
 	for round := range 25 {
 		written := make(chan []string, 2)
 		for n := range cap(written) {
-			go func() { written <- killed(t, path, fmt.Sprint("round ", round, " process ", n)) }()
+			go func() { written <- runUntilKilled(t, path, fmt.Sprint("round ", round, " process ", n)) }()
 		}
 		for range cap(written) {
 			keys = append(keys, <-written...)
@@ -298,9 +298,9 @@ func TestKilled(t *testing.T) {
 	checkHolds(t, path, keys...)
 }
 
-// killed runs a process until it kills itself, and returns the keys of the records that the
-// process has written.
-func killed(t *testing.T, path, name string) (keys []string) {
+// runUntilKilled runs a process until it kills itself, and returns the keys of the records
+// that the process has written.
+func runUntilKilled(t *testing.T, path, name string) (keys []string) {
 	var said bytes.Buffer
 	writer := exec.CommandContext(t.Context(), os.Args[0]) //nolint:gosec // the test binary itself
 	writer.Env = append(os.Environ(), "LEDGER_WRITER="+path, "LEDGER_NAME="+name)

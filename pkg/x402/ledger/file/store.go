@@ -78,7 +78,7 @@ type Store struct {
 	writer                                        *sql.Conn     // the one connection that writes
 	beginStmt, insertStmt, updateStmt, commitStmt *sql.Stmt     // prepared on writer
 	turn                                          chan struct{} // full while a goroutine has the turn, that is, may write
-	waiting                                       chan *change  // the writes to commit; only the goroutine that has the turn receives them
+	pendingChanges                                chan *change  // the writes to commit; only the goroutine that has the turn receives them
 }
 
 // Option is a setting of Open.
@@ -115,10 +115,10 @@ func Open(path string, options ...Option) (*Store, error) {
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	s := &Store{
-		location: at,
-		db:       db,
-		turn:     make(chan struct{}, 1),
-		waiting:  make(chan *change, maxCommit),
+		location:       at,
+		db:             db,
+		turn:           make(chan struct{}, 1),
+		pendingChanges: make(chan *change, maxCommit),
 	}
 	if err := s.open(ctx, set.acceptWord); err != nil {
 		if err = wrap("open "+path, err); errors.Is(err, ledger.ErrCorrupt) || resultCode(err) == sqlite3.SQLITE_ERROR {
@@ -184,7 +184,7 @@ const maxCommit = 64
 type change struct {
 	record ledger.Record
 	values []any
-	done   chan result // has room for the result, so commit does not wait for the receiver
+	result chan result // has room for the result, so commit does not wait for the receiver
 }
 
 // result holds the record that is stored after a change, or nil if there is none. The error
@@ -202,10 +202,10 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.waiting <- c // this ends even if the channel is full: a writer whose change is in it has the turn or will take it
+	s.pendingChanges <- c // this ends even if the channel is full: a writer whose change is in it has the turn or will take it
 	for {
 		select {
-		case o := <-c.done:
+		case o := <-c.result:
 			return o.stored, wrap("put", o.err)
 		case s.turn <- struct{}{}:
 			s.commitWaiting()
@@ -221,9 +221,9 @@ func (s *Store) commitWaiting() {
 	var changes []*change
 	for more := true; more; {
 		runtime.Gosched()
-		n := min(len(s.waiting), maxCommit-len(changes))
+		n := min(len(s.pendingChanges), maxCommit-len(changes))
 		for range n {
-			changes = append(changes, <-s.waiting)
+			changes = append(changes, <-s.pendingChanges)
 		}
 		more = n > 0
 	}
@@ -247,7 +247,7 @@ func (s *Store) commit(changes []*change) {
 			if err != nil {
 				results[i] = result{err: err}
 			}
-			c.done <- results[i]
+			c.result <- results[i]
 		}
 	}()
 	if _, begun := s.beginStmt.ExecContext(ctx); begun != nil {

@@ -325,7 +325,7 @@ func TestSharedCommit(t *testing.T) {
 	}
 	s.commit(changes)
 	for i, want := range []string{first.WriteID, first.WriteID, next.WriteID, next.WriteID, ""} {
-		o, held := <-changes[i].done, ""
+		o, held := <-changes[i].result, ""
 		if o.stored != nil {
 			held = o.stored.Head().WriteID
 		}
@@ -337,7 +337,7 @@ func TestSharedCommit(t *testing.T) {
 	must(t, err)
 	s.commit(changes)
 	for i, c := range changes {
-		if o := <-c.done; o.err == nil || o.stored != nil {
+		if o := <-c.result; o.err == nil || o.stored != nil {
 			t.Errorf("change %d of a failed transaction: %+v", i, o)
 		}
 	}

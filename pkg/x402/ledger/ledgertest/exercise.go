@@ -36,7 +36,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Planter) {
 	for name, run := range map[string]func(*testing.T, Planter){
 		"any calls, first": walk(1), "any calls, second": walk(2),
 		"round trip":                         roundTrip,
-		"answers at the bound":               atTheBound,
+		"answers at the bound":               answersAtBound,
 		"every kind of record":               everyKind,
 		"shares no memory":                   noAliasing,
 		"impossible records are not written": refusesImpossible,
@@ -78,9 +78,9 @@ func roundTrip(t *testing.T, s Planter) {
 	}
 }
 
-// atTheBound checks that the store keeps an answer whose compressed body is as large as
+// answersAtBound checks that the store keeps an answer whose compressed body is as large as
 // MostKept. If the body is one byte larger, the store must keep the record without the body.
-func atTheBound(t *testing.T, s Planter) {
+func answersAtBound(t *testing.T, s Planter) {
 	l := ledger.New(s, time.Now, rand.Text)
 	if n := l.MostKept(); n < ledger.LeastKept || n > ledger.LargestKept || n != s.MostKept() {
 		t.Fatalf("MostKept of the store is %d, and of its ledger %d", s.MostKept(), n)

@@ -110,7 +110,7 @@ func walk(seed uint64) func(*testing.T, Planter) {
 			if step%10 == 0 {
 				w.compareLists(step/10, limits[step/10%len(limits)])
 			}
-			w.step(step)
+			w.writeStep(step)
 		}
 		w.compareAll()
 	}
@@ -127,12 +127,12 @@ func walkPrefixes() []string {
 // walker sends a store and the model the same writes.
 type walker struct {
 	*testing.T
-	store  Planter
-	model  *Memory
-	random *rand.Rand
-	keys   []string
-	times  []int // for each step, the time of its record, in seconds after noon
-	sent   []ledger.Payment
+	store       Planter
+	model       *Memory
+	random      *rand.Rand
+	keys        []string
+	times       []int // for each step, the time of its record, in seconds after noon
+	sentRecords []ledger.Payment
 }
 
 // compareLists compares the lists and some pages of the store and the model.
@@ -143,9 +143,9 @@ func (w *walker) compareLists(n, limit int) {
 	checkPages(w.T, w.model, w.store, prefixes[n%len(prefixes)], limit)
 }
 
-// next returns the record to write in a step: a new record of any version, or a record that
-// the walk has already sent.
-func (w *walker) next(step int) ledger.Payment {
+// nextRecord returns the record to write in a step: a new record of any version, or a record
+// that the walk has already sent.
+func (w *walker) nextRecord(step int) ledger.Payment {
 	r := anyRecord(w.random, w.keys[step%len(w.keys)], noon().Add(time.Duration(w.times[step])*time.Second))
 	held, _ := w.model.Fetch(w.Context(), r.Key)
 	switch {
@@ -154,18 +154,18 @@ func (w *walker) next(step int) ledger.Payment {
 	case w.random.IntN(3) > 0:
 		r.Version = max(1, held.Head().Version+[]int64{1, 1, 1, 1, 1, 0, 2, 1 << 53, 1<<63 - 1 - walkSteps}[w.random.IntN(9)])
 	}
-	if len(w.sent) > 0 && w.random.IntN(4) == 0 {
-		r = w.sent[max(0, len(w.sent)-1-w.random.IntN(10))]
+	if len(w.sentRecords) > 0 && w.random.IntN(4) == 0 {
+		r = w.sentRecords[max(0, len(w.sentRecords)-1-w.random.IntN(10))]
 	}
-	w.sent = append(w.sent, r)
+	w.sentRecords = append(w.sentRecords, r)
 	return r
 }
 
-// step sends one write to the store and to the model, and compares the replies and the stored
-// records.
-func (w *walker) step(step int) {
+// writeStep sends one write to the store and to the model, and compares the replies and the
+// stored records.
+func (w *walker) writeStep(step int) {
 	w.Helper()
-	r := w.next(step)
+	r := w.nextRecord(step)
 	want, failed := w.model.Put(w.Context(), r)
 	got, err := w.store.Put(w.Context(), r)
 	if err = errors.Join(err, failed); err != nil || (got == nil) != (want == nil) {
