@@ -33,19 +33,19 @@ type Store interface {
 type Memory struct {
 	mu      sync.Mutex
 	leases  map[string][]Lease // by operation
-	windows []counts           // the most recently used windows; the last one used comes last
+	windows []windowCounts     // the most recently used windows; the last one used comes last
 }
 
-// counts holds the total of each client in one window.
-type counts struct {
-	begun  time.Time
+// windowCounts holds the total of each client in one window.
+type windowCounts struct {
+	window time.Time
 	totals map[string]Units
 }
 
-// keptWindows is how many windows a Memory keeps: the present one, the previous one for late
+// maxWindows is how many windows a Memory keeps: the present one, the previous one for late
 // reports, the later ones into which a debt is carried, and two more in case the clock is
 // wrong for a moment.
-const keptWindows = 4 + maxDebtWindows
+const maxWindows = 4 + maxDebtWindows
 
 // Acquire implements Store.
 func (m *Memory) Acquire(ctx context.Context, operation string, l Lease, maxLeases int) ([]Lease, bool, error) {
@@ -99,16 +99,16 @@ func (m *Memory) Count(ctx context.Context, client string, window time.Time, n U
 
 // totals returns the totals of a window, by client. The caller holds the lock.
 func (m *Memory) totals(window time.Time) map[string]Units {
-	latest := counts{begun: window, totals: map[string]Units{}}
+	latest := windowCounts{window: window, totals: map[string]Units{}}
 	for i, w := range m.windows {
-		if w.begun.Equal(window) {
+		if w.window.Equal(window) {
 			latest = w
 			m.windows = slices.Delete(m.windows, i, i+1)
 			break
 		}
 	}
 	m.windows = append(m.windows, latest)
-	tooMany := max(len(m.windows)-keptWindows, 0)
+	tooMany := max(len(m.windows)-maxWindows, 0)
 	m.windows = slices.Delete(m.windows, 0, tooMany)
 	return latest.totals
 }

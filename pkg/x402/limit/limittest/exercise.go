@@ -122,7 +122,7 @@ func race(t *testing.T, s limit.Store) {
 		for i := range warm {
 			acquire(t, s, operation, lease(fmt.Sprint("warm ", i)), 7)
 		}
-		races(t, 30, 7-warm, func(i int) (bool, error) {
+		runRacers(t, 30, 7-warm, func(i int) (bool, error) {
 			held, ok, err := s.Acquire(t.Context(), operation, lease(fmt.Sprint(i)), 7)
 			if !ok && len(held) == 0 {
 				t.Error("refused with nothing in the way")
@@ -141,7 +141,7 @@ func raceRemove(t *testing.T, s limit.Store) {
 		dead = append(dead, lease(fmt.Sprint("dead ", i)))
 		acquire(t, s, "op", dead[i], n)
 	}
-	races(t, n, n, func(i int) (bool, error) {
+	runRacers(t, n, n, func(i int) (bool, error) {
 		removed := s.Remove(t.Context(), "op", dead...)
 		_, ok, err := s.Acquire(t.Context(), "op", lease(fmt.Sprint("live ", i)), n)
 		return ok, errors.Join(removed, err)
@@ -154,14 +154,14 @@ func raceRemove(t *testing.T, s limit.Store) {
 }
 
 func countsAtOnce(t *testing.T, s limit.Store) {
-	races(t, 30, 7, func(int) (bool, error) {
+	runRacers(t, 30, 7, func(int) (bool, error) {
 		_, ok, err := s.Count(t.Context(), "bounded", noon, limit.Units{All: 5, Open: 4}, 35)
 		return ok, err
 	})
 	const n, each = 20, 3
 	totals := map[int]int{}
 	var mu sync.Mutex
-	races(t, n, n, func(int) (bool, error) {
+	runRacers(t, n, n, func(int) (bool, error) {
 		total, ok, err := s.Count(t.Context(), "c", noon, limit.Units{All: each}, limit.Unbounded)
 		mu.Lock()
 		defer mu.Unlock()
@@ -181,9 +181,9 @@ func cancelledContext(t *testing.T, s limit.Store) {
 	acquire(t, s, "op", lease("b"), 1)
 }
 
-// races makes n calls of f at once, and fails the test unless the number of calls that return
-// true is winners.
-func races(t *testing.T, n, winners int, f func(i int) (bool, error)) {
+// runRacers makes n calls of f at once, and fails the test unless the number of calls that
+// return true is winners.
+func runRacers(t *testing.T, n, winners int, f func(i int) (bool, error)) {
 	t.Helper()
 	var all errgroup.Group
 	var won atomic.Int64
