@@ -138,8 +138,8 @@ func (r *run) formerPayee(payee x402.Address) *ledger.Payee {
 	return nil
 }
 
-// cheapest returns the lowest price that a payment to this payee can have.
-func (r *run) cheapest(payee x402.Address) *big.Int {
+// lowestPrice returns the lowest price that a payment to this payee can have.
+func (r *run) lowestPrice(payee x402.Address) *big.Int {
 	p := r.formerPayee(payee)
 	if p == nil {
 		return r.Cheapest
@@ -183,7 +183,7 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 	moved := false
 	for done := false; err == nil && !done; {
 		was := at.Next
-		done, err = r.batch(ctx, payee, at)
+		done, err = r.readBatch(ctx, payee, at)
 		moved = moved || at.Next > was
 	}
 	_, ofNode := errors.AsType[unreadable](err)
@@ -204,11 +204,12 @@ func (r *run) receiveOf(ctx context.Context, payee x402.Address) error {
 // unreadable is an error of the node. The next run continues where this one stopped.
 type unreadable struct{ error }
 
-// batch reads one batch, compares its transfers with the ledger, and moves the cursor to the
-// block after the batch. If a transfer cannot be compared, for example because the time is up,
-// the cursor moves only to the block of that transfer. The next run continues there. If the
-// cursor stayed where it was, a batch that takes longer than a run would never be finished.
-func (r *run) batch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
+// readBatch reads one batch, compares its transfers with the ledger, and moves the cursor to
+// the block after the batch. If a transfer cannot be compared, for example because the time is
+// up, the cursor moves only to the block of that transfer. The next run continues there. If
+// the cursor stayed where it was, a batch that takes longer than a run would never be
+// finished.
+func (r *run) readBatch(ctx context.Context, payee x402.Address, at *ledger.Cursor) (done bool, err error) {
 	b, err := r.Scanner.Transfers(ctx, payee, at.Next)
 	if err != nil {
 		return false, unreadable{err}
@@ -304,7 +305,7 @@ func (r *run) match(ctx context.Context, t Transfer, isEarly bool) error {
 // or empty.
 func (r *run) recordTransfer(ctx context.Context, key string, t Transfer, isEarly bool) (counter *int, attention string, err error) {
 	authorized := t.Authorized && t.Value.Sign() > 0
-	cheapest := r.cheapest(t.To)
+	cheapest := r.lowestPrice(t.To)
 	tooCheap := cheapest != nil && t.Value.Cmp(cheapest) < 0
 	onRecordOnly := true
 	switch {

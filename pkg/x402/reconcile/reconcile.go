@@ -115,7 +115,7 @@ func (c *Reconciler) Run(ctx context.Context) (Summary, error) {
 	if c.Scanner != nil {
 		quarters = 2 // the other half of the time is for reading the chain and for counting
 	}
-	settling, cancel := c.share(ctx, quarters)
+	settling, cancel := c.limitTime(ctx, quarters)
 	defer cancel()
 	soldErr := r.noteFormerPayees(ctx)
 	open, owed := c.walk(ctx, visitFuncs{
@@ -149,7 +149,7 @@ func (r *run) receiveOnce(ctx context.Context) {
 		return
 	}
 	r.hasReceived = true
-	ctx, cancel := r.share(ctx, 2)
+	ctx, cancel := r.limitTime(ctx, 2)
 	defer cancel()
 	r.receiveErr = r.receive(ctx)
 }
@@ -177,10 +177,10 @@ type run struct {
 	receiveErr   error
 }
 
-// share returns a context that ends after the given number of quarters of the time that ctx
-// has left. The callers leave at least a quarter of the run for counting what is owed, because
-// an alarm needs that count.
-func (c *Reconciler) share(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
+// limitTime returns a context that ends after the given number of quarters of the time that
+// ctx has left. The callers leave at least a quarter of the run for counting what is owed,
+// because an alarm needs that count.
+func (c *Reconciler) limitTime(ctx context.Context, quarters int) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return context.WithCancel(ctx)
