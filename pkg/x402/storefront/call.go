@@ -262,7 +262,7 @@ func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Respon
 	failed := res.Status >= http.StatusBadRequest
 	isObject := bytes.HasPrefix(res.Body, []byte("{")) && json.Valid(res.Body)
 	isResult := isObject && !failed
-	answer := rpc(b.server.Answer(message, mcp.Result{
+	answer := responseOf(b.server.Answer(message, mcp.Result{
 		Body:       res.Body,
 		MediaType:  res.Header.Get("Content-Type"),
 		URI:        x.shop.Origin(x.r) + x.r.URL.RequestURI(),

@@ -40,10 +40,10 @@ func (s *Shop) Tools(server ToolServer, tools map[string]*Tool) *Toolbox {
 
 // Toolbox answers the POST requests of clients of the Model Context Protocol.
 type Toolbox struct {
-	shop      *Shop
-	server    ToolServer
-	tools     map[string]*Tool // the tools, by name
-	described Places[mcp.Description]
+	shop         *Shop
+	server       ToolServer
+	tools        map[string]*Tool // the tools, by name
+	descriptions Places[mcp.Description]
 }
 
 // ServeHTTP implements http.Handler.
@@ -56,11 +56,11 @@ func (b *Toolbox) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (b *Toolbox) answer(r *http.Request, id string) Response {
 	body, err := io.ReadAll(io.LimitReader(r.Body, mcp.MaxBody+1))
 	if err != nil {
-		return rpc(&mcp.Response{Status: http.StatusBadRequest}) // the client has hung up
+		return responseOf(&mcp.Response{Status: http.StatusBadRequest}) // the client has hung up
 	}
 	message, bad := mcp.Parse(r.Header, body)
 	if bad == nil && message.Method == mcp.MethodCall && !message.Notification() {
-		call, malformed := message.Call(b.has)
+		call, malformed := message.Call(b.hasTool)
 		if malformed == nil {
 			return b.call(r, id, message, call)
 		}
@@ -71,14 +71,14 @@ func (b *Toolbox) answer(r *http.Request, id string) Response {
 	limited := func(overLimit *fault.Error) Response { return limitedMessage(message, overLimit) }
 	return front.serveMetered(r, meter, limited, func() Response {
 		if bad != nil {
-			return rpc(bad)
+			return responseOf(bad)
 		}
 		return b.respond(r, message)
 	})
 }
 
-// has reports whether there is a tool with the given name.
-func (b *Toolbox) has(tool string) bool { return b.tools[tool] != nil }
+// hasTool reports whether there is a tool with the given name.
+func (b *Toolbox) hasTool(tool string) bool { return b.tools[tool] != nil }
 
 // limitedMessage refuses a message because its client is over the limit. The message is not a
 // call, so the refusal is a JSON-RPC error: only a call has a result that could carry the
@@ -86,7 +86,7 @@ func (b *Toolbox) has(tool string) bool { return b.tools[tool] != nil }
 func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
 	wait := retryAfter(overLimit)
 	data := map[string]any{"code": overLimit.Code, "retry_after": wait}
-	res := rpc(message.Fail(overLimit.Info().Status, mcp.CodeInternal, mcp.Rephrase(overLimit.Public()), data))
+	res := responseOf(message.Fail(overLimit.Info().Status, mcp.CodeInternal, mcp.Rephrase(overLimit.Public()), data))
 	res.Header.Set(fault.HeaderRetryAfter, strconv.Itoa(wait))
 	res.Fault = overLimit
 	return res
@@ -94,7 +94,7 @@ func limitedMessage(message *mcp.Request, overLimit *fault.Error) Response {
 
 // respond answers a message that is not a call. Such messages are free.
 func (b *Toolbox) respond(r *http.Request, message *mcp.Request) Response {
-	res := rpc(b.server.Respond(message, func() *mcp.Description {
+	res := responseOf(b.server.Respond(message, func() *mcp.Description {
 		return b.description(b.shop.Origin(r))
 	}))
 	if b.server.Compress != nil {
@@ -105,7 +105,7 @@ func (b *Toolbox) respond(r *http.Request, message *mcp.Request) Response {
 
 // description returns the description of the tools for an origin.
 func (b *Toolbox) description(origin string) *mcp.Description {
-	d, _ := b.described.Of(origin, func(had *mcp.Description) (*mcp.Description, error) {
+	d, _ := b.descriptions.Of(origin, func(had *mcp.Description) (*mcp.Description, error) {
 		if had == nil {
 			had = new(b.server.Describe(origin))
 		}
@@ -114,8 +114,8 @@ func (b *Toolbox) description(origin string) *mcp.Description {
 	return d
 }
 
-// rpc turns a response of package mcp into a Response.
-func rpc(m *mcp.Response) Response {
+// responseOf turns a response of package mcp into a Response.
+func responseOf(m *mcp.Response) Response {
 	h := http.Header{"Cache-Control": {"no-store"}, "Vary": {"Accept-Encoding"}}
 	if len(m.Body) > 0 {
 		h.Set("Content-Type", "application/json")
