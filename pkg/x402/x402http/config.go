@@ -158,7 +158,7 @@ func (c *Config) rate() *limit.Rate {
 	return limit.NewRate(c.PerMinute, c.Limits, c.Now)
 }
 
-func (c *Config) fill() {
+func (c *Config) setDefaults() {
 	c.Decimals = cmp.Or(c.Decimals, 6)
 	c.Budget = cmp.Or(c.Budget, 10*time.Second)
 	c.Window = max(cmp.Or(c.Window, 45*time.Second), 0)

@@ -30,9 +30,9 @@ func (c *Config) terms() (x402.Terms, error) {
 	return t, nil
 }
 
-// evidence sets Evidence to the public node of the network, unless Evidence or NoNode is set.
-// It does not call the node.
-func (c *Config) evidence(t x402.Terms) error {
+// setEvidence sets Evidence to the public node of the network, unless Evidence or NoNode is
+// set. It does not call the node.
+func (c *Config) setEvidence(t x402.Terms) error {
 	switch {
 	case c.NoNode && c.Evidence != nil:
 		return errors.New("x402http: Evidence and NoNode are both set: leave NoNode false to have the chain asked, or Evidence nil to have nobody ask it")

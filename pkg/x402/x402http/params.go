@@ -54,7 +54,7 @@ func (t Tool) checkParam(p Param) error {
 	switch {
 	case p.Name == "":
 		return errors.New("a parameter has no name")
-	case !slices.Contains(kinds, p.kind()):
+	case !slices.Contains(kinds, p.jsonType()):
 		return fmt.Errorf("the parameter %s has the type %s, which JSON Schema does not have", p.Name, p.Type)
 	case p.isNested() && t.Endpoint.endpoint.Method() != http.MethodPost:
 		return fmt.Errorf("the parameter %s is an %s, which no query has: sell the handler with Post", p.Name, p.Type)
@@ -92,7 +92,7 @@ func (t Tool) schema() map[string]any {
 	required := []string{}
 	for _, p := range t.Params {
 		properties[p.Name] = map[string]any{
-			"type":        p.kind(),
+			"type":        p.jsonType(),
 			"description": p.Description,
 		}
 		if p.Required {
@@ -127,7 +127,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 		text, ok := p.text(value)
 		if !ok {
 			cause := fmt.Errorf("it is a %T", value)
-			return t.plainURL(), nil, fault.Newf(fault.InvalidArguments, cause, "The argument %s must be %s.", p.Name, p.article())
+			return t.plainURL(), nil, fault.Newf(fault.InvalidArguments, cause, "The argument %s must be %s.", p.Name, p.typeWithArticle())
 		}
 		texts[p.Name] = text
 		given[p.Name] = value
@@ -138,7 +138,7 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 				untrusted.Quote(name, 40), t.Name, strings.Join(names, ", "))
 		}
 	}
-	target, err := t.fill(texts, given)
+	target, err := t.fillPath(texts, given)
 	if err != nil {
 		return t.plainURL(), nil, err
 	}
@@ -156,9 +156,9 @@ func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 // plainURL returns the path of the tool as a URL, with its wildcards.
 func (t Tool) plainURL() *url.URL { return &url.URL{Path: t.Path} }
 
-// fill returns the tool's path with its wildcards replaced by the texts of arguments. It
+// fillPath returns the tool's path with its wildcards replaced by the texts of arguments. It
 // deletes these arguments from args.
-func (t Tool) fill(texts map[string]string, args map[string]any) (*url.URL, error) {
+func (t Tool) fillPath(texts map[string]string, args map[string]any) (*url.URL, error) {
 	segments := strings.Split(t.Path, "/")
 	for i, segment := range segments {
 		name, rest, wild := parseWildcard(segment)
@@ -185,17 +185,17 @@ func (t Tool) fill(texts map[string]string, args map[string]any) (*url.URL, erro
 	return target, nil
 }
 
-// kind returns the parameter's type in JSON Schema.
-func (p Param) kind() string {
+// jsonType returns the parameter's type in JSON Schema.
+func (p Param) jsonType() string {
 	if p.Type == "" {
 		return "string"
 	}
 	return p.Type
 }
 
-// article returns the parameter's type with an article, for use in a sentence.
-func (p Param) article() string {
-	switch kind := p.kind(); kind {
+// typeWithArticle returns the parameter's type with an article, for use in a sentence.
+func (p Param) typeWithArticle() string {
+	switch kind := p.jsonType(); kind {
 	case "integer", "array", "object":
 		return "an " + kind
 	default:
@@ -211,7 +211,7 @@ func (p Param) isNested() bool { return p.Type == "array" || p.Type == "object" 
 // or a boolean may be given as a string. As in JSON Schema, a number without a fraction is an
 // integer in any notation, such as 443.0 or 4.43e2.
 func (p Param) text(v any) (text string, ok bool) {
-	kind := p.kind()
+	kind := p.jsonType()
 	switch v := v.(type) {
 	case string:
 		return v, !p.isNested()

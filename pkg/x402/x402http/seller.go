@@ -28,9 +28,9 @@ type Seller struct {
 
 // New returns a Seller. The error lists all settings that are wrong.
 func New(c Config) (*Seller, error) {
-	c.fill()
+	c.setDefaults()
 	terms, incomplete := c.terms()
-	if err := errors.Join(incomplete, c.check(terms), c.evidence(terms)); err != nil {
+	if err := errors.Join(incomplete, c.check(terms), c.setEvidence(terms)); err != nil {
 		return nil, err
 	}
 	books := ledger.New(c.Ledger, c.Now, rand.Text)
