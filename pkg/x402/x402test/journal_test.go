@@ -19,10 +19,10 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// process opens a facilitator on the journal, as a new process would, and passes it to the
+// runProcess opens a facilitator on the journal, as a new process would, and passes it to the
 // function do. The second argument of do is a function that settles the authorization with a
 // nonce, and reports whether that authorization executes.
-func process(t *testing.T, journal string, do func(f *Facilitator, settles func(nonce byte) bool)) {
+func runProcess(t *testing.T, journal string, do func(f *Facilitator, settle func(nonce byte) bool)) {
 	t.Helper()
 	f, err := NewFacilitator(FacilitatorConfig{Now: time.Now, Journal: journal})
 	must(t, err)
@@ -43,7 +43,7 @@ func process(t *testing.T, journal string, do func(f *Facilitator, settles func(
 func TestJournal(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "books")
-	process(t, path, func(_ *Facilitator, settles func(byte) bool) {
+	runProcess(t, path, func(_ *Facilitator, settles func(byte) bool) {
 		for nonce := range byte(2) {
 			if !settles(nonce) || settles(nonce) {
 				t.Fatal("a payment was not settled, or twice")
@@ -59,28 +59,28 @@ func TestJournal(t *testing.T) {
 		if cut >= len(whole)-1 { // the whole line, or everything except its line break
 			moved = 3
 		}
-		process(t, path, func(_ *Facilitator, settles func(byte) bool) {
+		runProcess(t, path, func(_ *Facilitator, settles func(byte) bool) {
 			if !settles(2) {
 				t.Fatalf("cut at %d: a new payment was refused", cut)
 			}
 		})
-		process(t, path, func(f *Facilitator, settles func(byte) bool) {
+		runProcess(t, path, func(f *Facilitator, settles func(byte) bool) {
 			if n := len(f.Transfers()); n != moved || settles(0) || settles(2) || settles(1) != (moved == 2) {
 				t.Errorf("cut at %d: %d transfers after a restart, want %d, or a payment executed twice", cut, n, moved)
 			}
 		})
-		process(t, path, func(f *Facilitator, _ func(byte) bool) {
+		runProcess(t, path, func(f *Facilitator, _ func(byte) bool) {
 			if list := f.Transfers(); len(list) != 3 || list[0].Value != "5000" {
 				t.Errorf("cut at %d: %+v in the end, want 3 transfers", cut, list)
 			}
 		})
 	}
-	refusesJournals(t, path, string(whole[:begin]))
+	checkRefusesJournals(t, path, string(whole[:begin]))
 }
 
-// refusesJournals plays three journals in which one line is not a transfer. NewFacilitator must
-// refuse each journal and leave its file unchanged.
-func refusesJournals(t *testing.T, path, line string) {
+// checkRefusesJournals plays three journals in which one line is not a transfer.
+// NewFacilitator must refuse each journal and leave its file unchanged.
+func checkRefusesJournals(t *testing.T, path, line string) {
 	t.Helper()
 	for text, says := range map[string]string{
 		line[:40] + line + line:               "line 1 is not a transfer",

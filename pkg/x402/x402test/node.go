@@ -82,10 +82,10 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 	_ = json.Unmarshal(params[1], &tag)
 	switch method {
 	case "eth_chainId":
-		return quantity(n.ChainID), nil
+		return hexQuantity(n.ChainID), nil
 	case "eth_getBlockByNumber":
-		at, err := n.number(text)
-		return map[string]string{"number": quantity(at), "timestamp": quantity(at * blockTime), "hash": blockHash(at)}, err
+		at, err := n.blockNumber(text)
+		return map[string]string{"number": hexQuantity(at), "timestamp": hexQuantity(at * blockTime), "hash": blockHash(at)}, err
 	case "eth_call": // authorizationState(payer, nonce) at a block
 		var q struct{ Data string }
 		if err := json.Unmarshal(params[0], &q); err != nil || len(q.Data) != selectorSize+2*wordSize {
@@ -105,11 +105,11 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 		return n.eventsBetween(q.FromBlock, q.ToBlock, q.Topics)
 	case "eth_getTransactionReceipt":
 		if text == n.Failed {
-			at, err := n.number("latest")
+			at, err := n.blockNumber("latest")
 			return map[string]any{
 				"transactionHash": text,
 				"blockHash":       blockHash(at),
-				"blockNumber":     quantity(at),
+				"blockNumber":     hexQuantity(at),
 				"status":          "0x0",
 				"logs":            []event{},
 			}, err
@@ -132,8 +132,8 @@ func (n Node) answer(method string, params []json.RawMessage) (any, error) {
 // eventsBetween returns the events that match a filter of topics, in the blocks from one
 // number to another. Both of these blocks are included.
 func (n Node) eventsBetween(from, to string, filter []topic) ([]event, error) {
-	low, err1 := n.number(from)
-	high, err2 := n.number(to)
+	low, err1 := n.blockNumber(from)
+	high, err2 := n.blockNumber(to)
 	return slices.DeleteFunc(n.events(), func(e event) bool {
 		for i, one := range filter {
 			if one != nil && (i >= len(e.Topics) || !slices.Contains(one, e.Topics[i])) {
@@ -182,7 +182,7 @@ func (n Node) events() []event {
 			index = 0
 		}
 		for _, e := range eventsOf(t) {
-			e.LogIndex = quantity(index)
+			e.LogIndex = hexQuantity(index)
 			index++
 			all = append(all, e)
 		}
@@ -197,7 +197,7 @@ func eventsOf(t Transfer) []event {
 	e := event{
 		Address:         key[1],
 		block:           blockOf(t),
-		BlockNumber:     quantity(blockOf(t)),
+		BlockNumber:     hexQuantity(blockOf(t)),
 		BlockHash:       blockHash(blockOf(t)),
 		TransactionHash: t.Transaction,
 	}
@@ -213,8 +213,8 @@ func eventsOf(t Transfer) []event {
 
 func blockOf(t Transfer) uint64 { return uint64(t.At.Unix()) / blockTime }
 
-// number returns the number of the block that a tag or a hexadecimal number names.
-func (n Node) number(tag string) (uint64, error) {
+// blockNumber returns the number of the block that a tag or a hexadecimal number names.
+func (n Node) blockNumber(tag string) (uint64, error) {
 	switch tag {
 	case "latest":
 		return uint64(n.Now().Unix()) / blockTime, nil
@@ -224,7 +224,7 @@ func (n Node) number(tag string) (uint64, error) {
 	return strconv.ParseUint(strings.TrimPrefix(tag, "0x"), 16, 64)
 }
 
-func quantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
+func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
 func padAddress(address string) string {
 	return "0x" + strings.Repeat("0", 24) + strings.TrimPrefix(address, "0x")

@@ -223,11 +223,11 @@ func readCharged(body []byte) (charged string, ok bool) {
 	return printable(string(raw)), len(raw) > 0
 }
 
-// maxWord limits how many bytes of text from others are repeated in a report.
-const maxWord = 80
+// maxQuoted limits how many bytes of text from others are repeated in a report.
+const maxQuoted = 80
 
 // printable returns the printable ASCII characters of a text that comes from others, cut to
-// maxWord bytes.
+// maxQuoted bytes.
 func printable(text string) string {
 	clean := strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -235,5 +235,5 @@ func printable(text string) string {
 		}
 		return r
 	}, text)
-	return clean[:min(len(clean), maxWord)]
+	return clean[:min(len(clean), maxQuoted)]
 }
