@@ -17,19 +17,19 @@ import (
 // stranger sends copies that it builds from public data, some with a forged signature. The
 // reconciler runs as well, and an operator refunds debts.
 type actors struct {
-	w         *world
-	f         *fixture
-	seed      uint64
-	rng       *mathrand.Rand
-	processes atomic.Uint64
-	lastSent  atomic.Int64 // the index in world.authorizations of the authorization that a client sent last
+	w             *world
+	f             *fixture
+	seed          uint64
+	rng           *mathrand.Rand
+	processes     atomic.Uint64
+	lastSentIndex atomic.Int64 // the index in world.authorizations of the authorization that a client sent last
 }
 
 func newActors(f *fixture, w *world, rng *mathrand.Rand, seed uint64) *actors {
 	c := &actors{w: w, f: f, seed: seed, rng: rng}
-	if w.cursorBefore {
+	if w.beginsWithCursor {
 		key := ledger.CursorKey(terms().Network, strings.ToLower(terms().Asset), addressOf(terms().PayTo).String())
-		must(ledger.New(w.store, time.Now, c.ids()).Begin(context.Background(), key, 0, 0))
+		must(ledger.New(w.store, time.Now, c.idGenerator()).Begin(context.Background(), key, 0, 0))
 	}
 	return c
 }
@@ -47,18 +47,18 @@ func (c *actors) runWithFaults() {
 	clients := 1 + c.rng.IntN(3)
 	for i := range clients {
 		rng := mathrand.New(mathrand.NewPCG(c.seed, 100+uint64(i)))
-		all.Go(func() { c.client(rng) })
+		all.Go(func() { c.runClient(rng) })
 	}
-	c.disturb(&all)
-	c.refund(&all)
-	c.reconcileMeanwhile(&all)
+	c.startDisturbances(&all)
+	c.startRefunds(&all)
+	c.startReconcilers(&all)
 	all.Wait()
 }
 
-// disturb starts further actors in some schedules, while clients send requests. The payer may
-// cancel an authorization, a third party may submit one to the chain, and a stranger may send
-// copies of one.
-func (c *actors) disturb(all *sync.WaitGroup) {
+// startDisturbances starts further actors in some schedules, while clients send requests. The
+// payer may cancel an authorization, a third party may submit one to the chain, and a stranger
+// may send copies of one.
+func (c *actors) startDisturbances(all *sync.WaitGroup) {
 	if c.oneIn(12) {
 		all.Go(func() { c.cancelOrSubmit(true) })
 	}
@@ -66,30 +66,30 @@ func (c *actors) disturb(all *sync.WaitGroup) {
 		all.Go(func() { c.cancelOrSubmit(false) })
 	}
 	if c.oneIn(6) {
-		all.Go(func() { c.stranger() })
+		all.Go(func() { c.runStranger() })
 	}
 }
 
-// refund lets an operator begin, make and withdraw refunds of debts while clients send
-// requests. It does nothing if the schedule has no refunds.
-func (c *actors) refund(all *sync.WaitGroup) {
-	if !c.w.refunds {
+// startRefunds starts an operator who begins, makes and withdraws refunds of debts while
+// clients send requests. It does nothing if the schedule has no refunds.
+func (c *actors) startRefunds(all *sync.WaitGroup) {
+	if !c.w.hasRefunds {
 		return
 	}
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 70))
 	all.Go(func() {
 		for range 2 + rng.IntN(8) {
 			time.Sleep(time.Duration(rng.Int64N(int64(time.Minute))))
-			c.operate(rng)
+			c.runOperator(rng)
 		}
 	})
 }
 
-// reconcileMeanwhile runs the reconciler one or more times while clients send requests. If the
-// processes of the schedule neither stall nor stand still, the reconciler runs in only one of
-// three schedules.
-func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
-	if c.w.stalls && !c.w.standsStill {
+// startReconcilers starts one or more runs of the reconciler while clients send requests. If
+// the schedule has neither stalls nor long freezes, the reconciler runs in only one of three
+// schedules.
+func (c *actors) startReconcilers(all *sync.WaitGroup) {
+	if c.w.hasStalls && !c.w.hasLongFreezes {
 		for range 12 {
 			at := time.Duration(c.rng.Int64N(int64(12 * time.Minute)))
 			if c.oneIn(2) {
@@ -100,9 +100,9 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 				c.reconcile(c.w.chainVisible)
 			})
 		}
-	} else if c.oneIn(3) || c.w.standsStill {
+	} else if c.oneIn(3) || c.w.hasLongFreezes {
 		times, every := 1+c.rng.IntN(3), 40*time.Second
-		if c.w.standsStill {
+		if c.w.hasLongFreezes {
 			times, every = 2+c.rng.IntN(10), 15*time.Minute
 		}
 		all.Go(func() {
@@ -114,21 +114,22 @@ func (c *actors) reconcileMeanwhile(all *sync.WaitGroup) {
 	}
 }
 
-// client sends one to four requests. After a fault, in two of three cases, the client waits at
-// least as long as Retry-After says. A client signs a new authorization for none, for three of
-// ten, or for all of its retries; the reference client does so for every retry. In addition,
-// any client may sign again after an answer with a failed PAYMENT-RESPONSE.
-func (c *actors) client(rng *mathrand.Rand) {
+// runClient plays a client that sends one to four requests. After a fault, in two of three
+// cases, the client waits at least as long as Retry-After says. A client signs a new
+// authorization for none, for three of ten, or for all of its retries; the reference client
+// does so for every retry. In addition, any client may sign again after an answer with a
+// failed PAYMENT-RESPONSE.
+func (c *actors) runClient(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
 	newSignatures := []int{0, 3, 10}[rng.IntN(3)] // how many of ten retries get a new signature, on average
 	i := 0
 	if rng.IntN(3) == 0 {
-		i = rng.IntN(w.early)
+		i = rng.IntN(w.clientAuthCount)
 	}
 	for range 1 + rng.IntN(4) {
-		c.lastSent.Store(int64(i))
-		q := c.vary(rng, c.payerRequest(w.authorizations[i], "GET /a"))
+		c.lastSentIndex.Store(int64(i))
+		q := c.varyRequest(rng, c.payerRequest(w.authorizations[i], "GET /a"))
 		_, out := c.ask(q)
 		wait := time.Duration(rng.Int64N(int64(3*time.Second))) + 1
 		if out != nil && out.Fault != nil && rng.IntN(3) > 0 {
@@ -137,24 +138,24 @@ func (c *actors) client(rng *mathrand.Rand) {
 		if rng.IntN(10) == 0 {
 			wait += 2 * time.Minute
 		}
-		if w.standsStill && rng.IntN(3) == 0 {
+		if w.hasLongFreezes && rng.IntN(3) == 0 {
 			wait += time.Duration(rng.Int64N(int64(40 * time.Minute)))
 		}
 		if out != nil && saysNothingMoved(out) && rng.IntN(2) == 0 || rng.IntN(10) < newSignatures {
-			i = rng.IntN(w.early)
+			i = rng.IntN(w.clientAuthCount)
 		}
 		time.Sleep(wait)
 	}
 }
 
-// vary changes some requests. A changed request has another path, key or endpoint, or has no
-// key. If the payer uses several names for one purchase (manyNames), about half of the
-// requests get a random Idempotency-Key or none.
-func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
-	if c.w.manyNames && rng.IntN(2) == 0 {
+// varyRequest changes some requests. A changed request has another path, key or endpoint, or
+// has no key. If the payer uses several names for one purchase (usesManyNames), about half of
+// the requests get a random Idempotency-Key or none.
+func (c *actors) varyRequest(rng *mathrand.Rand, q clientRequest) clientRequest {
+	if c.w.usesManyNames && rng.IntN(2) == 0 {
 		q.key = []string{"", keyOne, keyTwo}[rng.IntN(3)]
-		if q.with == withExtensionID && rng.IntN(2) == 0 {
-			q.with = withToken
+		if q.attachment == withExtensionID && rng.IntN(2) == 0 {
+			q.attachment = withToken
 		}
 	}
 	if c.w.endpoints != oneEndpoint && rng.IntN(4) == 0 {
@@ -176,31 +177,32 @@ func (c *actors) vary(rng *mathrand.Rand, q clientRequest) clientRequest {
 	return q
 }
 
-// stranger sends up to four copies of authorizations that a client has sent. A stranger that
-// sees an authorization in the mempool or on the chain gets from the calldata everything that
-// the payment header needs, except perhaps the signature of a contract wallet. Therefore some
-// copies have a forged signature if the payer has a contract wallet. A copy with the real
-// signature is sent only after the authorization may have been submitted.
-func (c *actors) stranger() {
+// runStranger plays a stranger who sends up to four copies of authorizations that a client has
+// sent. A stranger who sees an authorization in the mempool or on the chain gets from the
+// calldata everything that the payment header needs, except perhaps the signature of a
+// contract wallet. Therefore some copies have a forged signature if the payer has a contract
+// wallet. A copy with the real signature is sent only after the authorization may have been
+// submitted.
+func (c *actors) runStranger() {
 	w := c.w
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
 	for range 1 + rng.IntN(4) {
 		time.Sleep(time.Duration(rng.Int64N(int64(40*time.Second))) + 1)
-		q := c.payerRequest(w.authorizations[c.lastSent.Load()], []string{"GET /a", "GET /a", "GET /b"}[rng.IntN(3)])
-		q.kind, q.with = asStranger, []attachment{withNothing, withStrangersToken, withForgedSignature}[rng.IntN(3)]
+		q := c.payerRequest(w.authorizations[c.lastSentIndex.Load()], []string{"GET /a", "GET /a", "GET /b"}[rng.IntN(3)])
+		q.kind, q.attachment = actorStranger, []attachment{withNothing, withStrangersToken, withForgedSignature}[rng.IntN(3)]
 		if q.key != "" {
 			q.key = []string{"", q.key, "a-guess-of-a-strangers-own"}[rng.IntN(3)]
 		}
 		if w.endpoints != oneEndpoint && rng.IntN(3) == 0 {
 			q.endpoint = endpointTwo
 		}
-		if w.ownKey && q.with == withForgedSignature {
-			q.with = withNothing
+		if w.signsWithKey && q.attachment == withForgedSignature {
+			q.attachment = withNothing
 		}
 		w.mu.Lock()
-		sent := w.record(q.pay) != nil && q.pay.possibleSends > 0
+		sent := w.record(q.payment) != nil && q.payment.possibleSends > 0
 		w.mu.Unlock()
-		if sent || q.with == withForgedSignature {
+		if sent || q.attachment == withForgedSignature {
 			c.ask(q)
 		}
 	}
@@ -218,11 +220,11 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 	time.Sleep(time.Duration(rng.Int64N(int64(within))) + 1)
 	defer w.lock()()
 	w.executePending()
-	a := w.authorizations[c.lastSent.Load()]
+	a := w.authorizations[c.lastSentIndex.Load()]
 	switch {
 	case cancel && !a.used:
 		a.cancelled, a.cancelledAt = true, w.chainNow()
-		w.observed("cancelled")
+		w.noteEvent("cancelled")
 	case !cancel:
 		at := w.chainNow()
 		if rng.IntN(3) == 0 {
@@ -231,16 +233,16 @@ func (c *actors) cancelOrSubmit(cancel bool) {
 			at = at.Add(-time.Duration(4+11*rng.IntN(2)) * time.Minute)
 		}
 		if w.execute(a, at, time.Time{}, false) {
-			w.observed("submitted by a third party")
+			w.noteEvent("submitted by a third party")
 		}
 	}
 }
 
-// returnLate lets time pass before the phase with faults ends, in one of six schedules. First
+// letTimePass lets time pass before the phase with faults ends, in one of six schedules. First
 // some minutes pass, in which the reconciler runs and the windows of authorizations may end.
 // In one of three of these schedules, 80 more hours pass. By then the rows with a short
-// lifetime have expired. returnLate deletes them, and checks the lists of debts and doubts.
-func (c *actors) returnLate() {
+// lifetime have expired. letTimePass deletes them, and checks the lists of debts and doubts.
+func (c *actors) letTimePass() {
 	if !c.oneIn(6) {
 		return
 	}
@@ -258,14 +260,14 @@ func (c *actors) returnLate() {
 	c.w.checkRecorded()
 }
 
-// operate lets an operator act on the payment of a random authorization, if the payment is a
-// debt. If no refund of the debt was begun, the operator tries to begin one; the ledger
-// refuses this while a lookup is running. If a refund was begun, the operator makes the refund
-// or, in one of three cases, withdraws it.
-func (c *actors) operate(rng *mathrand.Rand) {
-	p := c.process()
-	p.kind = asOperator
-	l := ledger.New(p, p.now, c.ids())
+// runOperator plays an operator who acts on the payment of a random authorization, if the
+// payment is a debt. If no refund of the debt was begun, the operator tries to begin one; the
+// ledger refuses this while a lookup is running. If a refund was begun, the operator makes the
+// refund or, in one of three cases, withdraws it.
+func (c *actors) runOperator(rng *mathrand.Rand) {
+	p := c.newProcess()
+	p.kind = actorOperator
+	l := ledger.New(p, p.now, c.idGenerator())
 	c.w.mu.Lock()
 	a := c.w.authorizations[rng.IntN(len(c.w.authorizations))]
 	c.w.mu.Unlock()

@@ -24,7 +24,7 @@ func isAnswer(out *x402.Outcome) bool {
 // authorization again. The payer may therefore sign a new authorization.
 func saysNothingMoved(out *x402.Outcome) bool { return out.Receipt != nil && !out.Receipt.Success }
 
-func allows(c x402.Charge, charged *bool) bool {
+func chargeAllows(c x402.Charge, charged *bool) bool {
 	return c.Unknown && charged == nil || c.Yes && isTrue(charged) || c.No && isFalse(charged)
 }
 
@@ -52,8 +52,8 @@ func isFault(out *x402.Outcome, code fault.Code) bool {
 // it is paid; the owner of the purchase, if it is paid; the payment that the process claimed
 // or sent last; the payment of the request.
 func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
-	paid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
-	owner := w.owner(p.pay.purchase)
+	isPaid := func(a *authorization) bool { return a != nil && w.record(a) != nil && w.record(a).Paid() }
+	owner := w.owner(p.payment.purchase)
 	if out.Receipt != nil && out.Receipt.Success {
 		if a := w.authorizationOf(out.Receipt.Transaction); a != nil {
 			return a
@@ -64,70 +64,71 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 		// Therefore look for a paid payment of the purchase whose record has the same
 		// transaction as the receipt. Begin with the payments that the process most likely
 		// used.
-		for _, b := range append([]*authorization{p.current, p.pay, owner}, w.authorizations...) {
-			if paid(b) && b.purchase == p.pay.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
+		for _, b := range append([]*authorization{p.lastPayment, p.payment, owner}, w.authorizations...) {
+			if isPaid(b) && b.purchase == p.payment.purchase && w.record(b).Receipt.Transaction == out.Receipt.Transaction {
 				return b
 			}
 		}
 	}
 	switch {
 	case p.lookups > 0:
-		return p.current
-	case paid(p.pay):
-		return p.pay
-	case paid(owner):
+		return p.lastPayment
+	case isPaid(p.payment):
+		return p.payment
+	case isPaid(owner):
 		return owner
-	case p.current != nil:
-		return p.current
+	case p.lastPayment != nil:
+		return p.lastPayment
 	}
-	return p.pay
+	return p.payment
 }
 
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // reaches the client before the gateway's timeout.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// told says that the settlement must be on record, because the process has told the payer
-	// that money moved. If a call of the store failed, the settlement may nevertheless be
-	// missing. The answer settlement_uncertain is an exception: a process that lost its lease
-	// gives this answer with "charged: true" only if the ledger has the settlement.
+	// mustBeRecorded says that the settlement must be on record, because the process has told
+	// the payer that money moved. If a call of the store failed, the settlement may
+	// nevertheless be missing. The answer settlement_uncertain is an exception: a process that
+	// lost its lease gives this answer with "charged: true" only if the ledger has the
+	// settlement.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
-	told := p.current != nil && isTrue(out.Payment.Charged) && (!p.faulty.Load() || isFault(out, fault.SettlementUncertain))
-	w.check(map[string]bool{
-		"a slot was not given back":                                   p.slots > 0,
-		"an invocation outlived its deadline":                         !p.disturbed() && time.Since(p.begun) > invocation+time.Second,
-		"money moved, the payer was told so, and it is not on record": told && (r == nil || r.Receipt == nil),
-		"an answer that is not on record": isAnswer(out) && !out.Replayed && !p.faulty.Load() &&
+	mustBeRecorded := p.lastPayment != nil && isTrue(out.Payment.Charged) && (!p.storeFailed.Load() || isFault(out, fault.SettlementUncertain))
+	w.noteViolations(map[string]bool{
+		"a slot was not given back":                                   p.slotsHeld > 0,
+		"an invocation outlived its deadline":                         !p.disturbed() && time.Since(p.begun) > invocationTimeout+time.Second,
+		"money moved, the payer was told so, and it is not on record": mustBeRecorded && (r == nil || r.Receipt == nil),
+		"an answer that is not on record": isAnswer(out) && !out.Replayed && !p.storeFailed.Load() &&
 			(r == nil || r.State != ledger.Redeemed || a.lastWriter != p),
 	})
-	w.checkHeard(p, out)
+	w.checkRefusals(p, out)
 }
 
 func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	w.executePending()
 	if out.Receipt != nil && out.Receipt.Success && out.Receipt.Transaction != "" && w.authorizationOf(out.Receipt.Transaction) == nil {
-		w.violated("a receipt for a transaction that nobody knows")
+		w.noteViolation("a receipt for a transaction that nobody knows")
 	}
-	if p.signed.forged {
-		if isAnswer(out) || out.Receipt != nil || isTrue(out.Payment.Charged) && p.current != nil {
-			w.violated("a forged signature got an answer")
+	if p.header.forged {
+		if isAnswer(out) || out.Receipt != nil || isTrue(out.Payment.Charged) && p.lastPayment != nil {
+			w.noteViolation("a forged signature got an answer")
 		}
 		return
 	}
 	// If a payment was superseded before it was sent, it was never on the chain. A request
 	// with this payment cannot be a copy from the chain.
-	if r := w.record(p.pay); p.copied && r != nil && (r.State != ledger.Superseded || r.Sent) {
-		w.observed("a copy without a token")
-		w.check(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
+	if r := w.record(p.payment); p.paymentIsPublic && r != nil && (r.State != ledger.Superseded || r.Sent) {
+		w.noteEvent("a copy without a token")
+		w.noteViolations(map[string]bool{"what is on the chain opened an answer": isAnswer(out) || p.lookups > 0 || out.Receipt != nil && out.Receipt.Success})
 	}
-	if p.kind == asStranger && w.checkStranger(p, out) {
+	if p.kind == actorStranger && w.checkStranger(p, out) {
 		return
 	}
 	w.checkName(p, out)
 	if out.Fault != nil {
-		w.check(map[string]bool{
+		w.noteViolations(map[string]bool{
 			"an illegal transition or a corrupt record":                        errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt),
-			"charged is not what the documents say: " + string(out.Fault.Code): !allows(x402.ChargeOf(out.Fault.Info()), out.Payment.Charged),
+			"charged is not what the documents say: " + string(out.Fault.Code): !chargeAllows(x402.ChargeOf(out.Fault.Info()), out.Payment.Charged),
 		})
 	}
 	switch {
@@ -136,7 +137,7 @@ func (w *world) checkAnswer(p *process, out *x402.Outcome) {
 	case out.Fault.Info().Class == fault.Owed:
 		w.checkOwed(p, out)
 	default:
-		w.checkOther(p, out)
+		w.checkOtherFault(p, out)
 	}
 	switch {
 	case isTrue(out.Payment.Charged):
@@ -156,7 +157,7 @@ func (a *authorization) madeElsewhere(endpoint string) bool {
 // request put on record. If that record has no retry token, nothing proves that the payer sent
 // this request.
 func (p *process) mayBeCopy() bool {
-	return p.pay.token == "" && p.pay.purchase != "" && !p.claimedFirst
+	return p.payment.token == "" && p.payment.purchase != "" && !p.claimedFirst
 }
 
 // checkStranger checks the answer to a stranger who copied a payment from public chain data.
@@ -166,50 +167,50 @@ func (p *process) mayBeCopy() bool {
 // checkStranger then returns false, and the caller checks the answer as if the payer had sent
 // the request.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
-	if p.pay.token == "" && !p.paidBefore {
+	if p.payment.token == "" && !p.paidBefore {
 		return false
 	}
 	if p.paidBefore {
-		w.observed("a stranger's copy turned away once paid")
+		w.noteEvent("a stranger's copy turned away once paid")
 	}
-	w.check(map[string]bool{
+	w.noteViolations(map[string]bool{
 		"a stranger's copy got another answer than the one for copies": !saysUsedUp(out) && !p.disturbed(),
-		"a stranger's copy got something":                              isAnswer(out) || out.Receipt != nil || p.sent+p.lookups+p.writes > 0 || p.verified,
+		"a stranger's copy got something":                              isAnswer(out) || out.Receipt != nil || p.sends+p.lookups+p.writes > 0 || p.askedToVerify,
 	})
 	return true
 }
 
 func (w *world) checkPaidAnswer(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
-	long := w.chainVisible && a.moved() && a.movedAt.Before(w.record(a).CreatedAt.Add(-10*time.Minute-w.clockSkew))
-	w.check(map[string]bool{
+	movedLongBefore := w.chainVisible && a.moved() && a.movedAt.Before(w.record(a).CreatedAt.Add(-10*time.Minute-w.clockSkew))
+	w.noteViolations(map[string]bool{
 		"an answer for another request":           !strings.Contains(string(out.Body), strconv.Quote(p.path)),
 		"an answer, and not charged":              !isTrue(out.Payment.Charged),
-		"worked for a replay":                     out.Replayed && p.lookups+p.of(p.pay).sends > 0,
-		"an answer of another purchase":           a.purchase != p.pay.purchase,
+		"worked for a replay":                     out.Replayed && p.lookups+p.attemptOn(p.payment).sends > 0,
+		"an answer of another purchase":           a.purchase != p.payment.purchase,
 		"an answer at another endpoint":           a.madeElsewhere(p.endpoint),
-		"an answer for a transfer of long before": long,
-		"an answer after a refund was begun":      a.refundBegun() && !p.faulty.Load(),
+		"an answer for a transfer of long before": movedLongBefore,
+		"an answer after a refund was begun":      a.refundBegun() && !p.storeFailed.Load(),
 	})
 	if a.cancelled && !a.moved() {
 		// Without chain evidence, a payment that the payer cancelled can count as paid. The
 		// seller accepts this loss.
-		w.observed("used in doubt counts as paid")
+		w.noteEvent("used in doubt counts as paid")
 	}
 	w.countLookup(p)
 }
 
 func (w *world) checkOwed(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
-	w.check(map[string]bool{
+	w.noteViolations(map[string]bool{
 		"owed, and not charged":              !isTrue(out.Payment.Charged),
 		"owed at another endpoint":           a.madeElsewhere(p.endpoint),
-		"used up before the lookups are had": !out.Payment.Retryable && (w.mostLookups == 0 || a.lookupsBegun < w.mostLookups),
+		"used up before the lookups are had": !out.Payment.Retryable && (w.maxLookups == 0 || a.lookupsBegun < w.maxLookups),
 	})
 	w.countLookup(p)
 	a.toldUsedUp = a.toldUsedUp || !out.Payment.Retryable
 	if r := w.record(a); p.lookups > 0 && !p.disturbed() && a.lastWriter == p && r != nil {
-		a.lastLookupCount, a.lastLookupEnd = r.Lookups, p.lookEnded
+		a.lastLookupCount, a.lastLookupEnd = r.Lookups, p.lookupEndedAt
 	}
 }
 
@@ -217,30 +218,30 @@ func (w *world) countLookup(p *process) {
 	if p.lookups == 0 || p.disturbed() {
 		return
 	}
-	if p.current.undisturbedLookups++; w.mostLookups > 0 && p.current.undisturbedLookups > w.mostLookups {
-		w.violated("more lookups than a payment buys")
+	if p.lastPayment.undisturbedLookups++; w.maxLookups > 0 && p.lastPayment.undisturbedLookups > w.maxLookups {
+		w.noteViolation("more lookups than a payment buys")
 	}
 }
 
-// checkOther checks an outcome that is neither the answer that was paid for nor a fault of the
-// class Owed, which promises that answer.
-func (w *world) checkOther(p *process, out *x402.Outcome) {
+// checkOtherFault checks an outcome that is neither the answer that was paid for nor a fault
+// of the class Owed, which promises that answer.
+func (w *world) checkOtherFault(p *process, out *x402.Outcome) {
 	switch code := out.Fault.Code; code {
 	case fault.Overloaded, fault.LedgerUnavailable, fault.PaymentUnavailable, fault.PaymentInProgress, fault.IdempotencyConflict:
-		if p.of(p.pay).sends+p.lookups > 0 {
-			w.violated("sent or looked up, and answered " + string(code))
+		if p.attemptOn(p.payment).sends+p.lookups > 0 {
+			w.noteViolation("sent or looked up, and answered " + string(code))
 		}
 	}
 	switch out.Fault.Code {
 	case fault.PaymentInProgress:
 		w.checkWaited(p)
 	case fault.Overloaded:
-		w.observed("overloaded")
+		w.noteEvent("overloaded")
 	case fault.IdempotencyConflict:
 		w.checkKeyConflict(p, out)
 	case fault.PaymentRequired:
-		if saysUsedUp(out) && p.signed.token != "" && p.pay.token == p.signed.token {
-			w.violated("the payer was taken for a stranger")
+		if saysUsedUp(out) && p.header.token != "" && p.payment.token == p.header.token {
+			w.noteViolation("the payer was taken for a stranger")
 		}
 	}
 }
@@ -251,13 +252,13 @@ func (w *world) checkOther(p *process, out *x402.Outcome) {
 // the other payment changed during the wait, the process need not wait again. A process that
 // froze, sent a payment or had a failed call of the store is not checked.
 func (w *world) checkWaited(p *process) {
-	o := p.otherRead
-	if o == nil || o == p.pay || o.purchase != p.pay.purchase {
+	o := p.otherPayment
+	if o == nil || o == p.payment || o.purchase != p.payment.purchase {
 		return
 	}
 	r := w.record(o)
-	if unchanged := r != nil && r.Version == p.otherVersion; unchanged && !p.disturbed() && p.sent == 0 && time.Since(p.begun) < 6*time.Second {
-		w.violated("did not wait for another payment of the purchase")
+	if unchanged := r != nil && r.Version == p.otherVersion; unchanged && !p.disturbed() && p.sends == 0 && time.Since(p.begun) < 6*time.Second {
+		w.noteViolation("did not wait for another payment of the purchase")
 	}
 }
 
@@ -266,19 +267,19 @@ func (w *world) checkWaited(p *process) {
 // must write, send and look up nothing. If the retry token proves that the payer sent the
 // request, and nothing else is wrong with the request, the answer must be a conflict of keys.
 func (w *world) checkName(p *process, out *x402.Outcome) {
-	a := p.pay
-	if !p.recordedBefore || p.mayBeCopy() || a.purchase == p.named(w) {
+	a := p.payment
+	if !p.recordedBefore || p.mayBeCopy() || a.purchase == p.purchaseKey(w) {
 		return
 	}
-	if p.writes+p.sent+p.lookups > 0 || isAnswer(out) || out.Replayed {
-		w.violated("worked for an authorization under another name")
+	if p.writes+p.sends+p.lookups > 0 || isAnswer(out) || out.Replayed {
+		w.noteViolation("worked for an authorization under another name")
 		return
 	}
 	r := w.record(a)
-	proven := a.token != "" && a.token == p.signed.token
+	proven := a.token != "" && a.token == p.header.token
 	fits := w.deployAt.IsZero() && time.Until(a.validBefore) > 10*time.Second+w.clockSkew
 	if proven && fits && r != nil && r.Request == p.path && !a.madeElsewhere(p.endpoint) && !p.disturbed() && !isKeyConflict(out) {
-		w.violated("another name for an authorization is not a conflict, but " + string(out.Fault.Code))
+		w.noteViolation("another name for an authorization is not a conflict, but " + string(out.Fault.Code))
 	}
 }
 
@@ -286,20 +287,20 @@ func (w *world) checkName(p *process, out *x402.Outcome) {
 // one of two causes: the payer used one key for two requests, or sent one authorization under
 // two purchase names.
 func (w *world) checkKeyConflict(p *process, out *x402.Outcome) {
-	r := w.record(p.pay)
+	r := w.record(p.payment)
 	if r == nil {
-		w.violated("a conflict of keys, and no record")
+		w.noteViolation("a conflict of keys, and no record")
 		return
 	}
-	o, named := w.owner(p.pay.purchase), p.pay.purchase != p.named(w)
-	if named {
-		w.observed("a conflict of names")
+	o, otherName := w.owner(p.payment.purchase), p.payment.purchase != p.purchaseKey(w)
+	if otherName {
+		w.noteEvent("a conflict of names")
 	}
-	w.check(map[string]bool{
+	w.noteViolations(map[string]bool{
 		"a conflict of keys, and retryable": out.Payment.Retryable,
-		"a conflict of keys that is none": !named &&
-			(!keyed(p.pay.purchase) || o == nil || w.record(o) != nil && w.record(o).Request == r.Request),
-		"a conflict of keys, and charged": !named && !isFalse(out.Payment.Charged) && !(r.Doubt && out.Payment.Charged == nil),
+		"a conflict of keys that is none": !otherName &&
+			(!isKeyed(p.payment.purchase) || o == nil || w.record(o) != nil && w.record(o).Request == r.Request),
+		"a conflict of keys, and charged": !otherName && !isFalse(out.Payment.Charged) && !(r.Doubt && out.Payment.Charged == nil),
 	})
 }
 
@@ -311,15 +312,15 @@ func (w *world) replayEnded(a *authorization) bool {
 // unverified reports whether the process refused the payment of its request before it verified
 // the signature. Somebody other than the payer may then have sent the request.
 func (p *process) unverified(out *x402.Outcome) bool {
-	return saysUsedUp(out) && p.of(p.pay).claimed.IsZero()
+	return saysUsedUp(out) && p.attemptOn(p.payment).claimedAt.IsZero()
 }
 
 func (w *world) checkCharged(p *process, out *x402.Outcome) {
 	a := w.paymentOf(p, out)
-	if isFault(out, fault.PaymentInProgress) && out.Receipt == nil && p.otherRead != nil {
-		a = p.otherRead
+	if isFault(out, fault.PaymentInProgress) && out.Receipt == nil && p.otherPayment != nil {
+		a = p.otherPayment
 	}
-	w.check(map[string]bool{
+	w.noteViolations(map[string]bool{
 		"told that money moved, and it did not": !a.moved() && (w.chainVisible || !a.cancelled),
 		"charged, and no receipt":               !p.mayBeCopy() && !p.unverified(out) && !isKeyConflict(out) && (out.Receipt == nil || !out.Receipt.Success),
 	})
@@ -334,7 +335,7 @@ func (w *world) checkCharged(p *process, out *x402.Outcome) {
 // at or before the noted time. A later claim may move money, because the payer sent the
 // authorization again.
 func (w *world) noteUncharged(p *process, out *x402.Outcome) {
-	a, at := p.pay, p.refusedAt
+	a, at := p.payment, p.refusedAt
 	if at.IsZero() {
 		at = p.readAt
 	}

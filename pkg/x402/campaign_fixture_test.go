@@ -22,10 +22,10 @@ type fixture struct {
 	offer, offerAfterDeploy, offerWithID, offerDearer *x402.Offer
 	payer                                             string
 	// These are the authorizations that clients may send. In the phase with faults, clients
-	// send those in early or, if the processes of the schedule may stand still for an hour,
-	// those in long. In the phase without faults, the patient client sends those in later. The
-	// windows in later end every half day, until day 8 and again from day 36 to day 46.
-	early, long, later []signedAuthorization
+	// send the short-lived ones or, if the schedule has long freezes, the long-lived ones. In
+	// the phase without faults, the patient client sends those in patientClientAuths. The
+	// windows of these end every half day, until day 8 and again from day 36 to day 46.
+	shortLivedAuths, longLivedAuths, patientClientAuths []signedAuthorization
 }
 
 type signedAuthorization struct {
@@ -37,8 +37,8 @@ type signedAuthorization struct {
 }
 
 type form struct {
-	own  bool // the payer's key signs; otherwise a contract wallet signs
-	with attachment
+	signedByKey bool // the payer's key signs; otherwise a contract wallet signs
+	attachment  attachment
 }
 
 // attachment says what a payment header contains besides the authorization.
@@ -62,7 +62,8 @@ type paymentHeader struct {
 
 const (
 	forgedByte = 9
-	// halfDay is the time between the ends of two successive windows in fixture.later.
+	// halfDay is the time between the ends of two successive windows in
+	// fixture.patientClientAuths.
 	halfDay = 12 * time.Hour
 )
 
@@ -88,13 +89,13 @@ func newFixture(t *testing.T) *fixture {
 		begun := time.Now()
 		window := x402.MaxTimeoutSeconds * time.Second
 		for _, after := range []time.Duration{0, 0, 3 * time.Minute, 8 * time.Minute} {
-			f.early = append(f.early, f.bill(wallet, begun.Add(window+after)))
-			f.long = append(f.long, f.bill(wallet, begun.Add(3*time.Hour+after)))
+			f.shortLivedAuths = append(f.shortLivedAuths, f.signAuthorization(wallet, begun.Add(window+after)))
+			f.longLivedAuths = append(f.longLivedAuths, f.signAuthorization(wallet, begun.Add(3*time.Hour+after)))
 		}
 		for _, days := range [][3]int{{0, 8, 8}, {36, 46, 2}} {
 			for half := 2*days[0] + 1; half <= 2*days[1]; half++ {
 				for range days[2] {
-					f.later = append(f.later, f.bill(wallet, begun.Add(time.Duration(half)*halfDay)))
+					f.patientClientAuths = append(f.patientClientAuths, f.signAuthorization(wallet, begun.Add(time.Duration(half)*halfDay)))
 				}
 			}
 		}
@@ -102,7 +103,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthorization {
+func (f *fixture) signAuthorization(wallet *x402test.Wallet, until time.Time) signedAuthorization {
 	d := must(wallet.Draft(f.offer.Required(""), until.Add(-x402.MaxTimeoutSeconds*time.Second)))
 	a := d.Payload.Payload.Authorization
 	digest := must(x402test.Digest(a, d.Terms))
@@ -113,17 +114,17 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 		tx: "0x" + strings.Repeat("c", 8) + a.Nonce[10:],
 	}
 	bazaar, raw, ownToken := d.Payload.Extensions, wallet.Sign(digest), rand.Text()
-	for _, own := range []bool{true, false} {
-		for _, with := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
+	for _, signedByKey := range []bool{true, false} {
+		for _, attached := range []attachment{withToken, withNothing, withStrangersToken, withExtensionID, withForgedSignature} {
 			d.Payload.Extensions = maps.Clone(bazaar)
-			if with == withExtensionID {
+			if attached == withExtensionID {
 				d.Payload.Extensions = map[string]json.RawMessage{
 					x402.ExtensionIdentifier: json.RawMessage(`{"info":{"required":false,"id":"` + payerPaymentID + `"}}`),
 				}
 			}
 			token := ""
-			if with != withNothing && with != withForgedSignature {
-				if token = ownToken; with == withStrangersToken {
+			if attached != withNothing && attached != withForgedSignature {
+				if token = ownToken; attached == withStrangersToken {
 					token = rand.Text()
 				}
 				d.Payload.Extensions["retry-token"] = json.RawMessage(`{"info":{"token":"` + token + `"}}`)
@@ -131,15 +132,15 @@ func (f *fixture) bill(wallet *x402test.Wallet, until time.Time) signedAuthoriza
 			}
 			signature := raw
 			switch {
-			case with == withForgedSignature:
+			case attached == withForgedSignature:
 				signature = bytes.Repeat([]byte{forgedByte}, 200)
-			case !own:
+			case !signedByKey:
 				signature = bytes.Repeat([]byte{7}, 200)
 			}
 			d.Payload.Payload.Signature = "0x" + hex.EncodeToString(signature)
-			b.forms[form{own, with}] = paymentHeader{
+			b.forms[form{signedByKey, attached}] = paymentHeader{
 				encoded: must(x402.EncodeHeader(d.Payload)), signature: d.Payload.Payload.Signature,
-				digest: digestHex(string(signature)), token: token, forged: with == withForgedSignature,
+				digest: digestHex(string(signature)), token: token, forged: attached == withForgedSignature,
 			}
 		}
 	}

@@ -29,20 +29,20 @@ func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	w.executePending()
 	a := w.authorizationOf(fmt.Sprintf("0x%x", q.Nonce))
 	if q.Value.String() != "5000" || !strings.EqualFold(q.Payee.String(), terms().PayTo) {
-		w.violated("the chain was asked about other terms")
+		w.noteViolation("the chain was asked about other terms")
 	}
 	f := x402.Finding{Fate: x402.CannotTell, Cause: errors.New("down")}
-	p.of(a).verdict = new(x402.CannotTell)
+	p.attemptOn(a).verdict = new(x402.CannotTell)
 	if down || slow {
 		return f
 	}
 	at := w.chainNow()
 	if behind {
-		w.observed("chain behind")
+		w.noteEvent("chain behind")
 		at = at.Add(-lag)
 	}
-	f = w.finding(a, q, at)
-	p.of(a).verdict = &f.Fate
+	f = w.findingOf(a, q, at)
+	p.attemptOn(a).verdict = &f.Fate
 	return f
 }
 
@@ -67,7 +67,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	defer w.lock()()
 	w.executePending()
 	if payee != addressOf(terms().PayTo) {
-		w.violated("the chain was read for another payee")
+		w.noteViolation("the chain was read for another payee")
 	}
 	if down {
 		return reconcile.Batch{Next: from}, errors.New("down")
@@ -86,7 +86,7 @@ func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) 
 	}
 	b.Transfers = all
 	if len(b.Transfers) > 0 {
-		w.observed("a transfer was read")
+		w.noteEvent("a transfer was read")
 	}
 	return b, nil
 }
@@ -141,10 +141,10 @@ func (s decodedStore) List(_ context.Context, list string, before time.Time, aft
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-// outstanding returns the keys of the payments that the reconciler lists as debts, and of
+// outstandingKeys returns the keys of the payments that the reconciler lists as debts, and of
 // those that it lists as doubts. The debts include money that came without a request.
-// outstanding is called only while no process has a lease.
-func (w *world) outstanding() (owed, doubt map[string]bool) {
+// outstandingKeys is called only while no process has a lease.
+func (w *world) outstandingKeys() (owed, doubt map[string]bool) {
 	owed, doubt = map[string]bool{}, map[string]bool{}
 	reconciler := reconcile.Reconciler{
 		Ledger: ledger.New(w.store, time.Now, func() string { return "" }), Index: w.store, Now: time.Now, Log: slog.New(slog.DiscardHandler),
@@ -156,14 +156,14 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 		}
 		owed[r.Key] = true
 		if r.Unasked() {
-			w.observed("money without a request")
+			w.noteEvent("money without a request")
 		}
 		if r.Unasked() && r.AuthDigest != "" {
-			w.violated("in the list of money without a request, and requested")
+			w.noteViolation("in the list of money without a request, and requested")
 		}
 	})
 	if missed > 0 || err != nil {
-		w.violated("the lists of what is outstanding cannot be read")
+		w.noteViolation("the lists of what is outstanding cannot be read")
 	}
 	return owed, doubt
 }
@@ -174,27 +174,27 @@ func (w *world) outstanding() (owed, doubt map[string]bool) {
 // without an answer must be on the list of debts, unless the silence of the target is its
 // answer. No other payment may be on that list. checkDoubt checks the list of doubts.
 func (w *world) checkRecorded() {
-	owed, doubt := w.outstanding()
+	owed, doubt := w.outstandingKeys()
 	for _, a := range w.authorizations {
 		r := w.record(a)
-		found := w.chainVisible && w.faultsOver.Load() && w.read(a)
-		mine := a.moved() && (a.byUs && !a.movedAfterRefusal || found)
+		found := w.chainVisible && w.faultsOver.Load() && w.reconcilerMustFind(a)
+		mustBeRecorded := a.moved() && (a.movedByUs && !a.movedAfterRefusal || found)
 		switch {
-		case r == nil && mine:
-			w.violated("paid, and not on record")
+		case r == nil && mustBeRecorded:
+			w.noteViolation("paid, and not on record")
 		case r == nil:
 		case r.State == ledger.Settled && !owed[a.key] && ledger.Stand(r, ledger.View{Now: time.Now()}) != ledger.StandingSilent:
-			w.violated("paid, not answered, and not in the list of what is owed")
+			w.noteViolation("paid, not answered, and not in the list of what is owed")
 		case r.State == ledger.Settled:
 		case owed[a.key]:
-			w.violated("in the list of what is owed, and " + string(r.State))
+			w.noteViolation("in the list of what is owed, and " + string(r.State))
 		case r.State == ledger.Superseded && a.moved() && found:
-			w.violated("paid, and superseded on record")
-		case r.State == ledger.Refused && mine:
-			w.violated("paid, and refused on record")
+			w.noteViolation("paid, and superseded on record")
+		case r.State == ledger.Refused && mustBeRecorded:
+			w.noteViolation("paid, and refused on record")
 		}
 		if r != nil && r.Receipt != nil && !a.moved() && (w.chainVisible || !a.cancelled) {
-			w.violated("a receipt on record, and nothing moved")
+			w.noteViolation("a receipt on record, and nothing moved")
 		}
 		if r != nil {
 			w.checkDoubt(a, r, doubt[a.key])
@@ -202,13 +202,13 @@ func (w *world) checkRecorded() {
 	}
 }
 
-// read reports whether the reconciler must have found the transfer of a payment. If the
-// reconciler ran before the schedule, it finds every transfer. Otherwise its first cursor
-// begins a day before its first run, and it finds only transfers that became visible after
-// that. It then counts a transfer by a third party only if the payment had a record, so read
-// returns false for such a transfer.
-func (w *world) read(a *authorization) bool {
-	return w.cursorBefore || a.byUs && a.visibleAt.After(w.cursorAt.Add(-24*time.Hour))
+// reconcilerMustFind reports whether the reconciler must have found the transfer of a payment.
+// If the reconciler ran before the schedule, it finds every transfer. Otherwise its first
+// cursor begins a day before its first run, and it finds only transfers that became visible
+// after that. It then counts a transfer by a third party only if the payment had a record, so
+// reconcilerMustFind returns false for such a transfer.
+func (w *world) reconcilerMustFind(a *authorization) bool {
+	return w.beginsWithCursor || a.movedByUs && a.visibleAt.After(w.firstCursorAt.Add(-24*time.Hour))
 }
 
 // checkDoubt checks whether a payment is rightly on the list of doubts, or rightly missing
@@ -218,17 +218,17 @@ func (w *world) read(a *authorization) bool {
 // of the payment's window, such a payment must not be on the list. A minute later, it must be
 // on the list if it may have been sent.
 func (w *world) checkDoubt(a *authorization, r *ledger.Payment, listed bool) {
-	undue := a.validBefore.Add(refusedUntil)
+	listDueAt := a.validBefore.Add(refusalDoubtPeriod)
 	switch {
 	case listed && !r.InDoubt():
-		w.violated("in the list of what is in doubt, and " + string(r.State))
-	case listed && !r.Sent && !r.Doubt && time.Now().Before(undue):
-		w.violated("abandoned a moment ago, and in the list of what is in doubt")
+		w.noteViolation("in the list of what is in doubt, and " + string(r.State))
+	case listed && !r.Sent && !r.Doubt && time.Now().Before(listDueAt):
+		w.noteViolation("abandoned a moment ago, and in the list of what is in doubt")
 	case !r.InDoubt() || listed:
-	case r.Sent || r.Doubt || a.possibleSends > 0 && time.Now().After(undue.Add(time.Minute)):
-		w.violated("in doubt, and not in the list of that")
+	case r.Sent || r.Doubt || a.possibleSends > 0 && time.Now().After(listDueAt.Add(time.Minute)):
+		w.noteViolation("in doubt, and not in the list of that")
 	default:
-		w.observed("abandoned, and in no list yet")
+		w.noteEvent("abandoned, and in no list yet")
 	}
 }
 
@@ -237,12 +237,12 @@ func (p *process) noteRefund(a *authorization, old, r ledger.Payment) {
 	switch {
 	case old.State == ledger.Settled && r.State == ledger.Refunded:
 		a.refunded = true
-		p.w.observed("a refund was made")
+		p.w.noteEvent("a refund was made")
 	case old.SendingBack == nil && r.SendingBack != nil:
 		a.refundBegunAt = time.Now()
-		p.w.observed("a refund was begun")
+		p.w.noteEvent("a refund was begun")
 	case old.SendingBack != nil && r.SendingBack == nil:
 		a.refundBegunAt = time.Time{}
-		p.w.observed("a refund was withdrawn")
+		p.w.noteEvent("a refund was withdrawn")
 	}
 }

@@ -31,59 +31,59 @@ type process struct {
 	mu  sync.Mutex // guards rng
 	rng *mathrand.Rand
 
-	dead    atomic.Bool
-	offset  atomic.Int64 // how far the process's clock is ahead of the synctest bubble's clock, as a time.Duration
-	stopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
+	dead         atomic.Bool
+	clockOffset  atomic.Int64 // how far the process's clock is ahead of the synctest bubble's clock, as a time.Duration
+	clockStopped atomic.Bool  // the process's clock stood still during a freeze, and has been behind since then
 
 	// clientRequest is the request and its sender. If the request has a payment-identifier and
 	// no Idempotency-Key, its key is that identifier.
 	clientRequest
-	number  uint64
-	signed  paymentHeader
-	begun   time.Time // when the process began, by the clock of the bubble
-	early   bool      // the process began while there were faults
-	overMCP bool      // the request comes over the Model Context Protocol, and not over HTTP
-	arrived time.Time // when the request began, by the clock of the process
+	number           uint64
+	header           paymentHeader
+	begun            time.Time // when the process began, by the clock of the bubble
+	begunUnderFaults bool      // the process began while there were faults
+	overMCP          bool      // the request comes over the Model Context Protocol, and not over HTTP
+	arrived          time.Time // when the request began, by the clock of the process
 	// recordedBefore says that the payment of the request was on record when the request
 	// began. paidBefore says that it was then recorded as paid.
 	recordedBefore, paidBefore bool
-	// copied says that a stranger may have sent the request, because all its data may be on
-	// the chain. claimedFirst says that the request created the record of its payment.
-	copied, claimedFirst bool
+	// paymentIsPublic says that a stranger may have sent the request, because all its data may
+	// be on the chain. claimedFirst says that the request created the record of its payment.
+	paymentIsPublic, claimedFirst bool
 
 	// The following fields note the actions and faults of the process so far. The world's lock
 	// guards all of them except the atomic ones.
-	froze, faulty atomic.Bool // whether the process has frozen; whether one of its calls of the store has failed
-	attempts      map[*authorization]*attempt
-	current       *authorization // the payment that the process claimed or sent last
-	refusedAt     time.Time      // when the process wrote a refusal of the request's payment
-	readAt        time.Time      // when the process last read the record of the request's payment
-	readState     ledger.State   // the state in that record; empty if there was no record
-	otherRead     *authorization // the last payment that the process read, other than that of the request
-	otherVersion  int64          // the version in the record of otherRead
-	verified      bool           // whether the facilitator was asked to verify the request's signature
-	writes        int            // number of writes that took effect
-	sent, lookups int            // number of payments sent to a facilitator; number of lookups begun
-	lookEnded     time.Time      // when the last lookup ended
-	slots         int            // the number of slots that the process holds
+	froze, storeFailed atomic.Bool // whether the process has frozen; whether one of its calls of the store has failed
+	attempts           map[*authorization]*attempt
+	lastPayment        *authorization // the payment that the process claimed or sent last
+	refusedAt          time.Time      // when the process wrote a refusal of the request's payment
+	readAt             time.Time      // when the process last read the record of the request's payment
+	readState          ledger.State   // the state in that record; empty if there was no record
+	otherPayment       *authorization // the last payment that the process read, other than that of the request
+	otherVersion       int64          // the version in the record of otherPayment
+	askedToVerify      bool           // whether the facilitator was asked to verify the request's signature
+	writes             int            // number of writes that took effect
+	sends, lookups     int            // number of payments sent to a facilitator; number of lookups begun
+	lookupEndedAt      time.Time      // when the last lookup ended
+	slotsHeld          int            // the number of slots that the process holds
 }
 
 // attempt notes what one process has done with one authorization.
 type attempt struct {
-	claimed    time.Time             // when the process took the lease
-	sentBefore bool                  // the authorization may have been sent before this process claimed it
-	opened     bool                  // the process has written the purchase of the authorization
-	sends      int                   // number of requests to all facilitators
-	requests   map[string]int        // number of requests to each facilitator, by its name
-	classes    map[string]x402.Class // class of the last answer from each facilitator, by its name
-	refusedBy  string                // the facilitator that last refused the payment for a reason about the payer
-	refusal    *x402.Settlement      // the last refusal that decides about the payment
-	verdict    *x402.Fate            // the last answer of the chain; nil if the chain was not asked
-	wroteAt    time.Time             // when this process last wrote the record
-	wroteDoubt bool                  // that write recorded doubt
+	claimedAt      time.Time             // when the process took the lease
+	sentBefore     bool                  // the authorization may have been sent before this process claimed it
+	openedPurchase bool                  // the process has written the purchase of the authorization
+	sends          int                   // number of requests to all facilitators
+	requests       map[string]int        // number of requests to each facilitator, by its name
+	classes        map[string]x402.Class // class of the last answer from each facilitator, by its name
+	refusedBy      string                // the facilitator that last refused the payment for a reason about the payer
+	refusal        *x402.Settlement      // the last refusal that decides about the payment
+	verdict        *x402.Fate            // the last answer of the chain; nil if the chain was not asked
+	wroteAt        time.Time             // when this process last wrote the record
+	wroteDoubt     bool                  // that write recorded doubt
 }
 
-func (p *process) of(a *authorization) *attempt {
+func (p *process) attemptOn(a *authorization) *attempt {
 	if p.attempts[a] == nil {
 		p.attempts[a] = &attempt{requests: map[string]int{}, classes: map[string]x402.Class{}}
 	}
@@ -94,13 +94,13 @@ func (p *process) of(a *authorization) *attempt {
 type actorKind int
 
 const (
-	asClient     actorKind = iota
-	asStranger             // somebody other than the payer, with a copy of public data
-	asReconciler           // runs the reconciler, without a request or a deadline
-	asOperator             // acts as an operator, without a request or a deadline
+	actorClient     actorKind = iota
+	actorStranger             // somebody other than the payer, with a copy of public data
+	actorReconciler           // runs the reconciler, without a request or a deadline
+	actorOperator             // acts as an operator, without a request or a deadline
 )
 
-func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.offset.Load())) }
+func (p *process) now() time.Time { return time.Now().Add(time.Duration(p.clockOffset.Load())) }
 
 func (p *process) chance(percent float64) bool {
 	p.mu.Lock()
@@ -120,16 +120,16 @@ func (p *process) drawFault(percent float64) bool {
 	return !p.w.faultsOver.Load() && p.chance(percent)
 }
 
-func (p *process) disturbed() bool { return p.froze.Load() || p.faulty.Load() }
+func (p *process) disturbed() bool { return p.froze.Load() || p.storeFailed.Load() }
 
 // await is a point at which other processes run, and at which this process may freeze or die.
 // The goroutine of a dead process ends here.
 func (p *process) await() { p.pause(0.6) }
 
-func (p *process) pause(freezes float64) {
+func (p *process) pause(freezePercent float64) {
 	if !p.dead.Load() {
 		time.Sleep(p.drawDuration(20 * time.Millisecond))
-		if p.drawFault(freezes) {
+		if p.drawFault(freezePercent) {
 			p.freeze(p.drawFreeze())
 		}
 		if p.drawFault(1) {
@@ -139,8 +139,8 @@ func (p *process) pause(freezes float64) {
 	if p.dead.Load() {
 		runtime.Goexit()
 	}
-	if p.early {
-		p.w.stirred()
+	if p.begunUnderFaults {
+		p.w.noteActivity()
 	}
 }
 
@@ -149,81 +149,81 @@ func (p *process) die() {
 	p.w.trace("  p%d dies", p.number)
 }
 
-// drawFreeze draws how long a process freezes. stops says that its clock stands still
-// meanwhile. A freeze takes about a minute, and sometimes outlasts the lease. If the schedule
-// has processes that stand still, most freezes take up to 70 minutes, and the clock stands
-// still in half of all freezes.
-func (p *process) drawFreeze() (takes time.Duration, stops bool) {
-	stops = p.w.standsStill && p.chance(50)
-	if p.w.standsStill && p.chance(70) {
-		return p.drawDuration(70 * time.Minute), stops
+// drawFreeze draws how long a process freezes, and whether its clock stands still meanwhile. A
+// freeze takes about a minute, and sometimes outlasts the lease. If the schedule has long
+// freezes, most freezes take up to 70 minutes, and the clock stands still in half of all
+// freezes.
+func (p *process) drawFreeze() (duration time.Duration, clockStops bool) {
+	clockStops = p.w.hasLongFreezes && p.chance(50)
+	if p.w.hasLongFreezes && p.chance(70) {
+		return p.drawDuration(70 * time.Minute), clockStops
 	}
-	return 25*time.Second + p.drawDuration(time.Minute), stops
+	return 25*time.Second + p.drawDuration(time.Minute), clockStops
 }
 
-// stall freezes a process now and then at a critical point, if the schedule has processes that
-// stall. A process is at a critical point before it reads or writes a purchase. A reconciler
-// is also at a critical point after it has read a payment that is settling. here says that the
-// process is at a critical point.
-func (p *process) stall(here bool) {
-	if !p.w.stalls || !here || !p.drawFault(30) {
+// stall freezes a process now and then at a critical point, if the schedule has stalls. A
+// process is at a critical point before it reads or writes a purchase. A reconciler is also at
+// a critical point after it has read a payment that is settling.
+func (p *process) stall(atCriticalPoint bool) {
+	if !p.w.hasStalls || !atCriticalPoint || !p.drawFault(30) {
 		return
 	}
 	most := 5 * time.Minute
 	switch {
-	case p.kind == asReconciler:
+	case p.kind == actorReconciler:
 		most = 20 * time.Minute
-	case p.w.standsStill:
+	case p.w.hasLongFreezes:
 		most = 70 * time.Minute
 	}
-	p.freeze(p.drawDuration(most), p.kind != asReconciler)
+	p.freeze(p.drawDuration(most), p.kind != actorReconciler)
 }
 
-func (p *process) freeze(takes time.Duration, stops bool) {
+func (p *process) freeze(duration time.Duration, clockStops bool) {
 	p.froze.Store(true)
-	p.w.trace("  p%d freezes for %s, its clock stops: %v", p.number, takes, stops)
-	p.w.expectEffectsFor(takes)
-	time.Sleep(takes)
-	if stops {
-		p.w.observed("thawed with a clock that had stood still")
-		p.offset.Add(-int64(takes))
-		p.stopped.Store(true)
+	p.w.trace("  p%d freezes for %s, its clock stops: %v", p.number, duration, clockStops)
+	p.w.expectEffectsFor(duration)
+	time.Sleep(duration)
+	if clockStops {
+		p.w.noteEvent("thawed with a clock that had stood still")
+		p.clockOffset.Add(-int64(duration))
+		p.clockStopped.Store(true)
 	}
 }
 
-// unhurried returns ctx without its deadline if the clock of the process has stood still. By
-// every other clock the deadline may have passed, but not by the clock of the process.
-func (p *process) unhurried(ctx context.Context) context.Context {
-	if p.stopped.Load() {
+// dropDeadlineIfStopped returns ctx without its deadline if the clock of the process has stood
+// still. By every other clock the deadline may have passed, but not by the clock of the
+// process.
+func (p *process) dropDeadlineIfStopped(ctx context.Context) context.Context {
+	if p.clockStopped.Load() {
 		return context.WithoutCancel(ctx)
 	}
 	return ctx
 }
 
-func (c *actors) process() *process {
+func (c *actors) newProcess() *process {
 	n := c.processes.Add(1)
 	p := &process{
-		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), early: !c.w.faultsOver.Load(),
+		w: c.w, number: n, rng: mathrand.New(mathrand.NewPCG(c.seed, 1000+n)), begun: time.Now(), begunUnderFaults: !c.w.faultsOver.Load(),
 		attempts: map[*authorization]*attempt{},
 	}
 	p.overMCP = p.chance(40)
-	p.offset.Store(int64(c.w.clockSkew / 2))
+	p.clockOffset.Store(int64(c.w.clockSkew / 2))
 	if c.w.clockSkew > 0 && p.drawFault(80) {
-		p.offset.Store(int64(p.drawDuration(c.w.clockSkew)))
+		p.clockOffset.Store(int64(p.drawDuration(c.w.clockSkew)))
 	}
 	p.arrived = p.now()
 	return p
 }
 
-func (c *actors) ids() func() string {
+func (c *actors) idGenerator() func() string {
 	var ids atomic.Int64
 	n := c.processes.Add(1)
 	return func() string { return fmt.Sprintf("w%d.%d", n, ids.Add(1)) }
 }
 
-func (c *actors) gate(p *process) *x402.Gate {
+func (c *actors) newGate(p *process) *x402.Gate {
 	gate := &x402.Gate{
-		Ledger: ledger.New(p, p.now, c.ids()), Settler: x402.One(p), Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Ledger: ledger.New(p, p.now, c.idGenerator()), Settler: x402.One(p), Now: p.now, Log: slog.New(slog.DiscardHandler),
 	}
 	if c.w.slotCap > 0 {
 		gate.Slots = p
@@ -231,7 +231,7 @@ func (c *actors) gate(p *process) *x402.Gate {
 	if c.w.chainVisible {
 		gate.Evidence = p
 	}
-	if c.w.fallback {
+	if c.w.hasFallback {
 		gate.Settler = &fallback.Pair{
 			Primary: fallback.Member{Facilitator: p, Name: primaryName},
 			Second:  fallback.Member{Facilitator: fallbackFacilitator{p}, Name: fallbackName},
@@ -246,7 +246,7 @@ func (c *actors) currentOffer(endpoint string) *x402.Offer {
 	switch {
 	case w.endpoints == twoPrices && endpoint == endpointTwo:
 		return c.f.offerDearer
-	case w.naming == extensionID:
+	case w.naming == namedByExtension:
 		return c.f.offerWithID
 	case !w.deployAt.IsZero() && time.Now().After(w.deployAt):
 		return c.f.offerAfterDeploy
@@ -255,12 +255,12 @@ func (c *actors) currentOffer(endpoint string) *x402.Offer {
 }
 
 type clientRequest struct {
-	pay      *authorization
-	with     attachment
-	path     string
-	key      string // Idempotency-Key
-	endpoint string
-	kind     actorKind
+	payment    *authorization
+	attachment attachment
+	path       string
+	key        string // Idempotency-Key
+	endpoint   string
+	kind       actorKind
 }
 
 // These are the two endpoints that sell the same thing. The second can have a higher price.
@@ -278,16 +278,16 @@ const (
 // payerRequest returns a request by a client of the payer. All these requests name the
 // purchase in the way that is set for the schedule.
 func (c *actors) payerRequest(a *authorization, path string) clientRequest {
-	q := clientRequest{pay: a, path: path, with: withToken, endpoint: endpointOne}
+	q := clientRequest{payment: a, path: path, attachment: withToken, endpoint: endpointOne}
 	switch c.w.naming {
-	case withKey:
+	case namedByKey:
 		q.key = keyOne
-	case extensionID:
-		q.with = withExtensionID
-	case noKey:
+	case namedByExtension:
+		q.attachment = withExtensionID
+	case namedByRequest:
 	}
-	if c.w.withoutToken {
-		q.with = withNothing
+	if c.w.omitsToken {
+		q.attachment = withNothing
 	}
 	return q
 }
@@ -295,38 +295,38 @@ func (c *actors) payerRequest(a *authorization, path string) clientRequest {
 // ask sends a request to a new process. The outcome is nil if the process died, or if it had
 // not answered by the gateway's timeout. After the timeout the process continues.
 func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
-	p := c.process()
-	p.clientRequest, p.signed = q, q.pay.forms[form{c.w.ownKey, q.with}]
+	p := c.newProcess()
+	p.clientRequest, p.header = q, q.payment.forms[form{c.w.signsWithKey, q.attachment}]
 	var keys []string
 	if p.key != "" {
 		keys = []string{p.key}
-	} else if q.with == withExtensionID {
+	} else if q.attachment == withExtensionID {
 		p.key = payerPaymentID
 	}
 	c.w.mu.Lock()
-	if r := c.w.record(p.pay); r != nil {
+	if r := c.w.record(p.payment); r != nil {
 		p.recordedBefore, p.paidBefore = true, r.Paid()
-		p.copied = isPublic(*r)
+		p.paymentIsPublic = isPublic(*r)
 	}
-	c.w.trace("p%d kind %d asks %s with %d path %s key %q at %s", p.number, p.kind, c.w.number(p.pay.key), q.with, p.path, p.key, p.endpoint)
+	c.w.trace("p%d kind %d asks %s with %d path %s key %q at %s", p.number, p.kind, c.w.shortName(p.payment.key), q.attachment, p.path, p.key, p.endpoint)
 	c.w.mu.Unlock()
 	offer := c.currentOffer(p.endpoint)
 	if offer == c.f.offerAfterDeploy {
-		c.w.observed("deployed in between")
+		c.w.noteEvent("deployed in between")
 	}
 	heard := make(chan *x402.Outcome, 1)
 	go func() {
 		defer close(heard) // also runs if the process dies, because Goexit runs deferred calls
-		signature, payload := p.signed.encoded, untrusted.Object(nil)
+		signature, payload := p.header.encoded, untrusted.Object(nil)
 		if p.overMCP { // MCP carries a payment as an object
 			signature, payload = "", must(untrusted.Parse(must(base64.StdEncoding.DecodeString(signature)), 32))
 		}
-		out := c.gate(p).Serve(context.Background(), x402.Request{
-			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.window(), Arrived: p.arrived, Deadline: p.now().Add(invocation),
+		out := c.newGate(p).Serve(context.Background(), x402.Request{
+			Signature: signature, Payload: payload, Offer: offer, Keys: keys, Window: p.answerWindow(), Arrived: p.arrived, Deadline: p.now().Add(invocationTimeout),
 			Prepare: func() (x402.Job, error) {
 				return x402.Job{
 					Fingerprint: p.path, Endpoint: p.endpoint, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout),
-					MostRuns: p.w.mostLookups, Run: p.runLookup,
+					MostRuns: p.w.maxLookups, Run: p.runLookup,
 				}, nil
 			},
 			Error: p.renderError,
@@ -337,7 +337,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 		defer c.w.lock()()
 		c.w.trace("p%d answers %d %s %v receipt %+v replayed %v", p.number, out.Status, out.Body, out.Fault, out.Receipt, out.Replayed)
 		c.w.checkEnded(p, &out)
-		if time.Since(p.begun) < gatewayCut {
+		if time.Since(p.begun) < gatewayTimeout {
 			c.w.checkAnswer(p, &out)
 			heard <- &out
 		}
@@ -345,7 +345,7 @@ func (c *actors) ask(q clientRequest) (*process, *x402.Outcome) {
 	select {
 	case out := <-heard:
 		return p, out
-	case <-time.After(gatewayCut):
+	case <-time.After(gatewayTimeout):
 		return p, nil
 	}
 }
@@ -361,19 +361,19 @@ func (p *process) renderError(f *fault.Error, s x402.PaymentStatus) []byte {
 	return b
 }
 
-// gatewayCut is the timeout of the gateway in front of the processes.
-const gatewayCut = 30 * time.Second
+// gatewayTimeout is the timeout of the gateway in front of the processes.
+const gatewayTimeout = 30 * time.Second
 
-// reconcile runs a reconciler, with chain evidence if sees is true.
-func (c *actors) reconcile(sees bool) {
-	p := c.process()
-	p.kind = asReconciler
+// reconcile runs a reconciler, with chain evidence if chainVisible is true.
+func (c *actors) reconcile(chainVisible bool) {
+	p := c.newProcess()
+	p.kind = actorReconciler
 	reconciler := reconcile.Reconciler{
-		Ledger: ledger.New(p, p.now, c.ids()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
+		Ledger: ledger.New(p, p.now, c.idGenerator()), Index: p, Now: p.now, Log: slog.New(slog.DiscardHandler),
 		Terms:    terms(),
 		Cheapest: big.NewInt(5000), Error: p.renderError,
 	}
-	if sees {
+	if chainVisible {
 		reconciler.Evidence, reconciler.Scanner = p, p
 	}
 	var done sync.WaitGroup
@@ -381,20 +381,20 @@ func (c *actors) reconcile(sees bool) {
 		s, _ := reconciler.Run(context.Background())
 		defer c.w.lock()()
 		if s.Failed > 0 && !p.disturbed() {
-			c.w.violated("the reconciler failed on a record, and nothing failed it")
+			c.w.noteViolation("the reconciler failed on a record, and nothing failed it")
 		}
 	})
 	done.Wait()
 }
 
-// window returns how long the answer to this process's request is replayed to later payments,
-// for a purchase without a key. It is twice as long over the Model Context Protocol as over
-// HTTP.
-func (p *process) window() time.Duration {
+// answerWindow returns how long the answer to this process's request is replayed to later
+// payments, for a purchase without a key. It is twice as long over the Model Context Protocol
+// as over HTTP.
+func (p *process) answerWindow() time.Duration {
 	if p.overMCP {
-		return 2 * p.w.window
+		return 2 * p.w.answerWindow
 	}
-	return p.w.window
+	return p.w.answerWindow
 }
 
-func (q clientRequest) named(w *world) string { return w.purchaseOf(q.key, q.path) }
+func (q clientRequest) purchaseKey(w *world) string { return w.purchaseOf(q.key, q.path) }

@@ -21,23 +21,23 @@ import (
 // caller has given up. A record may have changed by the time the reader gets it. Fetch is
 // consistent, as ledger.Store requires; List, the index, is not.
 
-// call makes one call of the store, by calling the function do. By chance, the call fails
-// without effect, takes effect and reports failure, or hangs. If the call hangs, the function
-// late may take effect long afterwards. late is nil for a call that has no effect, such as a
-// read.
-func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Record, error), late func(context.Context)) (r ledger.Record, err error) {
+// callStore makes one call of the store, by calling the function do. By chance, the call fails
+// without effect, takes effect and reports failure, or hangs. If the call hangs, callStore may
+// call the function landLater long afterwards. landLater is nil for a call that has no effect,
+// such as a read.
+func (p *process) callStore(ctx context.Context, do func(context.Context) (ledger.Record, error), landLater func(context.Context)) (r ledger.Record, err error) {
 	p.await()
-	ctx = p.unhurried(ctx)
+	ctx = p.dropDeadlineIfStopped(ctx)
 	fails, failsAfter := p.drawFault(2), p.drawFault(3)
-	if hangs := p.drawFault(p.w.hanging); hangs || fails || failsAfter {
-		p.faulty.Store(true)
+	if hangs := p.drawFault(p.w.hangPercent); hangs || fails || failsAfter {
+		p.storeFailed.Store(true)
 		switch {
 		case failsAfter:
 			_, err = do(ctx)
 			p.await()
 		case hangs: // the hang lasts until the client library's timeout or the end of the context
-			if late != nil && p.chance(70) {
-				p.land(late)
+			if landLater != nil && p.chance(70) {
+				p.landLate(landLater)
 			}
 			select {
 			case <-time.After(1500 * time.Millisecond):
@@ -52,9 +52,9 @@ func (p *process) call(ctx context.Context, do func(context.Context) (ledger.Rec
 	return r, err
 }
 
-// land lets a write take effect after its caller has given up or died. Most writes take effect
-// within 45 seconds, and some only after minutes.
-func (p *process) land(write func(context.Context)) {
+// landLate lets a write take effect after its caller has given up or died. Most writes take
+// effect within 45 seconds, and some only after minutes.
+func (p *process) landLate(write func(context.Context)) {
 	after := p.drawDuration(45 * time.Second)
 	if p.chance(20) {
 		after = p.drawDuration(10 * time.Minute)
@@ -62,8 +62,8 @@ func (p *process) land(write func(context.Context)) {
 	p.w.expectEffectsFor(after)
 	go func() {
 		time.Sleep(after)
-		p.w.observed("a write landed late")
-		p.w.stirred()
+		p.w.noteEvent("a write landed late")
+		p.w.noteActivity()
 		write(context.Background())
 	}()
 }
@@ -72,12 +72,12 @@ func (p *process) Put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	p.stall(r.Kind() == ledger.KindPurchase)
 	// Some writes are sent a second time, even without faults, as the store's client library
 	// does if a reply is lost. The caller gets the second reply.
-	return p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
-		stands, err := p.put(ctx, r)
+	return p.callStore(ctx, func(ctx context.Context) (ledger.Record, error) {
+		stored, err := p.put(ctx, r)
 		if err != nil || !p.chance(4) {
-			return stands, err
+			return stored, err
 		}
-		p.w.observed("sent twice by the store's client")
+		p.w.noteEvent("sent twice by the store's client")
 		return p.put(ctx, r)
 	}, func(ctx context.Context) { _, _ = p.put(ctx, r) })
 }
@@ -87,7 +87,7 @@ func (p *process) MostKept() int { return p.w.store.MostKept() }
 
 func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) {
 	p.stall(isPurchase(key))
-	found, err := p.call(ctx, func(ctx context.Context) (ledger.Record, error) {
+	found, err := p.callStore(ctx, func(ctx context.Context) (ledger.Record, error) {
 		defer p.w.lock()()
 		r, err := p.w.store.Fetch(ctx, key)
 		if err != nil {
@@ -95,7 +95,7 @@ func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) 
 		}
 		return p.noteRead(key, r), nil
 	}, nil)
-	p.stall(p.kind == asReconciler && found != nil && found.Status() == string(ledger.Settling))
+	p.stall(p.kind == actorReconciler && found != nil && found.Status() == string(ledger.Settling))
 	return found, err
 }
 
@@ -103,17 +103,17 @@ func (p *process) Fetch(ctx context.Context, key string) (ledger.Record, error) 
 // gets. If the schedule breaks a rule at reading, the process gets a changed record.
 func (p *process) noteRead(key string, r ledger.Record) ledger.Record {
 	switch a := p.w.authorizationOf(key); {
-	case a == nil || p.kind == asReconciler:
-	case a == p.pay:
+	case a == nil || p.kind == actorReconciler:
+	case a == p.payment:
 		p.readAt = time.Now()
 		p.readState = ""
 		if r != nil {
 			p.readState = ledger.State(r.Status())
 		}
 	case r != nil:
-		p.otherRead, p.otherVersion = a, r.Head().Version
+		p.otherPayment, p.otherVersion = a, r.Head().Version
 	}
-	return p.reads(r)
+	return p.recordAsRead(r)
 }
 
 func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, error) {
@@ -121,41 +121,41 @@ func (p *process) put(ctx context.Context, r ledger.Record) (ledger.Record, erro
 	defer w.lock()()
 	head := r.Head()
 	first, held := head.Version == 1, w.store[head.Key]
-	if err := p.contextEnded(ctx, held, r); err != nil {
+	if err := p.contextError(ctx, held, r); err != nil {
 		return nil, err
 	}
-	if w.broken != nil {
-		r = w.broken.written(p, held, r)
+	if w.brokenRule != nil {
+		r = w.brokenRule.recordAsWritten(p, held, r)
 	}
-	stands, err := w.store.Put(ctx, r)
+	stored, err := w.store.Put(ctx, r)
 	switch {
-	case err != nil || stands == nil:
+	case err != nil || stored == nil:
 		return nil, err
-	case stands.Head().WriteID == head.WriteID && (held == nil || held.Head().WriteID != head.WriteID):
+	case stored.Head().WriteID == head.WriteID && (held == nil || held.Head().WriteID != head.WriteID):
 		p.checkWrite(held, r)
-	case first && p.pay != nil && head.Key == p.pay.key && stands.Head().WriteID != head.WriteID:
+	case first && p.payment != nil && head.Key == p.payment.key && stored.Head().WriteID != head.WriteID:
 		p.readAt = time.Now()
 	}
 	if first && held != nil {
-		return p.reads(stands), nil
+		return p.recordAsRead(stored), nil
 	}
-	return stands, nil
+	return stored, nil
 }
 
-// contextEnded returns the error of a write whose context has ended. Once a process has
+// contextError returns the error of a write whose context has ended. Once a process has
 // claimed a payment, the Gate must write the outcome of that attempt under a context that has
 // not ended. Three kinds of writes may have a context that has ended, because they send
 // nothing: the claim itself, the supersession of a payment, and the write of a purchase.
-func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error {
+func (p *process) contextError(ctx context.Context, old, r ledger.Record) error {
 	verdict := p.isVerdict(old, r)
 	if err := ctx.Err(); err != nil {
 		if verdict {
-			p.w.violated("a verdict is written under a context that has ended")
+			p.w.noteViolation("a verdict is written under a context that has ended")
 		}
 		return err
 	}
-	if verdict && time.Since(p.begun) > invocation {
-		p.w.observed("written after the deadline")
+	if verdict && time.Since(p.begun) > invocationTimeout {
+		p.w.noteEvent("written after the deadline")
 	}
 	return nil
 }
@@ -165,14 +165,14 @@ func (p *process) contextEnded(ctx context.Context, old, r ledger.Record) error 
 // a write that changes only the version is no verdict either.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
-	if !ok || p.kind == asReconciler {
+	if !ok || p.kind == actorReconciler {
 		return false
 	}
 	a := p.w.authorizationOf(pay.Key)
 	before, _ := old.(ledger.Payment)
 	claims := old != nil && pay.Attempt > before.Attempt
-	closes := a != p.pay && (pay.State == ledger.Superseded || old != nil && onlyRaised(before, pay))
-	return !claims && !closes && !p.of(a).claimed.IsZero()
+	closes := a != p.payment && (pay.State == ledger.Superseded || old != nil && onlyVersionRaised(before, pay))
+	return !claims && !closes && !p.attemptOn(a).claimedAt.IsZero()
 }
 
 // decodedStore is the store of the campaign. It has the same contract as ledgertest.Memory. To
@@ -225,18 +225,18 @@ func (p *process) Acquire(_ context.Context, _ string, until time.Time) (x402.Sl
 	full := p.drawFault(4)
 	w := p.w
 	defer w.lock()()
-	for other, end := range w.slots {
+	for other, end := range w.slotEnds {
 		if !end.After(p.now()) {
-			delete(w.slots, other)
+			delete(w.slotEnds, other)
 		}
 	}
-	if full || len(w.slots) >= w.slotCap {
+	if full || len(w.slotEnds) >= w.slotCap {
 		return nil, fault.New(fault.Overloaded, nil)
 	}
 	if until.Before(p.arrived.Add(minimumLease)) {
-		w.violated("a slot ends before its lease")
+		w.noteViolation("a slot ends before its lease")
 	}
-	p.slots, w.slots[p] = p.slots+1, until
+	p.slotsHeld, w.slotEnds[p] = p.slotsHeld+1, until
 	return p, nil
 }
 
@@ -244,11 +244,11 @@ func (p *process) Release(context.Context) error {
 	p.await()
 	w := p.w
 	w.mu.Lock()
-	if p.slots != 1 {
-		w.violated("a slot was given back twice")
+	if p.slotsHeld != 1 {
+		w.noteViolation("a slot was given back twice")
 	}
-	p.slots--
-	delete(w.slots, p)
+	p.slotsHeld--
+	delete(w.slotEnds, p)
 	w.mu.Unlock()
 	if p.drawFault(2) {
 		return errors.New("store down")
@@ -258,14 +258,14 @@ func (p *process) Release(context.Context) error {
 
 // lacksSlot reports whether the schedule limits the number of slots, and this process has no
 // slot. It is called when the process settles or looks up.
-func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slots != 1 }
+func (p *process) lacksSlot() bool { return p.w.slotCap > 0 && p.slotsHeld != 1 }
 
 func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	w := p.w
-	a, fails := w.checkLookup(p)
+	a, usuallyFails := w.checkLookup(p)
 	defer func() {
 		defer w.lock()()
-		p.lookEnded = time.Now()
+		p.lookupEndedAt = time.Now()
 		delete(a.runningLookups, p)
 	}()
 	p.await()
@@ -280,8 +280,8 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 	}
 	p.await()
 	switch {
-	case p.drawFault(12), fails && p.chance(85):
-		if f := lookup.Fault(lookup.DNSTimeout, nil); w.silent {
+	case p.drawFault(12), usuallyFails && p.chance(85):
+		if f := lookup.Fault(lookup.DNSTimeout, nil); w.targetIsSilent {
 			return x402.Reply{}, f.Silence()
 		}
 		return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil)
@@ -294,31 +294,31 @@ func (p *process) runLookup(ctx context.Context) (x402.Reply, error) {
 }
 
 // checkLookup checks the invariants of a lookup that begins, and returns the payment that the
-// lookup is for. In some schedules, the first lookups of each payment usually fail; fails says
-// that this is such a lookup.
-func (w *world) checkLookup(p *process) (a *authorization, fails bool) {
+// lookup is for. In some schedules, the first lookups of each payment usually fail;
+// usuallyFails says that this is such a lookup.
+func (w *world) checkLookup(p *process) (a *authorization, usuallyFails bool) {
 	defer w.lock()()
 	w.executePending()
-	a = p.current
+	a = p.lastPayment
 	p.lookups++
-	w.trace("  p%d looks up for %s", p.number, w.number(a.key))
-	together := false // another lookup of the payment is running under a lease that has not ended
+	w.trace("  p%d looks up for %s", p.number, w.shortName(a.key))
+	anotherRuns := false // another lookup of the payment is running under a lease that has not ended
 	for other := range a.runningLookups {
-		together = together || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
+		anotherRuns = anotherRuns || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
 	a.runningLookups[p] = true
 	waits := []time.Duration{
 		0, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, 20 * time.Minute, 40 * time.Minute, time.Hour,
 	}
 	wait := waits[min(a.lastLookupCount, len(waits)-1)]
-	late := p.stopped.Load() // the clock of the process stood still, so the process may think that it still has the lease
-	w.check(map[string]bool{
+	clockIsBehind := p.clockStopped.Load() // the clock of the process stood still, so the process may think that it still has the lease
+	w.noteViolations(map[string]bool{
 		"worked without a slot":                                p.lacksSlot(),
 		"a lookup before money moved":                          !a.moved() && (w.chainVisible || !a.cancelled),
-		"two lookups ran at once":                              !late && together,
-		"a lookup after a refund was begun":                    a.refundBegun() && p.of(a).claimed.After(a.refundBegunAt),
-		"a lookup, after the payer was told that none is left": !late && a.toldUsedUp,
-		"a lookup came too soon after the last":                !late && w.clockSkew == 0 && time.Since(a.lastLookupEnd) < wait,
+		"two lookups ran at once":                              !clockIsBehind && anotherRuns,
+		"a lookup after a refund was begun":                    a.refundBegun() && p.attemptOn(a).claimedAt.After(a.refundBegunAt),
+		"a lookup, after the payer was told that none is left": !clockIsBehind && a.toldUsedUp,
+		"a lookup came too soon after the last":                !clockIsBehind && w.clockSkew == 0 && time.Since(a.lastLookupEnd) < wait,
 	})
 	const some = 15
 	return a, w.lookupsFail && a.lookupsBegun < some

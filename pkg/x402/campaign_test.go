@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	campaignN     = flag.Int("campaign.n", 20000, "schedules of the campaign")
-	campaignSeed  = flag.Uint64("campaign.seed", 0, "first seed of the campaign")
-	campaignTrace = flag.Bool("campaign.trace", false, "print every step; -campaign.n 2 runs one schedule with chain evidence and one without")
-	campaignShow  = flag.Bool("campaign.progress", false, "show progress")
+	campaignSchedules = flag.Int("campaign.n", 20000, "schedules of the campaign")
+	campaignSeed      = flag.Uint64("campaign.seed", 0, "first seed of the campaign")
+	campaignTrace     = flag.Bool("campaign.trace", false, "print every step; -campaign.n 2 runs one schedule with chain evidence and one without")
+	campaignProgress  = flag.Bool("campaign.progress", false, "show progress")
 )
 
 // The campaign runs the real Gate, Ledger and Reconciler through random schedules of faults.
@@ -47,15 +47,15 @@ var (
 // Two things never make an answer a violation: a transfer by a third party after the answer,
 // and a signature that can no longer be verified.
 
-// schedule runs the schedule of one seed.
-func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRule, sum *campaignResult) {
+// runSchedule runs the schedule of one seed.
+func runSchedule(t *testing.T, f *fixture, seed uint64, chainVisible bool, rule *brokenRule, sum *campaignResult) {
 	synctest.Test(t, func(t *testing.T) {
 		rng := mathrand.New(mathrand.NewPCG(seed, 1))
-		c := newActors(f, newWorld(f, rng, rpc, broken), rng, seed)
+		c := newActors(f, newWorld(f, rng, chainVisible, rule), rng, seed)
 		c.runWithFaults()
-		c.returnLate()
+		c.letTimePass()
 		x := c.runWithoutFaults()
-		c.w.quieten() // waits for frozen processes, which must end before the synctest bubble does
+		c.w.waitUntilQuiet() // waits for frozen processes, which must end before the synctest bubble does
 		c.checkEnd()
 		c.checkLongAfter(x)
 		c.w.mu.Lock()
@@ -66,41 +66,41 @@ func schedule(t *testing.T, f *fixture, seed uint64, rpc bool, broken *brokenRul
 
 // campaignResult sums up the schedules of a campaign.
 type campaignResult struct {
-	mu     sync.Mutex
-	n      int
-	ends   map[string]int    // number of schedules by result, and by observed event
-	broken map[string]int    // number of schedules with each violation, by the name of the invariant
-	first  map[string]uint64 // the first seed that violated the invariant
+	mu         sync.Mutex
+	schedules  int
+	outcomes   map[string]int    // number of schedules by result, and by observed event
+	violations map[string]int    // number of schedules with each violation, by the name of the invariant
+	firstSeeds map[string]uint64 // the first seed that violated the invariant
 }
 
 // add counts each result, event and violated invariant once per schedule.
 func (t *campaignResult) add(seed uint64, w *world) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.n++
-	t.ends[w.result]++
-	w.events.Range(func(what, _ any) bool { t.ends[what.(string)]++; return true })
+	t.schedules++
+	t.outcomes[w.result]++
+	w.events.Range(func(what, _ any) bool { t.outcomes[what.(string)]++; return true })
 	w.violations.Range(func(key, _ any) bool {
 		what := key.(string)
-		if t.broken[what]++; t.broken[what] == 1 {
-			t.first[what] = seed
+		if t.violations[what]++; t.violations[what] == 1 {
+			t.firstSeeds[what] = seed
 		}
 		return true
 	})
 }
 
-// raceDetector reports whether the race detector is on. The race detector makes the campaign
-// twenty times slower. "make test" also runs the campaign without the race detector.
-func raceDetector() bool {
+// raceDetectorIsOn reports whether the race detector is on. The race detector makes the
+// campaign twenty times slower. "make test" also runs the campaign without the race detector.
+func raceDetectorIsOn() bool {
 	info, ok := debug.ReadBuildInfo()
 	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, first uint64) *campaignResult {
-	if raceDetector() && !*campaignShow {
+func runCampaign(t *testing.T, f *fixture, n int, chainVisible bool, rule *brokenRule, firstSeed uint64) *campaignResult {
+	if raceDetectorIsOn() && !*campaignProgress {
 		n /= 20
 	}
-	sum := &campaignResult{ends: map[string]int{}, broken: map[string]int{}, first: map[string]uint64{}}
+	sum := &campaignResult{outcomes: map[string]int{}, violations: map[string]int{}, firstSeeds: map[string]uint64{}}
 	var next atomic.Uint64
 	begun := time.Now()
 	t.Run("schedules", func(t *testing.T) {
@@ -108,8 +108,8 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, fir
 			t.Run("worker", func(t *testing.T) {
 				t.Parallel()
 				for i := next.Add(1) - 1; i < uint64(n); i = next.Add(1) - 1 {
-					schedule(t, f, first+i, rpc, broken, sum)
-					if *campaignShow && i%10000 == 0 {
+					runSchedule(t, f, firstSeed+i, chainVisible, rule, sum)
+					if *campaignProgress && i%10000 == 0 {
 						fmt.Printf("%d of %d schedules, %s\n", i, n, time.Since(begun).Round(time.Second))
 					}
 				}
@@ -124,14 +124,14 @@ func campaign(t *testing.T, f *fixture, n int, rpc bool, broken *brokenRule, fir
 // faults and clients that retry early.
 func TestCampaign(t *testing.T) {
 	f := newFixture(t)
-	for _, rpc := range []bool{true, false} {
-		t.Run(fmt.Sprintf("chain evidence %v", rpc), func(t *testing.T) {
-			sum := campaign(t, f, *campaignN/2, rpc, nil, *campaignSeed)
-			for what, n := range sum.broken {
-				t.Errorf("%d schedules: %s (first seed %d)", n, what, sum.first[what])
+	for _, chainVisible := range []bool{true, false} {
+		t.Run(fmt.Sprintf("chain evidence %v", chainVisible), func(t *testing.T) {
+			sum := runCampaign(t, f, *campaignSchedules/2, chainVisible, nil, *campaignSeed)
+			for what, n := range sum.violations {
+				t.Errorf("%d schedules: %s (first seed %d)", n, what, sum.firstSeeds[what])
 			}
-			sum.checkCoverage(t, rpc)
-			t.Logf("%d schedules: %v", sum.n, sum.ends)
+			sum.checkCoverage(t, chainVisible)
+			t.Logf("%d schedules: %v", sum.schedules, sum.outcomes)
 		})
 	}
 }
@@ -139,7 +139,7 @@ func TestCampaign(t *testing.T) {
 // requiredEvents returns the events that must occur in some schedule of a large campaign,
 // because otherwise the campaign has not tested what it is for. TestCampaignDetects covers
 // further events.
-func requiredEvents(rpc bool) []string {
+func requiredEvents(chainVisible bool) []string {
 	all := []string{
 		"answered", "refused", "used up", "overloaded", "deployed in between", "submitted by a third party", "cancelled",
 		"executed late", "executed after we hung up", "written after the deadline", "a write landed late",
@@ -149,7 +149,7 @@ func requiredEvents(rpc bool) []string {
 		"the fallback settled in doubt", "the fallback refused in doubt",
 		"a refund was begun", "a refund was made", "a refund was withdrawn",
 	}
-	if rpc {
+	if chainVisible {
 		return append(all, "the fallback reported a success that was none", "money without a request", "moved after the facilitator said no", "a transfer was read", "chain behind")
 	}
 	return append(all, "stuck in doubt", "used in doubt counts as paid", "a superseded payment was found to be paid")
@@ -157,23 +157,23 @@ func requiredEvents(rpc bool) []string {
 
 // checkCoverage fails a large campaign if a required event never occurred, too few schedules
 // ended with an answer, or too many ended in doubt.
-func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
+func (t *campaignResult) checkCoverage(tt *testing.T, chainVisible bool) {
 	tt.Helper()
-	if t.n < 10000 {
+	if t.schedules < 10000 {
 		return // a small campaign may miss rare events
 	}
-	for _, what := range requiredEvents(rpc) {
-		if t.ends[what] == 0 {
-			tt.Errorf("in none of %d schedules: %s", t.n, what)
+	for _, what := range requiredEvents(chainVisible) {
+		if t.outcomes[what] == 0 {
+			tt.Errorf("in none of %d schedules: %s", t.schedules, what)
 		}
 	}
-	if n := t.ends["answered"]; n < t.n*7/10 {
-		tt.Errorf("only %d of %d schedules ended with an answer", n, t.n)
+	if n := t.outcomes["answered"]; n < t.schedules*7/10 {
+		tt.Errorf("only %d of %d schedules ended with an answer", n, t.schedules)
 	}
 	// Without chain evidence, a payment that is in doubt when its window ends stays in doubt.
 	// With these fault rates, about 14 % of the schedules end in this way.
-	if n := t.ends["stuck in doubt"]; n > t.n*18/100 {
-		tt.Errorf("%d of %d schedules ended in doubt", n, t.n)
+	if n := t.outcomes["stuck in doubt"]; n > t.schedules*18/100 {
+		tt.Errorf("%d of %d schedules ended in doubt", n, t.schedules)
 	}
 }
 
@@ -181,12 +181,12 @@ func (t *campaignResult) checkCoverage(tt *testing.T, rpc bool) {
 // told. It also compares both with the lists of debts and doubts.
 func (c *actors) checkEnd() {
 	w := c.w
-	open, until, movedRefused := w.unsettled()
+	open, until, movedRefused := w.findUnsettled()
 	if open {
-		time.Sleep(max(0, time.Until(until)) + w.clockSkew + refusedUntil + 2*safeHeadDelay)
+		time.Sleep(max(0, time.Until(until)) + w.clockSkew + refusalDoubtPeriod + 2*safeHeadDelay)
 		c.reconcile(w.chainVisible)
-		if open, _, _ = w.unsettled(); open && w.chainVisible {
-			w.violated("in doubt in the end")
+		if open, _, _ = w.findUnsettled(); open && w.chainVisible {
+			w.noteViolation("in doubt in the end")
 		}
 	}
 	if w.chainVisible || movedRefused { // other schedules end before anybody reconciles with chain evidence
@@ -202,25 +202,25 @@ func (c *actors) checkEnd() {
 			lost++
 		}
 		switch resent := a.claimedAt.After(a.refusalToldAt); {
-		case !a.moved() || !a.byUs: // cancelled, unused, or submitted by a third party
+		case !a.moved() || !a.movedByUs: // cancelled, unused, or submitted by a third party
 		case a.movedAfterRefusal: // the reconciler finds the transfer, and the answer is owed
-			w.observed("moved after the facilitator said no")
+			w.noteEvent("moved after the facilitator said no")
 		case !a.refusalToldAt.IsZero() && !resent:
-			w.violated("told that nothing moved and never will, and charged")
+			w.noteViolation("told that nothing moved and never will, and charged")
 		case !a.unchargedToldAt.IsZero() && !a.claimedAt.After(a.unchargedToldAt):
-			w.violated("told that nothing was charged, and it was")
+			w.noteViolation("told that nothing was charged, and it was")
 		}
 	}
 	if initialBalance-w.balance != lost {
-		w.violated("money is missing")
+		w.noteViolation("money is missing")
 	}
 	w.checkRecorded()
 }
 
-// unsettled reports whether an authorization is in doubt, and whether a facilitator moved
+// findUnsettled reports whether an authorization is in doubt, and whether a facilitator moved
 // money although it had refused the payment. lastEnd is the latest end of the windows of the
 // authorizations in doubt.
-func (w *world) unsettled() (open bool, lastEnd time.Time, movedRefused bool) {
+func (w *world) findUnsettled() (open bool, lastEnd time.Time, movedRefused bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, a := range w.authorizations {
@@ -245,20 +245,20 @@ func (c *actors) checkLongAfter(x *patientClient) {
 	}
 	time.Sleep(36 * 24 * time.Hour)
 	w.mu.Lock()
-	undecided := w.undecided()
+	undecidedBefore := w.undecidedAuths()
 	w.deleteExpired()
-	if !maps.Equal(undecided, w.undecided()) {
-		w.violated("a debt or a doubt was forgotten after a month")
+	if !maps.Equal(undecidedBefore, w.undecidedAuths()) {
+		w.noteViolation("a debt or a doubt was forgotten after a month")
 	}
 	w.mu.Unlock()
 	p, out := c.ask(x.request())
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if undecided[x.pay] {
+	if undecidedBefore[x.payment] {
 		return
 	}
-	w.observed("gone after a month")
-	if out == nil || out.Status != 402 || p.sent+p.lookups+p.writes > 0 {
-		w.violated("a month later a payment is not gone")
+	w.noteEvent("gone after a month")
+	if out == nil || out.Status != 402 || p.sends+p.lookups+p.writes > 0 {
+		w.noteViolation("a month later a payment is not gone")
 	}
 }

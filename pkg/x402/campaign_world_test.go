@@ -23,45 +23,45 @@ type world struct {
 	mu           sync.Mutex
 	faultsOver   atomic.Bool // the phase without faults has begun
 	chainVisible bool        // the Gate has x402.Evidence
-	broken       *brokenRule // the rule that TestCampaignDetects breaks; nil breaks no rule
+	brokenRule   *brokenRule // the rule that TestCampaignDetects breaks; nil breaks no rule
 
 	// The settings are drawn once per schedule.
-	ownKey          bool           // the payer signs with a key; otherwise with a contract wallet
-	withoutToken    bool           // the payer's clients echo no retry token
-	naming          purchaseNaming // how the payer's clients name a purchase
-	manyNames       bool           // many of the payer's requests use another name for the same purchase
-	window          time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
-	deployAt        time.Time      // when the price and the payee change; zero means never
-	clockSkew       time.Duration  // the largest difference between two processes' clocks
-	lateInWindow    bool           // the first request comes near the end of the window of its authorization
-	standsStill     bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
-	stalls          bool           // processes often freeze before they open or read a purchase
-	hanging         float64        // percentage of the store's calls that hang
-	lookupsFail     bool           // most of the first lookups of a payment fail, even without faults
-	silent          bool           // failing lookups fail because the target is silent
-	freezesInSettle bool           // a process often freezes while it settles
-	falseRefusals   bool           // the facilitator may refuse a payment and move the money nevertheless
-	slotCap         int            // number of slots; 0 means no limit
-	mostLookups     int            // number of lookups that the seller allows for a payment; 0 means no limit
-	endpoints       endpoints      // the endpoints that sell the same thing
-	refunds         bool           // an operator begins refunds of debts
-	cursorBefore    bool           // the schedule begins with a cursor, as after an earlier run of the reconciler
-	fallback        bool           // there is a second facilitator
-	primaryOutage   outage         // lasting fault of the primary facilitator
-	fallbackLies    bool           // the second facilitator lies about payments in doubt
-	lies            lies           // false answers of the primary facilitator
+	signsWithKey     bool           // the payer signs with a key; otherwise with a contract wallet
+	omitsToken       bool           // the payer's clients echo no retry token
+	naming           purchaseNaming // how the payer's clients name a purchase
+	usesManyNames    bool           // many of the payer's requests use another name for the same purchase
+	answerWindow     time.Duration  // how long an answer over HTTP is replayed for a purchase without a key
+	deployAt         time.Time      // when the price and the payee change; zero means never
+	clockSkew        time.Duration  // the largest difference between two processes' clocks
+	lateInWindow     bool           // the first request comes near the end of the window of its authorization
+	hasLongFreezes   bool           // processes freeze for up to an hour or more, and authorizations are valid for three hours
+	hasStalls        bool           // processes often freeze before they open or read a purchase
+	hangPercent      float64        // percentage of the store's calls that hang
+	lookupsFail      bool           // most of the first lookups of a payment fail, even without faults
+	targetIsSilent   bool           // failing lookups fail because the target is silent
+	freezesInSettle  bool           // a process often freezes while it settles
+	refusesFalsely   bool           // the facilitator may refuse a payment and move the money nevertheless
+	slotCap          int            // number of slots; 0 means no limit
+	maxLookups       int            // number of lookups that the seller allows for a payment; 0 means no limit
+	endpoints        endpoints      // the endpoints that sell the same thing
+	hasRefunds       bool           // an operator begins refunds of debts
+	beginsWithCursor bool           // the schedule begins with a cursor, as after an earlier run of the reconciler
+	hasFallback      bool           // there is a second facilitator
+	primaryOutage    outageKind     // lasting fault of the primary facilitator
+	fallbackLies     bool           // the second facilitator lies about payments in doubt
+	lies             lieRange       // false answers of the primary facilitator
 
 	// The other fields change during the schedule.
-	slots          map[*process]time.Time // when the slot of each process becomes free
-	authorizations []*authorization
-	early          int       // while there are faults, clients use this many authorizations from the beginning of the list
-	cursorAt       time.Time // when the reconciler's first cursor was made
-	store          decodedStore
-	payer          string
-	balance        int // what the payer has left, as a number of payments
+	slotEnds        map[*process]time.Time // when the slot of each process becomes free
+	authorizations  []*authorization
+	clientAuthCount int       // while there are faults, clients use this many authorizations from the beginning of the list
+	firstCursorAt   time.Time // when the reconciler's first cursor was made
+	store           decodedStore
+	payer           string
+	balance         int // what the payer has left, as a number of payments
 
-	quietFrom time.Time    // by this time every frozen process has thawed, and every late write has landed
-	stir      atomic.Int64 // when a process or a late write from the phase with faults last acted, in nanoseconds since 1970
+	quietFrom    time.Time    // by this time every frozen process has thawed, and every late write has landed
+	lastActivity atomic.Int64 // when a process or a late write from the phase with faults last acted, in nanoseconds since 1970
 
 	violations, events sync.Map // the keys are the names of what happened; no lock is needed
 	result             string   // what the patient client got in the end, such as "answered"
@@ -75,9 +75,9 @@ func (w *world) lock() func() {
 type purchaseNaming int
 
 const (
-	noKey       purchaseNaming = iota // a purchase is named by the request alone
-	withKey                           // a purchase is named by an Idempotency-Key
-	extensionID                       // a purchase is named by the payment-identifier extension
+	namedByRequest   purchaseNaming = iota // a purchase is named by the request alone
+	namedByKey                             // a purchase is named by an Idempotency-Key
+	namedByExtension                       // a purchase is named by the payment-identifier extension
 )
 
 // endpoints says at how many endpoints the same thing is sold, and for which prices.
@@ -99,9 +99,9 @@ type authorization struct {
 	visibleAt         time.Time            // when the block could first be read; later than movedAt if the transfer is backdated
 	refusedBy         string               // the facilitator whose refusal, for a reason about the payer, is on record
 	refusedAt         time.Time            // when the refusal was recorded
-	byUs              bool                 // a facilitator, and not a third party, moved the money
+	movedByUs         bool                 // a facilitator, and not a third party, moved the money
 	movedAfterRefusal bool                 // a facilitator moved the money although it says that it refused the payment
-	reached           int                  // number of settle requests that reached the primary; counted only if it lies
+	primaryRequests   int                  // number of settle requests that reached the primary; counted only if it lies
 	claimedAt         time.Time            // when the attempt that moved the money claimed the payment
 	pending           []pendingTransaction // transactions that were submitted and are not yet executed
 
@@ -116,13 +116,13 @@ type authorization struct {
 	possibleSends int       // number of requests to facilitators that may have sent the payment
 	supersededAt  time.Time // when the record of this payment became superseded
 	ownershipLost bool      // another payment took over its purchase
-	// overBefore holds the other payments of the purchase that were over (isOver) or without a
-	// record when this payment became the owner of the purchase.
-	overBefore map[*authorization]bool
+	// overAtTakeover holds the other payments of the purchase that were over (isOver) or
+	// without a record when this payment became the owner of the purchase.
+	overAtTakeover map[*authorization]bool
 
-	// standsUntil is the time until which other payments of the purchase get this payment's
-	// answer.
-	standsUntil time.Time
+	// answerStandsUntil is the time until which other payments of the purchase get this
+	// payment's answer.
+	answerStandsUntil time.Time
 
 	lastWriter         *process          // the process that last changed more of the record than its version
 	leaseHolder        *process          // the process that last claimed the payment
@@ -139,38 +139,38 @@ type authorization struct {
 	lastLookupEnd   time.Time
 }
 
-// pendingTransaction is a submitted transaction. It executes at a later time (at), if the
+// pendingTransaction is a submitted transaction. It executes at the time executeAt, if the
 // token contract then permits it. claimedAt is when the attempt that sent the transaction
 // claimed the payment.
-type pendingTransaction struct{ at, claimedAt time.Time }
+type pendingTransaction struct{ executeAt, claimedAt time.Time }
 
 const (
 	initialBalance = 100             // what the payer has at the beginning, as a number of payments
 	safeHeadDelay  = 2 * time.Minute // how far the safe head is behind the latest block
-	// invocation is the time limit of a request. minimumLease is the shortest lease that
+	// invocationTimeout is the time limit of a request. minimumLease is the shortest lease that
 	// covers it.
-	invocation   = 27 * time.Second
-	minimumLease = invocation + 3*time.Second
-	// defaultWindow is how long an answer over HTTP is usually replayed for a purchase without
-	// a key.
-	defaultWindow = 45 * time.Second
+	invocationTimeout = 27 * time.Second
+	minimumLease      = invocationTimeout + 3*time.Second
+	// defaultAnswerWindow is how long an answer over HTTP is usually replayed for a purchase
+	// without a key.
+	defaultAnswerWindow = 45 * time.Second
 	// Without chain evidence, a refused payment may still turn out to have moved money.
-	// refusedUntil is how long this is possible after the end of the payment's window.
-	refusedUntil = 10 * time.Minute
+	// refusalDoubtPeriod is how long this is possible after the end of the payment's window.
+	refusalDoubtPeriod = 10 * time.Minute
 )
 
-func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *world {
-	one := func(n int) bool { return rng.IntN(n) == 0 }
+func newWorld(f *fixture, rng *mathrand.Rand, chainVisible bool, rule *brokenRule) *world {
+	oneIn := func(n int) bool { return rng.IntN(n) == 0 }
 	w := &world{
-		chainVisible: rpc, broken: broken, store: decodedStore{}, balance: initialBalance, payer: f.payer,
-		lateInWindow: one(8), lookupsFail: one(10), freezesInSettle: one(10), falseRefusals: one(12), slots: map[*process]time.Time{},
+		chainVisible: chainVisible, brokenRule: rule, store: decodedStore{}, balance: initialBalance, payer: f.payer,
+		lateInWindow: oneIn(8), lookupsFail: oneIn(10), freezesInSettle: oneIn(10), refusesFalsely: oneIn(12), slotEnds: map[*process]time.Time{},
 	}
-	w.fallback = one(2)
-	if w.fallback {
-		w.primaryOutage, w.fallbackLies = outage(rng.IntN(int(outages))), one(4)
+	w.hasFallback = oneIn(2)
+	if w.hasFallback {
+		w.primaryOutage, w.fallbackLies = outageKind(rng.IntN(int(outageKinds))), oneIn(4)
 	}
-	w.ownKey = one(6) || w.lateInWindow && one(2)
-	if one(2) {
+	w.signsWithKey = oneIn(6) || w.lateInWindow && oneIn(2)
+	if oneIn(2) {
 		w.slotCap = 2
 	}
 	switch rng.IntN(8) {
@@ -183,44 +183,44 @@ func newWorld(f *fixture, rng *mathrand.Rand, rpc bool, broken *brokenRule) *wor
 	case 0:
 		w.deployAt = time.Now().Add(time.Duration(rng.Int64N(int64(time.Minute))))
 	case 1:
-		w.naming = extensionID
+		w.naming = namedByExtension
 	case 2, 3, 4:
-		w.naming = withKey
+		w.naming = namedByKey
 	}
-	if one(2) {
-		w.window = defaultWindow
+	if oneIn(2) {
+		w.answerWindow = defaultAnswerWindow
 	}
-	w.manyNames, w.silent, w.cursorBefore = one(6), one(3), one(2)
-	w.refunds = one(6) || w.lookupsFail && one(2)
-	if one(4) {
-		w.mostLookups = 5
+	w.usesManyNames, w.targetIsSilent, w.beginsWithCursor = oneIn(6), oneIn(3), oneIn(2)
+	w.hasRefunds = oneIn(6) || w.lookupsFail && oneIn(2)
+	if oneIn(4) {
+		w.maxLookups = 5
 	}
-	w.withoutToken = one(6) && w.naming != extensionID
-	early := f.early
-	w.stalls = one(30) || broken != nil && broken.rule == abandonedIsClosed
-	if w.standsStill = !w.lateInWindow && (one(6) || w.stalls && one(2)); w.standsStill {
-		early = f.long
+	w.omitsToken = oneIn(6) && w.naming != namedByExtension
+	auths := f.shortLivedAuths
+	w.hasStalls = oneIn(30) || rule != nil && rule.name == abandonedIsClosed
+	if w.hasLongFreezes = !w.lateInWindow && (oneIn(6) || w.hasStalls && oneIn(2)); w.hasLongFreezes {
+		auths = f.longLivedAuths
 	}
-	w.early = len(early)
-	for i := range early {
-		w.add(&early[i])
+	w.clientAuthCount = len(auths)
+	for i := range auths {
+		w.addAuthorization(&auths[i])
 	}
-	w.drawOthers(one, rng)
+	w.drawOtherSettings(oneIn, rng)
 	return w
 }
 
-// drawOthers draws whether the facilitator lies, how many endpoints there are, and how often
-// the store hangs. one(n) is true in one of n calls, on average.
-func (w *world) drawOthers(one func(n int) bool, rng *mathrand.Rand) {
-	if one(10) {
-		w.lies = lies{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
+// drawOtherSettings draws whether the facilitator lies, how many endpoints there are, and how
+// often the store hangs. oneIn(n) is true in one of n calls, on average.
+func (w *world) drawOtherSettings(oneIn func(n int) bool, rng *mathrand.Rand) {
+	if oneIn(10) {
+		w.lies = lieRange{rng.IntN(2), []int{1, 2, 4, 1000}[rng.IntN(4)]}
 	}
-	if one(4) {
+	if oneIn(4) {
 		w.endpoints = endpoints(1 + rng.IntN(2))
 	}
-	w.hanging = 1
-	if one(6) {
-		w.hanging = 6
+	w.hangPercent = 1
+	if oneIn(6) {
+		w.hangPercent = 6
 	}
 }
 
@@ -233,34 +233,34 @@ func (w *world) expectEffectsFor(d time.Duration) {
 	}
 }
 
-// quieten waits until no event from the phase with faults can happen any more.
-func (w *world) quieten() {
+// waitUntilQuiet waits until no event from the phase with faults can happen any more.
+func (w *world) waitUntilQuiet() {
 	w.mu.Lock()
 	until := w.quietFrom
 	w.mu.Unlock()
 	time.Sleep(max(0, time.Until(until)) + 2*time.Minute)
 }
 
-func (w *world) stirred() { w.stir.Store(time.Now().UnixNano()) }
+func (w *world) noteActivity() { w.lastActivity.Store(time.Now().UnixNano()) }
 
-func (w *world) quietSince(t time.Time) bool { return w.stir.Load() < t.UnixNano() }
+func (w *world) quietSince(t time.Time) bool { return w.lastActivity.Load() < t.UnixNano() }
 
-// add notes that the payer signs one more authorization.
-func (w *world) add(b *signedAuthorization) *authorization {
+// addAuthorization notes that the payer signs one more authorization.
+func (w *world) addAuthorization(b *signedAuthorization) *authorization {
 	a := &authorization{signedAuthorization: *b, runningLookups: map[*process]bool{}}
 	w.authorizations = append(w.authorizations, a)
 	return a
 }
 
-func (w *world) violated(what string) {
+func (w *world) noteViolation(what string) {
 	w.violations.Store(what, true)
 	w.trace("VIOLATION %s", what)
 }
 
-func (w *world) check(broken map[string]bool) {
-	for what, is := range broken {
+func (w *world) noteViolations(violations map[string]bool) {
+	for what, is := range violations {
 		if is {
-			w.violated(what)
+			w.noteViolation(what)
 		}
 	}
 }
@@ -271,14 +271,14 @@ func (w *world) trace(format string, args ...any) {
 	}
 }
 
-// number returns the short name of a record for the trace: the end of its key, and the index
+// shortName returns the short name of a record for the trace: the end of its key, and the index
 // of its authorization.
-func (w *world) number(key string) string {
+func (w *world) shortName(key string) string {
 	i := slices.IndexFunc(w.authorizations, func(a *authorization) bool { return a.key == key })
 	return fmt.Sprint(key[max(0, len(key)-4):], " ", i)
 }
 
-func (w *world) observed(what string) { w.events.Store(what, true) }
+func (w *world) noteEvent(what string) { w.events.Store(what, true) }
 
 // chainNow returns the time of the chain's clock, which is halfway between the earliest and
 // the latest clock of a process.
@@ -309,10 +309,10 @@ func (w *world) executePending() {
 	for _, a := range w.authorizations {
 		rest := a.pending[:0]
 		for _, f := range a.pending {
-			if f.at.After(now) {
+			if f.executeAt.After(now) {
 				rest = append(rest, f)
-			} else if w.execute(a, f.at, f.claimedAt, true) {
-				w.observed("executed late")
+			} else if w.execute(a, f.executeAt, f.claimedAt, true) {
+				w.noteEvent("executed late")
 			}
 		}
 		a.pending = rest
@@ -320,34 +320,35 @@ func (w *world) executePending() {
 }
 
 // execute executes a transfer, if the token contract permits it, and reports whether it did.
-// byUs says that a facilitator, and not a third party, submitted the transfer. claimed is when
-// the attempt that sent the payment claimed it.
-func (w *world) execute(a *authorization, at, claimed time.Time, byUs bool) bool {
+// movedByUs says that a facilitator, and not a third party, submitted the transfer. claimedAt
+// is when the attempt that sent the payment claimed it.
+func (w *world) execute(a *authorization, at, claimedAt time.Time, movedByUs bool) bool {
 	if a.spent() || !at.Before(a.validBefore) || w.balance == 0 {
 		return false
 	}
-	a.used, a.movedAt, a.visibleAt, a.claimedAt, a.byUs = true, at, w.chainNow(), claimed, byUs
+	a.used, a.movedAt, a.visibleAt, a.claimedAt, a.movedByUs = true, at, w.chainNow(), claimedAt, movedByUs
 	w.balance--
-	w.trace("moved %s, by us %v", w.number(a.key), byUs)
-	if byUs {
+	w.trace("moved %s, by us %v", w.shortName(a.key), movedByUs)
+	if movedByUs {
 		w.checkChargedOnce(a)
 	}
 	return true
 }
 
-// provenUnmoved reports whether the chain proves that the authorization has moved no money for
-// its record, and never will. claimed is when the record was first claimed. A transfer more
-// than a minute before that time is not for this record.
-func (w *world) provenUnmoved(a *authorization, claimed time.Time) bool {
+// isProvenUnmoved reports whether the chain proves that the authorization has moved no money
+// for its record, and never will. claimedAt is when the record was first claimed. A transfer
+// more than a minute before that time is not for this record.
+func (w *world) isProvenUnmoved(a *authorization, claimedAt time.Time) bool {
 	w.executePending()
 	if a.used {
-		return a.movedAt.Before(claimed.Add(-time.Minute))
+		return a.movedAt.Before(claimedAt.Add(-time.Minute))
 	}
 	return a.cancelled || !w.chainNow().Add(-safeHeadDelay).Before(a.validBefore)
 }
 
-// finding returns the answer of a correct node. headTime is the time of the node's latest block.
-func (w *world) finding(a *authorization, q x402.Question, headTime time.Time) x402.Finding {
+// findingOf returns the answer of a correct node. headTime is the time of the node's latest
+// block.
+func (w *world) findingOf(a *authorization, q x402.Question, headTime time.Time) x402.Finding {
 	slack := time.Minute
 	if q.Sent {
 		slack = 10 * time.Minute
@@ -356,7 +357,7 @@ func (w *world) finding(a *authorization, q x402.Question, headTime time.Time) x
 	case a.cancelled && !a.cancelledAt.After(headTime):
 		return x402.Finding{Fate: x402.NeverPaid, Reason: "authorization was cancelled"}
 	case a.used && !a.movedAt.After(headTime) && a.movedAt.Before(q.Since.Add(-slack)):
-		return x402.Finding{Fate: x402.NeverPaid, Reason: usedBefore}
+		return x402.Finding{Fate: x402.NeverPaid, Reason: usedBeforeReason}
 	case a.used && !a.movedAt.After(headTime):
 		return x402.Finding{Fate: x402.Paid, Transaction: a.tx}
 	case !headTime.Add(-safeHeadDelay).Before(a.validBefore):
@@ -365,7 +366,7 @@ func (w *world) finding(a *authorization, q x402.Question, headTime time.Time) x
 	return x402.Finding{Fate: x402.StillOpen}
 }
 
-const usedBefore = "authorization was used before it reached us"
+const usedBeforeReason = "authorization was used before it reached us"
 
 // deleteExpired deletes the rows whose ExpiresAt has passed, as a table's time-to-live does.
 func (w *world) deleteExpired() {
@@ -376,9 +377,9 @@ func (w *world) deleteExpired() {
 	}
 }
 
-// undecided returns, for each authorization, whether its record says that it is in doubt (or
-// in flight) or that an answer is owed.
-func (w *world) undecided() map[*authorization]bool {
+// undecidedAuths returns, for each authorization, whether its record says that it is in doubt
+// (or in flight) or that an answer is owed.
+func (w *world) undecidedAuths() map[*authorization]bool {
 	all := map[*authorization]bool{}
 	for _, a := range w.authorizations {
 		r := w.record(a)

@@ -23,7 +23,7 @@ func (p *process) checkWrite(old, written ledger.Record) {
 		p.checkPurchaseWrite(before, r)
 	case ledger.Cursor:
 		if r.Version == 1 {
-			p.w.cursorAt = time.Now()
+			p.w.firstCursorAt = time.Now()
 		}
 	}
 }
@@ -32,43 +32,43 @@ func (p *process) checkWrite(old, written ledger.Record) {
 // or the zero value for the first write.
 func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	w := p.w
-	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.number(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.number(r.Owner))
+	w.trace("  p%d writes %s v%d %s sent=%v doubt=%v disproved=%v lookups=%d lease=%v owner=%s", p.number, w.shortName(r.Key), r.Version, r.State, r.Sent, r.Doubt, r.Disproved, r.Lookups, !r.LeaseUntil.IsZero(), w.shortName(r.Owner))
 	a := w.authorizationOf(r.Key)
 	if a == nil {
 		return
 	}
-	p.claimedFirst = p.claimedFirst || a == p.pay && r.Version == 1
+	p.claimedFirst = p.claimedFirst || a == p.payment && r.Version == 1
 	p.checkTransition(a, *old, r)
-	if by := p.of(a).refusedBy; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
+	if by := p.attemptOn(a).refusedBy; by != "" && a.refusedBy == "" && r.Attempt == old.Attempt {
 		a.refusedBy, a.refusedAt = by, time.Now()
 	}
-	p.of(a).wroteAt, p.of(a).wroteDoubt = time.Now(), r.Doubt
+	p.attemptOn(a).wroteAt, p.attemptOn(a).wroteDoubt = time.Now(), r.Doubt
 	p.checkLease(a, *old, r)
 	if r.Attempt > old.Attempt {
-		p.of(a).claimed, p.current, p.of(a).sentBefore = time.Now(), a, a.possibleSends > 0
+		p.attemptOn(a).claimedAt, p.lastPayment, p.attemptOn(a).sentBefore = time.Now(), a, a.possibleSends > 0
 		a.leaseHolder = p
-		if a == p.pay {
-			// p.copied was first set when the request came. Since then, another attempt may have
-			// ended without sending the payment.
-			p.copied = isPublic(*old)
+		if a == p.payment {
+			// p.paymentIsPublic was first set when the request came. Since then, another attempt
+			// may have ended without sending the payment.
+			p.paymentIsPublic = isPublic(*old)
 		}
 	}
 	if r.State == ledger.Refused {
-		if a == p.pay {
+		if a == p.payment {
 			p.refusedAt = time.Now()
 		}
-		if old.Doubt && !w.provenUnmoved(a, r.CreatedAt) {
-			w.violated("refused in doubt and without proof")
+		if old.Doubt && !w.isProvenUnmoved(a, r.CreatedAt) {
+			w.noteViolation("refused in doubt and without proof")
 		}
 	}
 	switch {
 	case r.State != ledger.Redeemed || old.State == ledger.Redeemed:
-	case keyed(r.Purchase):
-		a.standsUntil = r.AnsweredAt.Add(24 * time.Hour)
-	case p.kind == asReconciler: // nobody has received this answer, so it is not replayed to another payment
-		a.standsUntil = r.AnsweredAt
+	case isKeyed(r.Purchase):
+		a.answerStandsUntil = r.AnsweredAt.Add(24 * time.Hour)
+	case p.kind == actorReconciler: // nobody has received this answer, so it is not replayed to another payment
+		a.answerStandsUntil = r.AnsweredAt
 	default:
-		a.standsUntil = r.AnsweredAt.Add(p.window())
+		a.answerStandsUntil = r.AnsweredAt.Add(p.answerWindow())
 	}
 	a.lookupsBegun += r.Lookups - old.Lookups
 	if r.Lookups < old.Lookups {
@@ -76,7 +76,7 @@ func (p *process) checkPaymentWrite(old *ledger.Payment, r ledger.Payment) {
 	}
 	a.settledAt = r.SettledAt
 	p.noteRefund(a, *old, r)
-	if !onlyRaised(*old, r) {
+	if !onlyVersionRaised(*old, r) {
 		a.lastWriter = p
 	}
 }
@@ -90,19 +90,19 @@ func (p *process) checkLease(a *authorization, old, r ledger.Payment) {
 		return
 	}
 	if old.State == ledger.Settling && r.State == ledger.Settled && r.LeaseUntil.Equal(old.LeaseUntil) {
-		p.w.observed("evidence over a lost lease")
+		p.w.noteEvent("evidence over a lost lease")
 		return
 	}
-	p.w.violated("a live lease was taken")
+	p.w.noteViolation("a live lease was taken")
 }
 
 func (p *process) checkSuperseded(a *authorization, old, r ledger.Payment) {
 	w := p.w
 	a.supersededAt = time.Now()
-	mine := p.pay == a && !p.of(a).claimed.IsZero()
+	mine := p.payment == a && !p.attemptOn(a).claimedAt.IsZero()
 	o := w.authorizationOf(r.Owner)
-	blind := !w.chainVisible && !old.Doubt && p.now().After(a.validBefore.Add(refusedUntil))
-	w.check(map[string]bool{
+	blind := !w.chainVisible && !old.Doubt && p.now().After(a.validBefore.Add(refusalDoubtPeriod))
+	w.noteViolations(map[string]bool{
 		"superseded by a payment that has not paid":         mine && (o == nil || w.record(o) == nil || !w.record(o).Paid()),
 		"taken over from a payment that may have been sent": !mine && !old.Disproved && a.possibleSends > 0 && !blind,
 	})
@@ -111,40 +111,41 @@ func (p *process) checkSuperseded(a *authorization, old, r ledger.Payment) {
 func (p *process) checkTransition(a *authorization, old, r ledger.Payment) {
 	w := p.w
 	if a.purchase != "" && r.Purchase != a.purchase {
-		w.violated("what a payment buys was changed")
+		w.noteViolation("what a payment buys was changed")
 	}
 	a.purchase = r.Purchase
 	if old.State != "" && r.Endpoint != a.endpoint {
-		w.violated("where a payment was made was changed")
+		w.noteViolation("where a payment was made was changed")
 	}
 	a.endpoint = r.Endpoint
 	if old.State == "" {
-		if (p.kind == asClient || p.kind == asStranger) && r.Purchase != w.purchaseOf(p.key, p.path) {
-			w.violated("claimed for another purchase than its own")
+		if (p.kind == actorClient || p.kind == actorStranger) && r.Purchase != w.purchaseOf(p.key, p.path) {
+			w.noteViolation("claimed for another purchase than its own")
 		}
-		if (p.kind == asClient || p.kind == asStranger) && r.Endpoint != p.endpoint {
-			w.violated("claimed at another endpoint than its own")
+		if (p.kind == actorClient || p.kind == actorStranger) && r.Endpoint != p.endpoint {
+			w.noteViolation("claimed at another endpoint than its own")
 		}
 		a.token = r.Token
 	}
 	switch {
-	case onlyRaised(old, r):
+	case onlyVersionRaised(old, r):
 	case r.State == ledger.Refused && !r.Disproved && !r.Sent && a.possibleSends > 0:
-		w.violated("a send was forgotten")
+		w.noteViolation("a send was forgotten")
 	case old.State == ledger.Superseded && r.State == ledger.Settled:
 		w.checkFoundPaid(a, r, p)
 	case old.State == ledger.Superseded:
-		w.violated("a superseded payment was changed")
+		w.noteViolation("a superseded payment was changed")
 	case r.State == ledger.Superseded:
 		p.checkSuperseded(a, old, r)
-	case a.ownershipLost && a.supersededAt.IsZero() && p.kind != asReconciler && p.kind != asOperator && old.SendingBack != nil:
-		w.violated("a payment was changed after its purchase was taken over")
+	case a.ownershipLost && a.supersededAt.IsZero() && p.kind != actorReconciler && p.kind != actorOperator && old.SendingBack != nil:
+		w.noteViolation("a payment was changed after its purchase was taken over")
 	}
 }
 
-// onlyRaised reports whether a write changed nothing but the version. A takeover of a purchase
-// makes this write, so that a process with an older copy of the record can no longer write it.
-func onlyRaised(old, r ledger.Payment) bool {
+// onlyVersionRaised reports whether a write changed nothing but the version. A takeover of a
+// purchase makes this write, so that a process with an older copy of the record can no longer
+// write it.
+func onlyVersionRaised(old, r ledger.Payment) bool {
 	return old.State == r.State && old.Attempt == r.Attempt && old.UpdatedAt.Equal(r.UpdatedAt)
 }
 
@@ -152,13 +153,13 @@ func onlyRaised(old, r ledger.Payment) bool {
 // payment has paid for the same purchase, a refund of this payment is due. Otherwise its
 // answer is owed.
 func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
-	if a.byUs {
-		w.observed("a superseded payment was found to be paid")
+	if a.movedByUs {
+		w.noteEvent("a superseded payment was found to be paid")
 		if !a.movedAfterRefusal {
-			w.violated("a superseded payment was moved by us")
+			w.noteViolation("a superseded payment was moved by us")
 		}
 		if w.chainVisible {
-			w.violated("a payment was superseded although chain evidence shows its transfer")
+			w.noteViolation("a payment was superseded although chain evidence shows its transfer")
 		}
 	}
 	o := w.owner(a.purchase)
@@ -166,7 +167,7 @@ func (w *world) checkFoundPaid(a *authorization, r ledger.Payment, p *process) {
 	// the refund before that.
 	paid := o != nil && o != a && w.record(o) != nil && w.record(o).Paid() && time.Since(o.settledAt) > 5*time.Second+w.clockSkew
 	if paid && r.DueBack == "" && !p.froze.Load() {
-		w.violated("paid twice for a purchase, and no refund is due")
+		w.noteViolation("paid twice for a purchase, and no refund is due")
 	}
 }
 
@@ -188,7 +189,7 @@ func digestHex(s string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func keyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
+func isKeyed(purchase string) bool { return strings.Contains(purchase, "|key:") }
 
 func (w *world) owner(purchase string) *authorization {
 	if p, ok := w.store[purchase].(ledger.Purchase); ok {
@@ -207,12 +208,12 @@ func (w *world) owner(purchase string) *authorization {
 func (w *world) checkChargedOnce(a *authorization) {
 	for _, b := range w.authorizations {
 		switch {
-		case b == a || !b.moved() || a.purchase == "" || b.purchase != a.purchase || a.overBefore[b] || b.overBefore[a]:
-		case !b.byUs:
+		case b == a || !b.moved() || a.purchase == "" || b.purchase != a.purchase || a.overAtTakeover[b] || b.overAtTakeover[a]:
+		case !b.movedByUs:
 		case !w.chainVisible && (a.movedAfterRefusal || b.movedAfterRefusal):
-			w.observed("charged twice after a false refusal, without chain evidence")
+			w.noteEvent("charged twice after a false refusal, without chain evidence")
 		default:
-			w.violated("charged twice for one purchase")
+			w.noteViolation("charged twice for one purchase")
 		}
 	}
 }
@@ -222,62 +223,62 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	a := w.authorizationOf(r.Owner)
 	switch {
 	case a == nil:
-		w.violated("a purchase without an owner")
+		w.noteViolation("a purchase without an owner")
 		return
-	case p.kind == asReconciler:
+	case p.kind == actorReconciler:
 		if r.Owner != old.Owner {
-			w.violated("the reconciler took a purchase over")
+			w.noteViolation("the reconciler took a purchase over")
 		}
 		return
 	case a.purchase != r.Key:
-		w.violated("a payment owns a purchase that is not its own")
+		w.noteViolation("a payment owns a purchase that is not its own")
 	}
-	p.of(a).opened = true
+	p.attemptOn(a).openedPurchase = true
 	if r.Owner == old.Owner {
 		return
 	}
-	if before := w.authorizationOf(old.Owner); before != nil {
-		p.checkTakeover(before, a, old)
+	if previousOwner := w.authorizationOf(old.Owner); previousOwner != nil {
+		p.checkTakeover(previousOwner, a, old)
 	}
-	p.noteOver(a, old, r)
+	p.noteOverPayments(a, old, r)
 }
 
 // checkTakeover checks that a payment could take the purchase over from its previous owner.
 // The previous owner must be over (isOver), superseded or without a record, or the record of
 // the purchase must have expired.
-func (p *process) checkTakeover(before, a *authorization, old ledger.Purchase) {
+func (p *process) checkTakeover(previousOwner, a *authorization, old ledger.Purchase) {
 	w := p.w
-	before.ownershipLost = true
+	previousOwner.ownershipLost = true
 	expired := !old.ExpiresAt.IsZero() && !old.ExpiresAt.After(p.now())
-	b := w.record(before)
+	b := w.record(previousOwner)
 	if b != nil && b.State == ledger.Superseded && b.Owner != a.key {
-		w.observed("a takeover stopped halfway")
+		w.noteEvent("a takeover stopped halfway")
 	}
-	// found says that the previous owner was superseded, and that its money was moved by a third
-	// party.
-	found := !before.byUs && !before.supersededAt.IsZero()
-	if !expired && b != nil && b.State != ledger.Superseded && !found && !p.isOver(before) {
-		w.violated("a purchase was taken over from a payment that stands: " + string(b.State))
+	// movedByThirdParty says that the previous owner was superseded, and that its money was
+	// moved by a third party.
+	movedByThirdParty := !previousOwner.movedByUs && !previousOwner.supersededAt.IsZero()
+	if !expired && b != nil && b.State != ledger.Superseded && !movedByThirdParty && !p.isOver(previousOwner) {
+		w.noteViolation("a purchase was taken over from a payment that stands: " + string(b.State))
 	}
 }
 
-// noteOver notes, when a payment becomes the owner of a purchase, which other payments of the
-// purchase are over.
-func (p *process) noteOver(a *authorization, old, r ledger.Purchase) {
+// noteOverPayments notes, when a payment becomes the owner of a purchase, which other payments
+// of the purchase are over.
+func (p *process) noteOverPayments(a *authorization, old, r ledger.Purchase) {
 	w := p.w
-	a.overBefore = map[*authorization]bool{}
-	if before := w.authorizationOf(old.Owner); before != nil {
+	a.overAtTakeover = map[*authorization]bool{}
+	if previousOwner := w.authorizationOf(old.Owner); previousOwner != nil {
 		// A payment that was over when the previous owner took the purchase stays over. The
 		// clock of this process cannot decide that: it may be behind the clock of the process
 		// that found the payment over.
-		maps.Copy(a.overBefore, before.overBefore)
+		maps.Copy(a.overAtTakeover, previousOwner.overAtTakeover)
 	}
 	for _, b := range w.authorizations {
 		if b == a || b.purchase != r.Key {
 			continue
 		}
 		if r := w.record(b); r == nil || p.isOver(b) {
-			a.overBefore[b] = true
+			a.overAtTakeover[b] = true
 		}
 	}
 }
@@ -294,7 +295,7 @@ func (p *process) isOver(a *authorization) bool {
 	case ledger.Refunded:
 		return true
 	case ledger.Redeemed:
-		return !p.arrived.Before(a.standsUntil)
+		return !p.arrived.Before(a.answerStandsUntil)
 	case ledger.Settled:
 		return r.SendingBack != nil || r.DueBack != ""
 	}

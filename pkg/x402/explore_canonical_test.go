@@ -6,14 +6,14 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// canon simplifies a state, so that states with the same possible future become equal. It puts
-// the two processes in a fixed order. While no process runs, it also resets the versions, write
-// ids and numbers of attempts in the records: a process compares these only with values that it
-// has read itself. If all that matters about a time in a record is that it has passed, canon
-// replaces the time with longAgo.
-func (x *explorer) canon(s state) state {
+// canonicalState simplifies a state, so that states with the same possible future become
+// equal. It puts the two processes in a fixed order. While no process runs, it also resets the
+// versions, write ids and numbers of attempts in the records: a process compares these only
+// with values that it has read itself. If all that matters about a time in a record is that it
+// has passed, canonicalState replaces the time with longAgo.
+func (x *explorer) canonicalState(s state) state {
 	if s.quiet() {
-		s.serial = 0
+		s.nextSerial = 0
 		for key, rec := range s.recs {
 			s.recs[key] = x.canonicalRecord(rec, s.now)
 		}
@@ -36,7 +36,7 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 
 // longAgo is a fixed time before the exploration begins. It takes the place of a time for which
 // it matters only that the time is past.
-var longAgo = explorationBegins.Add(-time.Hour)
+var longAgo = explorationStart.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 	switch r := r.(type) {
@@ -51,7 +51,7 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 			r.RefusedAt = time.Time{}
 		}
 		if r.LeaseUntil.IsZero() {
-			return x.number(r)
+			return x.recordNumber(r)
 		}
 		if !r.LeaseUntil.After(now) {
 			r.LeaseUntil = longAgo
@@ -59,14 +59,14 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 		if held {
 			r.UpdatedAt = longAgo.Add(-time.Hour)
 		}
-		return x.number(r)
+		return x.recordNumber(r)
 	case ledger.Purchase:
 		r.Row = canonicalRow(r.Row)
 		r.CreatedAt = longAgo
-		return x.number(r)
+		return x.recordNumber(r)
 	case ledger.Cursor:
 		r.Row = canonicalRow(r.Row)
-		return x.number(r)
+		return x.recordNumber(r)
 	case nil:
 		return 0
 	}
@@ -82,8 +82,8 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 // beginning with the time at which the exploration begins.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	first := func(at *time.Time, least time.Duration) {
-		if x.wholeDays && !at.IsZero() && at.Before(explorationBegins.Add(time.Hour)) && !at.Add(least).After(now) {
-			*at = explorationBegins
+		if x.wholeDays && !at.IsZero() && at.Before(explorationStart.Add(time.Hour)) && !at.Add(least).After(now) {
+			*at = explorationStart
 		}
 	}
 	first(&r.SettledAt, 0)
@@ -92,7 +92,7 @@ func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {
 	if !r.AnswerValidUntil.IsZero() && !r.AnswerValidUntil.After(now) {
 		r.AnswerValidUntil = longAgo
 	}
-	if x.world.budget.thirds == 0 {
+	if x.world.budget.strangerSubmissions == 0 {
 		r.CreatedAt = longAgo
 	}
 }

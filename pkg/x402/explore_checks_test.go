@@ -8,7 +8,7 @@ import (
 )
 
 func (x *explorer) standing(r *ledger.Payment, s *state) ledger.Standing {
-	return ledger.Stand(r, ledger.View{Now: x.clock(s), Node: x.world.node})
+	return ledger.Stand(r, ledger.View{Now: x.clock(s), Node: x.world.hasNode})
 }
 
 func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
@@ -27,7 +27,7 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 		return true
 	case r.State == ledger.Refunded:
 		return true
-	case r.State == ledger.Redeemed && x.world.keyed:
+	case r.State == ledger.Redeemed && x.world.hasKey:
 		return !arrived.Before(r.AnsweredAt.Add(ledger.KeptFor))
 	case r.State == ledger.Redeemed:
 		return !arrived.Before(r.AnswerValidUntil)
@@ -37,30 +37,31 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 	return false
 }
 
-// move records that the money of an authorization moves. byUs says that a facilitator to which
-// we sent the authorization moved the money. stale says that the payer was told, after the
-// authorization was sent, that nothing is charged. If byUs is true, move notes a violation if
-// stale is true, or if another payment for the same purchase was charged and was not yet over.
-// If a facilitator has lied about a payment, some of these cases are no violations.
-func (x *explorer) move(s *state, auth int, byUs, stale bool) {
+// moveMoney records that the money of an authorization moves. movedByUs says that a
+// facilitator to which we sent the authorization moved the money. toldUncharged says that the
+// payer was told, after the authorization was sent, that nothing is charged. If movedByUs is
+// true, moveMoney notes a violation in two cases: toldUncharged is true, or another payment
+// for the same purchase was charged and was not yet over. If a facilitator has lied about a
+// payment, some of these cases are no violations.
+func (x *explorer) moveMoney(s *state, auth int, movedByUs, toldUncharged bool) {
 	c := &s.chain[auth]
-	c.truth, c.at, c.byUs = truthMoved, s.now, byUs
-	if !byUs {
+	c.truth, c.spentAt, c.movedByUs = truthMoved, s.now, movedByUs
+	if !movedByUs {
 		return
 	}
-	if stale && !c.lied {
-		x.violated("told that nothing is charged, and charged")
+	if toldUncharged && !c.liedAbout {
+		x.noteViolation("told that nothing is charged, and charged")
 	}
-	if x.world.separate {
+	if x.world.separatePurchases {
 		return
 	}
-	for other := range payments {
+	for other := range paymentCount {
 		o := s.chain[other]
-		twice := other != auth && o.truth == truthMoved && o.byUs
-		over := c.over&(1<<other) != 0 || o.over&(1<<auth) != 0
-		lied := !x.world.node && (o.lied || c.lied)
-		if twice && !over && !lied {
-			x.violated("charged twice for one purchase")
+		chargedTwice := other != auth && o.truth == truthMoved && o.movedByUs
+		over := c.overOwners&(1<<other) != 0 || o.overOwners&(1<<auth) != 0
+		mayBeLie := !x.world.hasNode && (o.liedAbout || c.liedAbout)
+		if chargedTwice && !over && !mayBeLie {
+			x.noteViolation("charged twice for one purchase")
 		}
 	}
 }
@@ -70,21 +71,21 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 	auth := c.auth
 	r, now := x.payment(s, auth), x.clock(s)
 	if r == nil {
-		x.violated("sent without a record")
+		x.noteViolation("sent without a record")
 		return
 	}
-	executable := s.chain[auth].truth == truthUnused && now.Before(x.endOf(s, auth))
-	p, opened := x.records[s.recs[purchase]].(ledger.Purchase)
-	doubtAlone := !x.world.node && r.Doubt // without a node, the doubt can be resolved only by sending the payment again
+	executable := s.chain[auth].truth == truthUnused && now.Before(x.windowEnd(s, auth))
+	p, opened := x.records[s.recs[purchaseRecord]].(ledger.Purchase)
+	doubtAlone := !x.world.hasNode && r.Doubt // without a node, the doubt can be resolved only by sending the payment again
 	name := primaryName
-	if c.second {
+	if c.toSecond {
 		name = fallbackName
 	}
-	x.check(map[string]bool{
+	x.noteViolations(map[string]bool{
 		"asked, and not named on record":                        x.world.twoFacilitators && !slices.Contains(r.Asked, name),
-		"sent for a purchase that is made with another payment": executable && !x.world.separate && (!opened || p.Owner != r.Key),
+		"sent for a purchase that is made with another payment": executable && !x.world.separatePurchases && (!opened || p.Owner != r.Key),
 		"a superseded payment was sent":                         executable && r.State == ledger.Superseded,
-		"sent although the check refuses":                       t.refuses && !doubtAlone,
+		"sent although the check refuses":                       t.checkRefuses && !doubtAlone,
 		"sent from another endpoint":                            r.Endpoint != endpointName(t.endpoint),
 	})
 }
@@ -93,25 +94,25 @@ func (x *explorer) checkSend(s *state, t task, c *call) {
 // same payment at once. It also notes a violation if a process begins the work for a payment
 // whose refund was begun.
 func (x *explorer) checkRun(s *state, slot int, n *node) {
-	auth := n.job.auth
+	auth := n.jobCall.auth
 	for other, p := range s.procs {
 		if p.node == 0 || other == slot {
 			continue
 		}
 		o := x.nodes[p.node]
-		live := func(n *node) bool { return x.instants[n.task.at].Add(exploredLease).After(x.clock(s)) }
-		if o.job != nil && o.job.auth == auth && live(n) && live(o) {
-			x.violated("two runs for one payment at once")
+		live := func(n *node) bool { return x.instants[n.task.begunAt].Add(exploredLease).After(x.clock(s)) }
+		if o.jobCall != nil && o.jobCall.auth == auth && live(n) && live(o) {
+			x.noteViolation("two runs for one payment at once")
 		}
 	}
-	if r := x.payment(s, auth); n.parent.job == nil && r != nil && r.SendingBack != nil {
-		x.violated("worked for a payment whose refund was begun")
+	if r := x.payment(s, auth); n.parent.jobCall == nil && r != nil && r.SendingBack != nil {
+		x.noteViolation("worked for a payment whose refund was begun")
 	}
 }
 
 // countsAsPaid reports whether the Gate may treat an authorization as paid. If there is no node
 // to ask, this includes an authorization that the payer has cancelled, because a facilitator
 // then says only that the nonce is used.
-func (x *explorer) countsAsPaid(c onChain) bool {
-	return c.truth == truthMoved || !x.world.node && c.truth == truthCancelled
+func (x *explorer) countsAsPaid(c chainState) bool {
+	return c.truth == truthMoved || !x.world.hasNode && c.truth == truthCancelled
 }

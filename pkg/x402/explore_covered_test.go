@@ -8,9 +8,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// covered collects what at least one world has reached in the three tables: the edges and the
+// coverage collects what at least one world has reached in the three tables: the edges and the
 // standings of the ledger, and the conclusions of the Gate.
-type covered struct {
+type coverage struct {
 	mu          sync.Mutex
 	edges       map[int]bool
 	conclusions map[int]bool
@@ -19,11 +19,11 @@ type covered struct {
 	transitions int
 }
 
-func newCovered() *covered {
-	return &covered{edges: map[int]bool{}, conclusions: map[int]bool{}, standings: map[ledger.Standing]bool{}}
+func newCoverage() *coverage {
+	return &coverage{edges: map[int]bool{}, conclusions: map[int]bool{}, standings: map[ledger.Standing]bool{}}
 }
 
-func (c *covered) add(x *explorer) {
+func (c *coverage) add(x *explorer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for i, reached := range x.reachedEdges {
@@ -40,7 +40,7 @@ func (c *covered) add(x *explorer) {
 }
 
 // check fails the test for every row of the three tables that no world has reached.
-func (c *covered) check(t *testing.T) {
+func (c *coverage) check(t *testing.T) {
 	t.Helper()
 	for i, e := range ledger.NewRules().Edges {
 		if !c.edges[i] {

@@ -10,41 +10,41 @@ import (
 // checkState checks a state that the walk reaches for the first time. If no process runs in the
 // state, checkState also checks the operator's lists and the continuations without faults.
 func (x *explorer) checkState(s *state) {
-	for auth := range x.world.auths {
+	for auth := range x.world.authCount {
 		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true
 	}
 	if !s.quiet() {
 		return
 	}
-	for auth := range x.world.auths {
+	for auth := range x.world.authCount {
 		x.checkListed(s, auth)
 	}
-	if x.stopAtFirst && len(x.found) > 0 {
+	if x.stopAtFirst && len(x.violationStates) > 0 {
 		return
 	}
 	x.sequel = nil
-	x.repeats(*s)
+	x.checkRepetition(*s)
 	x.sequel = nil
-	x.signsAgain(*s)
+	x.checkNewSignature(*s)
 	x.sequel = nil
 }
 
 // checkListed checks the lists in which an operator sees a payment while no process runs.
 func (x *explorer) checkListed(s *state, auth int) {
 	r, c := x.payment(s, auth), s.chain[auth]
-	moved := c.truth == truthMoved && c.byUs && !c.lied
+	moved := c.truth == truthMoved && c.movedByUs && !c.liedAbout
 	if r == nil {
 		if moved {
-			x.violated("money without a record")
+			x.noteViolation("money without a record")
 		}
 		return
 	}
 	list, _ := r.Listed()
 	m := x.meaning(r, s)
-	x.check(map[string]bool{
+	x.noteViolations(map[string]bool{
 		"money, and the record says that none moved": moved && !r.Paid() && !r.InDoubt(),
 		"in doubt, and in no list":                   r.InDoubt() && list != ledger.ListOpen,
-		"refused, not proven, and in no list":        closedUnpaid(r) && !x.world.node && r.Sent && !r.Disproved && list != ledger.ListUnproven,
+		"refused, not proven, and in no list":        closedUnpaid(r) && !x.world.hasNode && r.Sent && !r.Disproved && list != ledger.ListUnproven,
 		"paid and not answered, and in no list":      r.Owed() && list == "",
 		"a payment is listed as what it is not":      m.Case != x.caseOf(r, s),
 		"charged is not what is known":               m.Moved != movedOf(r),
@@ -79,7 +79,7 @@ func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 		return ledger.CaseSuperseded
 	case r.State == ledger.Refused:
 		return ledger.CaseNotCharged
-	case r.State == ledger.Settling && (live || !r.Sent && !r.Doubt && !x.world.separate):
+	case r.State == ledger.Settling && (live || !r.Sent && !r.Doubt && !x.world.separatePurchases):
 		return ledger.CaseUnderWay
 	}
 	return ledger.CaseInDoubt
@@ -95,24 +95,24 @@ func (x *explorer) caseOfDebt(r *ledger.Payment, s *state, live bool) ledger.Cas
 		return ledger.CaseAnswerOwed
 	}
 	switch {
-	case silenceAnswers(r, x.clock(s)):
+	case silenceIsAnswer(r, x.clock(s)):
 		return ledger.CaseAnswered
-	case overdue(r, x.clock(s)), x.world.mostRuns > 0 && r.Lookups >= x.world.mostRuns:
+	case isOverdue(r, x.clock(s)), x.world.mostRuns > 0 && r.Lookups >= x.world.mostRuns:
 		return ledger.CaseRefundDue
 	}
 	return ledger.CaseAnswerOwed
 }
 
-// overdue reports whether an answer has been owed for longer than ledger.OwedFor.
-func overdue(r *ledger.Payment, now time.Time) bool { return now.Sub(r.SettledAt) > ledger.OwedFor }
+// isOverdue reports whether an answer has been owed for longer than ledger.OwedFor.
+func isOverdue(r *ledger.Payment, now time.Time) bool { return now.Sub(r.SettledAt) > ledger.OwedFor }
 
-// silenceAnswers reports whether the silence of the target is the answer that a payment is owed.
-// No lookup may be running, and the last lookup must have met a silent target. Then silence is
-// the answer in two cases: there were ledger.MostSilent such lookups, or the answer is overdue
-// and every lookup met a silent target.
-func silenceAnswers(r *ledger.Payment, now time.Time) bool {
+// silenceIsAnswer reports whether the silence of the target is the answer that a payment is
+// owed. No lookup may be running, and the last lookup must have met a silent target. Then
+// silence is the answer in two cases: there were ledger.MostSilent such lookups, or the answer
+// is overdue and every lookup met a silent target.
+func silenceIsAnswer(r *ledger.Payment, now time.Time) bool {
 	silent := r.LastFault != nil && r.LastFault.Silence
-	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || overdue(r, now) && r.Silent == r.Lookups)
+	return r.Owed() && r.LeaseUntil.IsZero() && silent && (r.Silent >= ledger.MostSilent || isOverdue(r, now) && r.Silent == r.Lookups)
 }
 
 // faultlessReplies returns the replies of a facilitator that settles every payment that can be
@@ -121,20 +121,20 @@ func faultlessReplies() []facilitatorReply {
 	return []facilitatorReply{saysMoved, saysUsed, saysExpired}
 }
 
-// perform runs a process alone until the process ends, and returns how it ended. Nothing fails,
-// and no reply is false.
-func (x *explorer) perform(s *state, t task) *ending {
-	words := x.world.replies
+// runToEnd runs a process alone until the process ends, and returns how it ended. Nothing
+// fails, and no reply is false.
+func (x *explorer) runToEnd(s *state, t task) *ending {
+	worldReplies := x.world.replies
 	x.world.replies = faultlessReplies()
-	defer func() { x.world.replies = words }()
-	s.serial++
+	defer func() { x.world.replies = worldReplies }()
+	s.nextSerial++
 	x.enter(s, 0, t)
 	n := x.root(t)
 	for s.procs[0].node != 0 {
-		e := edge{job: n.job != nil, reply: reply{n: int32(workAnswers)}, at: s.now}
-		if n.job == nil {
+		e := edge{isJob: n.jobCall != nil, reply: reply{n: int32(workAnswers)}, instant: s.now}
+		if n.jobCall == nil {
 			first := true
-			x.replies(s, 0, n.main, func(next state, r reply) {
+			x.findReplies(s, 0, n.mainCall, func(next state, r reply) {
 				if first {
 					*s, e.reply, first = next, r, false
 				}
@@ -142,9 +142,9 @@ func (x *explorer) perform(s *state, t task) *ending {
 		}
 		n = x.child(n, e)
 		s.procs[0].node = n.number
-		x.arrived(s, 0)
+		x.finishStep(s, 0)
 	}
-	*s = x.canon(*s)
+	*s = x.canonicalState(*s)
 	return n.end
 }
 
@@ -155,35 +155,36 @@ type trial struct {
 	task  task
 }
 
-// tries lets a payer repeat a payment at later and later instants, until the payment is answered
-// or the last instant is over. It reports whether the payment was answered.
-func (x *explorer) tries(s *state, t task) bool {
+// repeatUntilAnswered lets a payer repeat a payment at later and later instants, until the
+// payment is answered or the last instant is over. It reports whether the payment was
+// answered.
+func (x *explorer) repeatUntilAnswered(s *state, t task) bool {
 	var tried []trial
 	answered := false
-	for more := true; more && !answered; s.now, more = x.later(s.now) {
-		*s = x.canon(*s)
-		t.at, t.serial = s.now, s.serial
+	for more := true; more && !answered; s.now, more = x.nextInstant(s.now) {
+		*s = x.canonicalState(*s)
+		t.begunAt, t.serial = s.now, s.nextSerial
 		at := trial{*s, t}
-		at.state.left = budget{}
-		known, is := x.kinds[at]
+		at.state.budgetLeft = budget{}
+		known, is := x.trialAnswered[at]
 		if is {
 			answered = known
 			break
 		}
 		tried = append(tried, at)
-		answered = x.try(s, t)
+		answered = x.tryOnce(s, t)
 	}
 	for _, at := range tried {
-		x.kinds[at] = answered
+		x.trialAnswered[at] = answered
 	}
 	return answered
 }
 
-// try lets a payer send a payment once, and reports whether it was answered.
-func (x *explorer) try(s *state, t task) bool {
-	line := fmt.Sprintf("  and then kindly: request with %c at %s", 'A'+t.auth, x.world.at(t.at))
+// tryOnce lets a payer send a payment once, and reports whether it was answered.
+func (x *explorer) tryOnce(s *state, t task) bool {
+	line := fmt.Sprintf("  and then kindly: request with %c at %s", 'A'+t.auth, x.world.instantName(t.begunAt))
 	x.sequel = append(x.sequel, line)
-	out := x.perform(s, t).out
+	out := x.runToEnd(s, t).out
 	if out == nil { // the process panicked
 		return true
 	}
@@ -195,53 +196,54 @@ func (x *explorer) try(s *state, t task) bool {
 	return out.Body != nil
 }
 
-// repeats lets a payer repeat the last payment on record until the payment is answered. Then, at
-// the last instant, the Reconciler runs. After that, the records must say which money has moved:
+// checkRepetition lets a payer repeat the last payment on record until the payment is
+// answered. Then, at the last instant, the Reconciler runs. After that, the records must say
+// which money has moved:
 //
 //   - If there is a node, no payment may be in doubt. A payment whose money has moved must be on
 //     record as paid.
 //   - If there is no node, a payment whose money we have moved may also be in doubt. A payment
 //     about which a facilitator has lied is not checked.
-func (x *explorer) repeats(s state) {
-	t := task{auth: int8(x.world.auths - 1)}
+func (x *explorer) checkRepetition(s state) {
+	t := task{auth: int8(x.world.authCount - 1)}
 	for t.auth > 0 && s.recs[t.auth] == 0 {
 		t.auth--
 	}
 	if s.recs[t.auth] == 0 {
 		return
 	}
-	if x.world.secondEndpoint && t.auth == 1 {
+	if x.world.hasSecondEndpoint && t.auth == 1 {
 		t.endpoint = 1
 	}
-	x.tries(&s, t)
+	x.repeatUntilAnswered(&s, t)
 	for more := true; more; {
-		s.now, more = x.later(s.now)
+		s.now, more = x.nextInstant(s.now)
 	}
 	x.sequel = append(x.sequel, "  and then kindly: reconcile")
-	x.perform(&s, task{kind: taskReconcile, at: s.now, serial: s.serial})
-	for auth := range x.world.auths {
+	x.runToEnd(&s, task{kind: taskReconcile, begunAt: s.now, serial: s.nextSerial})
+	for auth := range x.world.authCount {
 		r, c := x.payment(&s, auth), s.chain[auth]
 		if r == nil {
 			continue
 		}
-		x.check(map[string]bool{
-			"in doubt for ever":              x.world.node && r.InDoubt(),
-			"paid, and never known":          x.world.node && c.truth == truthMoved && !r.Paid(),
-			"paid, and never known, blindly": !x.world.node && c.truth == truthMoved && c.byUs && !r.Paid() && !r.InDoubt() && !c.lied,
+		x.noteViolations(map[string]bool{
+			"in doubt for ever":              x.world.hasNode && r.InDoubt(),
+			"paid, and never known":          x.world.hasNode && c.truth == truthMoved && !r.Paid(),
+			"paid, and never known, blindly": !x.world.hasNode && c.truth == truthMoved && c.movedByUs && !r.Paid() && !r.InDoubt() && !c.liedAbout,
 		})
 	}
 }
 
-// signsAgain lets a payer sign a new payment for the purchase, and send that payment at later
-// and later instants. It notes a violation if the new payment is never answered. The loop below
-// returns in the cases in which that is no violation.
-func (x *explorer) signsAgain(s state) {
-	t := task{auth: third, signed: s.now}
-	if x.tries(&s, t) {
+// checkNewSignature lets a payer sign a new payment for the purchase, and send that payment at
+// later and later instants. It notes a violation if the new payment is never answered. The
+// loop below returns in the cases in which that is no violation.
+func (x *explorer) checkNewSignature(s state) {
+	t := task{auth: extraAuth, signedAt: s.now}
+	if x.repeatUntilAnswered(&s, t) {
 		return
 	}
-	own := x.payment(&s, third)
-	for auth := range x.world.auths {
+	own := x.payment(&s, extraAuth)
+	for auth := range x.world.authCount {
 		r := x.payment(&s, auth)
 		if r == nil {
 			continue
@@ -253,15 +255,15 @@ func (x *explorer) signsAgain(s state) {
 		if x.owns(&s, auth) && !r.Paid() && r.Endpoint != endpointName(0) {
 			return // the chain decides about this payment, and then one more new payment would take over the purchase
 		}
-		if !x.world.node && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
+		if !x.world.hasNode && r.InDoubt() && x.owns(&s, auth) || x.world.mostRuns > 0 && m.Case == ledger.CaseRefundDue {
 			return
 		}
 	}
-	x.violated("a new signature is never answered")
+	x.noteViolation("a new signature is never answered")
 }
 
 // owns reports whether the record of the purchase names the authorization as its owner.
 func (x *explorer) owns(s *state, auth int) bool {
-	p, ok := x.records[s.recs[purchase]].(ledger.Purchase)
+	p, ok := x.records[s.recs[purchaseRecord]].(ledger.Purchase)
 	return ok && p.Owner == x.keys[auth]
 }

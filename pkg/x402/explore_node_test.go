@@ -6,13 +6,13 @@ import (
 
 // task says what a process does, and when it begins.
 type task struct {
-	kind     taskKind
-	auth     int8  // the authorization of a request, or of the payment that an operator's command is about
-	at       int8  // the instant at which the process begins
-	serial   uint8 // tells apart the write ids of different processes
-	signed   int8  // the instant at which the payer signed; set only if auth == third
-	endpoint int8
-	refuses  bool // the seller's check refuses the request
+	kind         taskKind
+	auth         int8  // the authorization of a request, or of the payment that an operator's command is about
+	begunAt      int8  // the instant at which the process begins
+	serial       uint8 // tells apart the write ids of different processes
+	signedAt     int8  // the instant at which the payer signed; set only if auth == extraAuth
+	endpoint     int8
+	checkRefuses bool // the seller's check refuses the request
 }
 
 type taskKind uint8
@@ -26,37 +26,37 @@ const (
 	taskWithdraw // the operator withdraws the refund that was begun
 )
 
-// edge is a step of a process: one of its threads gets a reply at an instant. If job is true,
-// this is the thread that does the work of a request. Otherwise it is the main thread, which
-// makes all other calls.
+// edge is a step of a process: one of its threads gets a reply at an instant. If isJob is
+// true, this is the thread that does the work of a request. Otherwise it is the main thread,
+// which makes all other calls.
 type edge struct {
-	job   bool
-	reply reply
-	at    int8
+	isJob   bool
+	reply   reply
+	instant int8
 }
 
 // node is the point that a process has reached after some steps. The next actions of the
 // process depend only on this point. Therefore all states of the world with a process at this
 // point share the node.
 type node struct {
-	number   int32
-	task     task
-	parent   *node
-	by       edge
-	main     *call // the call of the main thread; nil while the process waits only for the work
-	job      *call // the call of the thread that does the work, while the work runs
-	end      *ending
-	children map[edge]*node
-	live     *live // a running process that has stopped at this node; nil if there is none
-	reached  int8  // the instant of the step that led to this node
+	number       int32
+	task         task
+	parent       *node
+	incomingEdge edge
+	mainCall     *call // the call of the main thread; nil while the process waits only for the work
+	jobCall      *call // the call of the thread that does the work, while the work runs
+	end          *ending
+	children     map[edge]*node
+	process      *liveProcess // a running process that has stopped at this node; nil if there is none
+	reachedAt    int8         // the instant of the step that led to this node
 }
 
 // ending says how a process has ended.
 type ending struct {
-	out      *x402.Outcome // the outcome of a request
-	err      error         // the error of an operator's command, or of a run of the Reconciler
-	worked   int           // the authorization for which the work ran, or -1
-	held     int           // the authorization whose lease the process took last, or -1
-	panicked bool
-	reread   int // the authorization whose record the process last got from the store, or -1
+	out          *x402.Outcome // the outcome of a request
+	err          error         // the error of an operator's command, or of a run of the Reconciler
+	workedAuth   int           // the authorization for which the work ran, or -1
+	leasedAuth   int           // the authorization whose lease the process took last, or -1
+	panicked     bool
+	lastReadAuth int // the authorization whose record the process last got from the store, or -1
 }

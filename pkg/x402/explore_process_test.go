@@ -39,66 +39,66 @@ const (
 // call is a call that waits for its reply. The comment of a field begins with the kinds of calls
 // that use the field.
 type call struct {
-	kind   callKind
-	key    int           // put, fetch: the number of the record's key; pause: the number of the key of the record seen
-	rec    int32         // put: the number of the record; 0 as long as the record has no number
-	auth   int           // settle, find, run: the authorization
-	since  time.Time     // find: when the payment was first claimed
-	second bool          // settle: the call goes to the second facilitator
-	list   string        // list: the name of the list
-	from   uint64        // transfers: the first block
-	pause  time.Duration // pause: the duration
-	seen   int32         // pause: the number of the payment record that the process read last
-	record ledger.Record // put: the record that is written
+	kind       callKind
+	key        int           // put, fetch: the number of the record's key; pause: the number of the key of the record seen
+	rec        int32         // put: the number of the record; 0 as long as the record has no number
+	auth       int           // settle, find, run: the authorization
+	claimedAt  time.Time     // find: when the payment was first claimed
+	toSecond   bool          // settle: the call goes to the second facilitator
+	list       string        // list: the name of the list
+	fromBlock  uint64        // transfers: the first block
+	pause      time.Duration // pause: the duration
+	seenRecord int32         // pause: the number of the payment record that the process read last
+	record     ledger.Record // put: the record that is written
 }
 
-// reply is the explorer's reply to a call. The field named what says how the call ended. A reply
-// about a record has the record's number in rec. Any other reply has its content in n: an
-// x402.Fate, a facilitatorReply, a work, or a list that is encoded in one number.
+// reply is the explorer's reply to a call. result says how the call ended. A reply about a
+// record has the record's number in rec. Any other reply has its content in n: an x402.Fate, a
+// facilitatorReply, a workEnd, or an encoded list.
 type reply struct {
-	what uint8
-	rec  int32
-	n    int32
+	result uint8
+	rec    int32
+	n      int32
 }
 
-// These are the values of reply.what. Only a put can end with replyLost or replyStands.
+// These are the values of reply.result. Only a put can end with replyLost or replyConflict.
 const (
-	replyDone   uint8 = iota // the call succeeds; put: the record is written; fetch: rec is the stored record
-	replyFailed              // the call fails; put: nothing was written
-	replyLost                // put: the call returns an error, although the record was written
-	replyStands              // put: nothing was written, because the record with the number rec is in the way
+	replyDone     uint8 = iota // the call succeeds; put: the record is written; fetch: rec is the stored record
+	replyFailed                // the call fails; put: nothing was written
+	replyLost                  // put: the call returns an error, although the record was written
+	replyConflict              // put: nothing was written, because the record with the number rec is in the way
 )
 
 var errReply = errors.New("no reply")
 
-// live is a running process. Its goroutines run the production code.
-type live struct {
-	x       *explorer
-	now     atomic.Int32 // the number of the current instant
-	mu      sync.Mutex
-	parked  []parked
-	dead    bool
-	ids     int   // how many write ids newID has made
-	serial  uint8 // task.serial
-	seen    int32 // the number of the payment record that was read last; seenKey is the number of its key
-	seenKey int
-	ending  ending
-	ended   bool
+// liveProcess is a running process. Its goroutines run the production code.
+type liveProcess struct {
+	x           *explorer
+	now         atomic.Int32 // the number of the current instant
+	mu          sync.Mutex
+	parkedCalls []parkedCall
+	dead        bool
+	idCount     int   // how many write ids newID has made
+	serial      uint8 // task.serial
+	seenRecord  int32 // the number of the payment record that was read last; seenKey is the number of its key
+	seenKey     int
+	ending      ending
+	ended       bool
 }
 
-type parked struct {
+type parkedCall struct {
 	call  *call
 	reply chan reply
 }
 
-// do makes a call to something outside the process, and waits for the explorer's reply. If the
-// explorer no longer needs the process (kill), do ends the calling goroutine.
-func (p *live) do(c *call) reply {
-	w := parked{c, make(chan reply)}
+// await makes a call to something outside the process, and waits for the explorer's reply. If
+// the explorer no longer needs the process (kill), await ends the calling goroutine.
+func (p *liveProcess) await(c *call) reply {
+	w := parkedCall{c, make(chan reply)}
 	p.mu.Lock()
 	dead := p.dead
 	if !dead {
-		p.parked = append(p.parked, w)
+		p.parkedCalls = append(p.parkedCalls, w)
 	}
 	p.mu.Unlock()
 	if dead {
@@ -113,43 +113,43 @@ func (p *live) do(c *call) reply {
 
 // deliver gives one thread of a process its reply. It returns when each thread of the process
 // has made its next call or has ended.
-func (p *live) deliver(e edge) {
-	p.now.Store(int32(e.at))
+func (p *liveProcess) deliver(e edge) {
+	p.now.Store(int32(e.instant))
 	p.mu.Lock()
-	i := slices.IndexFunc(p.parked, func(w parked) bool { return (w.call.kind == callRun) == e.job })
-	w := p.parked[i]
-	p.parked = slices.Delete(p.parked, i, i+1)
+	i := slices.IndexFunc(p.parkedCalls, func(w parkedCall) bool { return (w.call.kind == callRun) == e.isJob })
+	w := p.parkedCalls[i]
+	p.parkedCalls = slices.Delete(p.parkedCalls, i, i+1)
 	p.mu.Unlock()
 	w.reply <- e.reply
 	synctest.Wait()
 }
 
 // kill ends the goroutines of a process.
-func (p *live) kill() {
+func (p *liveProcess) kill() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.dead = true
-	for _, w := range p.parked {
+	for _, w := range p.parkedCalls {
 		close(w.reply)
 	}
-	p.parked = nil
+	p.parkedCalls = nil
 }
 
-func (p *live) clock() time.Time { return p.x.instants[p.now.Load()] }
+func (p *liveProcess) clock() time.Time { return p.x.instants[p.now.Load()] }
 
 // Put implements ledger.Store.
-func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
+func (p *liveProcess) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 	key := p.x.keyOf(r.Head().Key)
 	if pay, ok := r.(ledger.Payment); ok && pay.LeaseUntil.After(p.clock()) {
 		p.mu.Lock() // while this goroutine records the settlement, another may begin the work (run)
-		p.ending.held = key
+		p.ending.leasedAuth = key
 		p.mu.Unlock()
 	}
-	got := p.do(&call{kind: callPut, key: key, record: r})
-	switch got.what {
+	got := p.await(&call{kind: callPut, key: key, record: r})
+	switch got.result {
 	case replyDone:
 		return r, nil
-	case replyStands:
+	case replyConflict:
 		return p.read(key, got.rec), nil
 	default:
 		return nil, errReply
@@ -157,75 +157,75 @@ func (p *live) Put(_ context.Context, r ledger.Record) (ledger.Record, error) {
 }
 
 // MostKept implements ledger.Store.
-func (p *live) MostKept() int { return ledger.LeastKept }
+func (p *liveProcess) MostKept() int { return ledger.LeastKept }
 
 // Fetch implements ledger.Store. A world has no record of the payees (ledger.Sold), so reading
 // that record is not a step.
-func (p *live) Fetch(_ context.Context, key string) (ledger.Record, error) {
+func (p *liveProcess) Fetch(_ context.Context, key string) (ledger.Record, error) {
 	if key == ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset)) {
 		return nil, nil
 	}
 	k := p.x.keyOf(key)
-	got := p.do(&call{kind: callFetch, key: k})
-	if got.what != replyDone {
+	got := p.await(&call{kind: callFetch, key: k})
+	if got.result != replyDone {
 		return nil, errReply
 	}
 	return p.read(k, got.rec), nil
 }
 
-func (p *live) read(key int, rec int32) ledger.Record {
-	if key < payments {
-		p.ending.reread, p.seen, p.seenKey = key, rec, key
+func (p *liveProcess) read(key int, rec int32) ledger.Record {
+	if key < paymentCount {
+		p.ending.lastReadAuth, p.seenRecord, p.seenKey = key, rec, key
 	}
 	r := p.x.records[rec]
-	if pay, ok := r.(ledger.Payment); ok && p.x.world.reads != nil {
-		p.x.world.reads(&pay)
+	if pay, ok := r.(ledger.Payment); ok && p.x.world.changeRead != nil {
+		p.x.world.changeRead(&pay)
 		return pay
 	}
 	return r
 }
 
 // List implements ledger.Index.
-func (p *live) List(_ context.Context, list string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
-	got := p.do(&call{kind: callList, list: list})
-	if got.what != replyDone {
+func (p *liveProcess) List(_ context.Context, list string, _ time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+	got := p.await(&call{kind: callList, list: list})
+	if got.result != replyDone {
 		return nil, errReply
 	}
 	var all []ledger.Place
-	for n := got.n; n > 0; n /= listDigit {
-		all = append(all, ledger.Place{At: p.clock().Add(time.Duration(-n)), Key: p.x.keys[n%listDigit-1]})
+	for n := got.n; n > 0; n /= listBase {
+		all = append(all, ledger.Place{At: p.clock().Add(time.Duration(-n)), Key: p.x.keys[n%listBase-1]})
 	}
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
 // Settle implements x402.Facilitator.
-func (p *live) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
+func (p *liveProcess) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
 	return p.settle(pay, false)
 }
 
-func (p *live) settle(pay x402.Payload, second bool) x402.Settlement {
+func (p *liveProcess) settle(pay x402.Payload, toSecond bool) x402.Settlement {
 	auth := p.x.authOf(pay.Payload.Authorization.Nonce)
-	got := p.do(&call{kind: callSettle, auth: auth, second: second})
+	got := p.await(&call{kind: callSettle, auth: auth, toSecond: toSecond})
 	return facilitatorReply(got.n).settlement(auth)
 }
 
-// secondOf is the second facilitator of a process. The type live is the first facilitator.
-type secondOf struct{ *live }
+// secondFacilitator is the second facilitator of a process; liveProcess is the first.
+type secondFacilitator struct{ *liveProcess }
 
 // Settle implements x402.Facilitator.
-func (s secondOf) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
+func (s secondFacilitator) Settle(_ context.Context, pay x402.Payload, _ x402.Requirements) x402.Settlement {
 	return s.settle(pay, true)
 }
 
 // Verify implements x402.Facilitator.
-func (*live) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
+func (*liveProcess) Verify(context.Context, x402.Payload, x402.Requirements) x402.Verification {
 	return x402.Verification{}
 }
 
 // Find implements x402.Evidence.
-func (p *live) Find(_ context.Context, q x402.Question) x402.Finding {
+func (p *liveProcess) Find(_ context.Context, q x402.Question) x402.Finding {
 	auth := int(q.Nonce[31])
-	got := p.do(&call{kind: callFind, auth: auth, since: q.Since})
+	got := p.await(&call{kind: callFind, auth: auth, claimedAt: q.Since})
 	f := x402.Finding{Fate: x402.Fate(got.n)}
 	switch f.Fate {
 	case x402.Paid:
@@ -239,9 +239,9 @@ func (p *live) Find(_ context.Context, q x402.Question) x402.Finding {
 }
 
 // Transfers implements reconcile.Scanner.
-func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconcile.Batch, error) {
-	got := p.do(&call{kind: callTransfers, from: from})
-	if got.what != replyDone {
+func (p *liveProcess) Transfers(_ context.Context, _ x402.Address, from uint64) (reconcile.Batch, error) {
+	got := p.await(&call{kind: callTransfers, fromBlock: from})
+	if got.result != replyDone {
 		return reconcile.Batch{Next: from}, errReply
 	}
 	return p.x.batch(got.n, from, int(p.now.Load())), nil
@@ -249,59 +249,59 @@ func (p *live) Transfers(_ context.Context, _ x402.Address, from uint64) (reconc
 
 // BlockAt implements reconcile.Scanner. Nothing calls it, because every world begins with a
 // cursor.
-func (p *live) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
+func (p *liveProcess) BlockAt(context.Context, time.Time) (uint64, error) { return 0, errReply }
 
 // pause replaces the Gate's pause between two reads of a record. The explorer decides when the
 // pause ends, and whether the time for waiting is then over. If it is over, pause returns
 // false.
-func (p *live) pause(_ context.Context, d time.Duration) bool {
-	return p.do(&call{kind: callPause, pause: d, seen: p.seen, key: p.seenKey}).what == replyDone
+func (p *liveProcess) pause(_ context.Context, d time.Duration) bool {
+	return p.await(&call{kind: callPause, pause: d, seenRecord: p.seenRecord, key: p.seenKey}).result == replyDone
 }
 
 // run plays the work of a request, as Job.Run. The explorer decides how the work ends.
-func (p *live) run(context.Context) (x402.Reply, error) {
+func (p *liveProcess) run(context.Context) (x402.Reply, error) {
 	p.mu.Lock()
-	p.ending.worked = p.ending.held
+	p.ending.workedAuth = p.ending.leasedAuth
 	p.mu.Unlock()
-	got := p.do(&call{kind: callRun, auth: p.ending.worked})
-	return work(got.n).result(p.x)
+	got := p.await(&call{kind: callRun, auth: p.ending.workedAuth})
+	return workEnd(got.n).result(p.x)
 }
 
 // start starts a process for a task, and returns when the process has made a call or has ended.
-func (x *explorer) start(t task) *live {
-	p := &live{x: x, serial: t.serial, seenKey: payments, ending: ending{worked: -1, held: -1, reread: -1}}
-	p.now.Store(int32(t.at))
+func (x *explorer) start(t task) *liveProcess {
+	p := &liveProcess{x: x, serial: t.serial, seenKey: paymentCount, ending: ending{workedAuth: -1, leasedAuth: -1, lastReadAuth: -1}}
+	p.now.Store(int32(t.begunAt))
 	go func() {
 		defer func() {
 			if e := recover(); e != nil { // a test that changes the rules may cause a panic
 				p.ending.panicked, p.ended = true, true
 			}
 		}()
-		p.perform(t)
+		p.runTask(t)
 		p.ended = true
 	}()
 	synctest.Wait()
 	return p
 }
 
-func (p *live) newID() string {
-	p.ids++
-	return strconv.Itoa(int(p.serial)) + "-" + strconv.Itoa(p.ids)
+func (p *liveProcess) newID() string {
+	p.idCount++
+	return strconv.Itoa(int(p.serial)) + "-" + strconv.Itoa(p.idCount)
 }
 
-func (p *live) perform(t task) {
+func (p *liveProcess) runTask(t task) {
 	x := p.x
 	ctx := context.Background()
 	l := ledger.New(p, p.clock, p.newID).Under(x.rules)
 	switch t.kind {
 	case taskRequest:
-		out := p.gate(l).ServeSigned(ctx, p.request(t), x.signed(t))
+		out := p.gate(l).ServeSigned(ctx, p.request(t), x.signedPayment(t))
 		p.ending.out = &out
 	case taskReconcile:
 		r := reconcile.Reconciler{
 			Ledger: l, Index: p, Terms: terms(), Now: p.clock, Log: slog.New(slog.DiscardHandler), Error: bodyOf,
 		}
-		if x.world.node {
+		if x.world.hasNode {
 			r.Evidence, r.Scanner = p, p
 		}
 		_, p.ending.err = r.Run(ctx)
@@ -312,7 +312,7 @@ func (p *live) perform(t task) {
 
 // operate does what an operator's command does: it applies an event to the record of the task's
 // payment.
-func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
+func (p *liveProcess) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	r, err := l.Fetch(ctx, p.x.keys[t.auth])
 	if err != nil || r == nil {
 		return err
@@ -330,14 +330,14 @@ func (p *live) operate(ctx context.Context, l *ledger.Ledger, t task) error {
 	return err
 }
 
-func (p *live) gate(l *ledger.Ledger) *x402.Gate {
+func (p *liveProcess) gate(l *ledger.Ledger) *x402.Gate {
 	g := &x402.Gate{Ledger: l, Settler: x402.One(p), Now: p.clock, Log: slog.New(slog.DiscardHandler)}
 	if p.x.world.twoFacilitators {
 		g.Settler = &fallback.Pair{
-			Primary: fallback.Member{Facilitator: p, Name: primaryName}, Second: fallback.Member{Facilitator: secondOf{p}, Name: fallbackName}, Now: p.clock,
+			Primary: fallback.Member{Facilitator: p, Name: primaryName}, Second: fallback.Member{Facilitator: secondFacilitator{p}, Name: fallbackName}, Now: p.clock,
 		}
 	}
-	if p.x.world.node {
+	if p.x.world.hasNode {
 		g.Evidence = p
 	}
 	g.Pausing(p.pause)
@@ -354,30 +354,30 @@ const (
 	exploredLease      = exploredInvocation + 3*time.Second
 )
 
-func (p *live) request(t task) x402.Request {
+func (p *liveProcess) request(t task) x402.Request {
 	x := p.x
 	r := x402.Request{
-		Offer: x.offers[t.endpoint], Window: x.world.window, Arrived: x.instants[t.at], Deadline: x.instants[t.at].Add(exploredInvocation),
+		Offer: x.offers[t.endpoint], Window: x.world.window, Arrived: x.instants[t.begunAt], Deadline: x.instants[t.begunAt].Add(exploredInvocation),
 		Error: bodyOf,
 		Prepare: func() (x402.Job, error) {
 			job := x402.Job{
 				Fingerprint: exploredRequest, Endpoint: endpointName(t.endpoint),
 				Budget: 3 * time.Second, Timeout: fault.Info{Code: fault.InternalError, Status: 500, Class: fault.Owed},
-				NoImplicitRetry: x.world.separate, MostRuns: x.world.mostRuns, Run: p.run,
+				NoImplicitRetry: x.world.separatePurchases, MostRuns: x.world.mostRuns, Run: p.run,
 			}
-			if x.world.atTheDoor {
+			if x.world.checksFirst {
 				return job, refusalOf(t)
 			}
-			if x.world.anywhere {
+			if x.world.claimsFirstEndpoint {
 				job.Endpoint = endpointName(0)
 			}
-			if x.world.checks && !x.world.unasked {
+			if x.world.hasCheck && !x.world.skipsCheck {
 				job.Check = func(context.Context) error { return refusalOf(t) }
 			}
 			return job, nil
 		},
 	}
-	if x.world.keyed {
+	if x.world.hasKey {
 		r.Keys = []string{exploredKey}
 	}
 	return r
@@ -385,7 +385,7 @@ func (p *live) request(t task) x402.Request {
 
 // refusalOf returns the error with which the seller's check refuses the request of a task, or nil.
 func refusalOf(t task) error {
-	if !t.refuses {
+	if !t.checkRefuses {
 		return nil
 	}
 	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge}.New(nil)

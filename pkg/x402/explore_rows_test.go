@@ -88,10 +88,10 @@ func changedConclusions() (all []changedRow) {
 	return all
 }
 
-// unnoticeable returns the names of the changed rows for which no exploration can find a
-// violation, each with the reason. If an exploration finds a violation for such a row after all,
-// TestExploreNoticesRows fails.
-func unnoticeable() map[string]string {
+// unnoticeableRows returns the names of the changed rows for which no exploration can find a
+// violation, each with the reason. If an exploration finds a violation for such a row after
+// all, TestExploreNoticesRows fails.
+func unnoticeableRows() map[string]string {
 	const missing = "a payment without a record is not claimed by its standing, in no list, and answered without one"
 	const stands = "a part is owed only while the answer stands"
 	return map[string]string{
@@ -105,19 +105,19 @@ func unnoticeable() map[string]string {
 }
 
 // TestExploreNoticesRows changes one row at a time, of the ledger's rules or of the Gate's
-// conclusions. For each changed row, an exploration must find a violation, except for the rows in
-// unnoticeable. While no row is changed, no exploration may find a violation. With -short, only
-// every eighth changed row is tried.
+// conclusions. For each changed row, an exploration must find a violation, except for the rows
+// in unnoticeableRows. While no row is changed, no exploration may find a violation. With
+// -short, only every eighth changed row is tried.
 func TestExploreNoticesRows(t *testing.T) {
 	every := *exploreEvery
 	switch {
-	case raceDetector():
+	case raceDetectorIsOn():
 		t.Log("the rows are changed one by one in the run without the race detector")
 		return
 	case testing.Short():
 		every *= 8
 	}
-	t.Run("as they are", unchanged)
+	t.Run("as they are", checkUnchangedRows)
 	t.Run("rows", func(t *testing.T) {
 		for i, row := range slices.Concat(changedEdges(), changedMeanings(), changedConclusions()) {
 			if i%every != 0 {
@@ -128,8 +128,8 @@ func TestExploreNoticesRows(t *testing.T) {
 			}
 			t.Run(row.name, func(t *testing.T) {
 				t.Parallel()
-				noticed := row.noticed(t)
-				if _, expected := unnoticeable()[row.name]; noticed == expected {
+				noticed := row.isNoticed(t)
+				if _, expected := unnoticeableRows()[row.name]; noticed == expected {
 					t.Errorf("noticed: %t", noticed)
 				}
 			})
@@ -137,25 +137,26 @@ func TestExploreNoticesRows(t *testing.T) {
 	})
 }
 
-// unchanged checks that no exploration of a small world finds a violation while no row is
-// changed.
-func unchanged(t *testing.T) {
+// checkUnchangedRows checks that no exploration of a small world finds a violation while no
+// row is changed.
+func checkUnchangedRows(t *testing.T) {
 	for _, w := range smallWorlds() {
 		t.Run(w.name, func(t *testing.T) {
 			t.Parallel()
 			x := explore(t, w, ledger.NewRules(), x402.Conclusions(), true)
-			for what, story := range x.traces {
+			for what, story := range x.violationStories {
 				t.Errorf("%s:\n%s", what, story)
 			}
 		})
 	}
 }
 
-// noticed reports whether an exploration of a small world finds a violation with the changed row.
-func (c changedRow) noticed(t *testing.T) bool {
+// isNoticed reports whether an exploration of a small world finds a violation with the changed
+// row.
+func (c changedRow) isNoticed(t *testing.T) bool {
 	for _, w := range smallWorlds() {
 		x := explore(t, w, c.rules, c.conclusions, true)
-		for what := range x.traces {
+		for what := range x.violationStories {
 			t.Logf("%s: %s", w.name, what)
 			return true
 		}

@@ -11,130 +11,130 @@ import (
 // actions that use the field.
 type action struct {
 	kind actionKind
-	auth int8  // executes, thirdParty, cancels: the authorization
-	node int32 // steps, crashes: the number of the process's node before the action
-	edge edge  // steps: the step
-	task task  // begins: what the process does
+	auth int8  // execute, stranger submit, cancel: the authorization
+	node int32 // step, crash: the number of the process's node before the action
+	edge edge  // step: the reply that the process gets
+	task task  // begin: what the process does
 }
 
 type actionKind uint8
 
 const (
-	begins     actionKind = iota // a process begins
-	steps                        // a process gets a reply
-	crashes                      // a process crashes
-	ticks                        // the clock moves to the next instant
-	executes                     // an authorization that a facilitator sent to the chain is executed
-	thirdParty                   // somebody else submits the authorization
-	cancels                      // the payer cancels the authorization
+	actionBegin          actionKind = iota // a process begins
+	actionStep                             // a process gets a reply
+	actionCrash                            // a process crashes
+	actionTick                             // the clock moves to the next instant
+	actionExecute                          // an authorization that a facilitator sent to the chain is executed
+	actionStrangerSubmit                   // somebody else submits the authorization
+	actionCancel                           // the payer cancels the authorization
 )
 
 // expand takes every possible action from a state.
 func (x *explorer) expand(from int32) {
 	s := x.states[from].state
-	for slot := range x.world.atOnce {
+	for slot := range x.world.maxProcesses {
 		if n := s.procs[slot].node; n != 0 {
-			x.step(from, s, slot)
-			if s.left.crashes > 0 {
+			x.stepProcess(from, s, slot)
+			if s.budgetLeft.crashes > 0 {
 				next := s
-				next.left.crashes--
-				next.procs[slot] = running{}
-				x.take(from, action{kind: crashes, node: n}, next)
+				next.budgetLeft.crashes--
+				next.procs[slot] = processState{}
+				x.take(from, action{kind: actionCrash, node: n}, next)
 			}
 		}
 	}
-	if s.procs[x.world.atOnce-1].node == 0 {
-		x.begin(from, s)
+	if s.procs[x.world.maxProcesses-1].node == 0 {
+		x.beginTasks(from, s)
 	}
-	x.happen(from, s)
+	x.takeWorldActions(from, s)
 }
 
-// happen takes every action in which no process takes part: the clock moves, or something
-// happens to an authorization on the chain.
-func (x *explorer) happen(from int32, s state) {
-	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.left.freezes > 0) {
+// takeWorldActions takes every action in which no process takes part: the clock moves, or
+// something happens to an authorization on the chain.
+func (x *explorer) takeWorldActions(from int32, s state) {
+	if int(s.now)+1 < len(x.world.instants) && (s.quiet() || s.budgetLeft.freezes > 0) {
 		next := s
 		if !s.quiet() {
-			next.left.freezes--
+			next.budgetLeft.freezes--
 		}
 		next.now++
-		x.take(from, action{kind: ticks}, next)
+		x.take(from, action{kind: actionTick}, next)
 	}
-	for auth := range x.world.auths {
+	for auth := range x.world.authCount {
 		c := s.chain[auth]
-		if c.truth != truthUnused || !x.clock(&s).Before(x.endOf(&s, auth)) {
+		if c.truth != truthUnused || !x.clock(&s).Before(x.windowEnd(&s, auth)) {
 			continue
 		}
 		if c.pending {
-			x.doing = step{from: from, did: action{kind: executes, auth: int8(auth)}}
+			x.currentStep = step{fromState: from, action: action{kind: actionExecute, auth: int8(auth)}}
 			next := s
 			next.chain[auth].pending = false
-			x.move(&next, auth, true, c.stale)
-			x.take(from, x.doing.did, next)
+			x.moveMoney(&next, auth, true, c.toldUncharged)
+			x.take(from, x.currentStep.action, next)
 		}
-		if s.left.thirds > 0 {
-			x.doing = step{from: from, did: action{kind: thirdParty, auth: int8(auth)}}
+		if s.budgetLeft.strangerSubmissions > 0 {
+			x.currentStep = step{fromState: from, action: action{kind: actionStrangerSubmit, auth: int8(auth)}}
 			next := s
-			next.left.thirds--
-			x.move(&next, auth, false, false)
-			x.take(from, x.doing.did, next)
+			next.budgetLeft.strangerSubmissions--
+			x.moveMoney(&next, auth, false, false)
+			x.take(from, x.currentStep.action, next)
 		}
-		if s.left.cancels > 0 {
+		if s.budgetLeft.cancellations > 0 {
 			next := s
-			next.left.cancels--
-			next.chain[auth].truth, next.chain[auth].at = truthCancelled, s.now
-			x.take(from, action{kind: cancels, auth: int8(auth)}, next)
+			next.budgetLeft.cancellations--
+			next.chain[auth].truth, next.chain[auth].spentAt = truthCancelled, s.now
+			x.take(from, action{kind: actionCancel, auth: int8(auth)}, next)
 		}
 	}
 }
 
-// begin takes every action with which a process can begin in a state.
-func (x *explorer) begin(from int32, s state) {
-	t := task{at: s.now, serial: s.serial}
-	if s.left.requests > 0 {
+// beginTasks takes every action with which a process can begin in a state.
+func (x *explorer) beginTasks(from int32, s state) {
+	t := task{begunAt: s.now, serial: s.nextSerial}
+	if s.budgetLeft.requests > 0 {
 		next := s
-		next.left.requests--
-		for auth := range x.world.auths {
+		next.budgetLeft.requests--
+		for auth := range x.world.authCount {
 			t.auth = int8(auth)
 			for _, endpoint := range x.endpoints(auth) {
 				t.endpoint = endpoint
 				x.launch(from, next, t)
-				if x.world.checks {
-					t.refuses = true
+				if x.world.hasCheck {
+					t.checkRefuses = true
 					x.launch(from, next, t)
-					t.refuses = false
+					t.checkRefuses = false
 				}
 			}
 		}
 		t.auth, t.endpoint = 0, 0
 	}
-	if s.left.reconciles > 0 {
+	if s.budgetLeft.reconcilerRuns > 0 {
 		next := s
-		next.left.reconciles--
+		next.budgetLeft.reconcilerRuns--
 		t.kind = taskReconcile
 		x.launch(from, next, t)
 	}
-	x.operate(from, s, t)
+	x.beginCommands(from, s, t)
 }
 
-// operate takes every action with which an operator's command begins. The commands are about
-// payments that are paid and not answered.
-func (x *explorer) operate(from int32, s state, t task) {
-	for auth := range x.world.auths {
+// beginCommands takes every action with which an operator's command begins. The commands are
+// about payments that are paid and not answered.
+func (x *explorer) beginCommands(from int32, s state, t task) {
+	for auth := range x.world.authCount {
 		t.auth = int8(auth)
 		r := x.payment(&s, auth)
 		if r == nil || r.State != ledger.Settled {
 			continue
 		}
-		if s.left.refunds > 0 && r.SendingBack == nil {
+		if s.budgetLeft.refunds > 0 && r.SendingBack == nil {
 			next := s
-			next.left.refunds--
+			next.budgetLeft.refunds--
 			t.kind = taskSendBack
 			x.launch(from, next, t)
 		}
-		if s.left.attests > 0 {
+		if s.budgetLeft.attestations > 0 {
 			next := s
-			next.left.attests--
+			next.budgetLeft.attestations--
 			t.kind = taskAttest
 			x.launch(from, next, t)
 		}
@@ -150,7 +150,7 @@ func (x *explorer) operate(from int32, s state, t task) {
 // endpoints returns the endpoints to which the payer may send an authorization.
 func (x *explorer) endpoints(auth int) []int8 {
 	switch {
-	case !x.world.secondEndpoint:
+	case !x.world.hasSecondEndpoint:
 		return []int8{0}
 	case auth == 1:
 		return []int8{1}
@@ -161,44 +161,44 @@ func (x *explorer) endpoints(auth int) []int8 {
 // launch takes the action with which a process begins its task. The process gets the last slot
 // of the world.
 func (x *explorer) launch(from int32, s state, t task) {
-	x.doing = step{from: from, did: action{kind: begins, task: t}}
-	s.serial++
-	x.enter(&s, x.world.atOnce-1, t)
-	x.take(from, x.doing.did, s)
+	x.currentStep = step{fromState: from, action: action{kind: actionBegin, task: t}}
+	s.nextSerial++
+	x.enter(&s, x.world.maxProcesses-1, t)
+	x.take(from, x.currentStep.action, s)
 }
 
 // enter puts a new process into a free slot of a state. If the process serves a request, enter
 // notes what is true of the records when the request arrives.
 func (x *explorer) enter(s *state, slot int, t task) {
-	p := running{node: x.root(t).number}
+	p := processState{node: x.root(t).number}
 	if t.kind == taskRequest {
 		r := x.payment(s, int(t.auth))
-		p.fresh = r == nil
-		p.kept = r != nil && r.State == ledger.Redeemed && r.Answer.Stored && !r.Attested() &&
+		p.hadNoRecord = r == nil
+		p.answerReplayable = r != nil && r.State == ledger.Redeemed && r.Answer.Stored && !r.Attested() &&
 			x.clock(s).Sub(r.AnsweredAt) <= ledger.KeptFor && r.Endpoint == endpointName(t.endpoint)
-		for other := range payments {
+		for other := range paymentCount {
 			if x.isOver(x.payment(s, other), t.endpoint, x.clock(s)) {
-				p.over |= 1 << other
+				p.overAuths |= 1 << other
 			}
 		}
-		p.sent = r != nil && r.Sent && r.Token == ""
-		p.openTo = r != nil && r.State == ledger.Settled && r.SendingBack == nil &&
+		p.sentWithoutToken = r != nil && r.Sent && r.Token == ""
+		p.couldRunLookup = r != nil && r.State == ledger.Settled && r.SendingBack == nil &&
 			x.meaning(r, s).Claim == ledger.Held
 	}
 	s.procs[slot] = p
-	x.arrived(s, slot)
+	x.finishStep(s, slot)
 }
 
-// step gives a process every possible reply to the calls for which it waits.
-func (x *explorer) step(from int32, s state, slot int) {
+// stepProcess gives a process every possible reply to the calls for which it waits.
+func (x *explorer) stepProcess(from int32, s state, slot int) {
 	n := x.nodes[s.procs[slot].node]
-	x.doing = step{from: from, did: action{kind: steps, node: n.number}}
-	if n.main != nil {
-		x.replies(&s, slot, n.main, func(next state, r reply) { x.proceed(from, next, slot, edge{reply: r, at: s.now}) })
+	x.currentStep = step{fromState: from, action: action{kind: actionStep, node: n.number}}
+	if n.mainCall != nil {
+		x.findReplies(&s, slot, n.mainCall, func(next state, r reply) { x.proceed(from, next, slot, edge{reply: r, instant: s.now}) })
 	}
-	if n.job != nil {
-		for _, w := range x.world.works {
-			x.proceed(from, s, slot, edge{job: true, reply: reply{n: int32(w)}, at: s.now})
+	if n.jobCall != nil {
+		for _, w := range x.world.workEnds {
+			x.proceed(from, s, slot, edge{isJob: true, reply: reply{n: int32(w)}, instant: s.now})
 		}
 	}
 }
@@ -206,125 +206,125 @@ func (x *explorer) step(from int32, s state, slot int) {
 // proceed gives a process one reply, and records the state that the process reaches with it.
 func (x *explorer) proceed(from int32, s state, slot int, e edge) {
 	n := x.nodes[s.procs[slot].node]
-	x.doing.did.edge = e
+	x.currentStep.action.edge = e
 	s.procs[slot].node = x.child(n, e).number
-	x.arrived(&s, slot)
-	x.take(from, action{kind: steps, node: n.number, edge: e}, s)
+	x.finishStep(&s, slot)
+	x.take(from, action{kind: actionStep, node: n.number, edge: e}, s)
 }
 
-// arrived checks a process that has just taken a step, and removes the process if that step
+// finishStep checks a process that has just taken a step, and removes the process if that step
 // ended it.
-func (x *explorer) arrived(s *state, slot int) {
+func (x *explorer) finishStep(s *state, slot int) {
 	n := x.nodes[s.procs[slot].node]
-	if n.job != nil {
+	if n.jobCall != nil {
 		x.checkRun(s, slot, n)
 	}
 	if n.end == nil {
 		return
 	}
 	p := s.procs[slot]
-	s.procs[slot] = running{}
+	s.procs[slot] = processState{}
 	x.checkEnd(s, p, n)
 }
 
-// replies finds the possible replies to a call of a process's main thread. It passes each reply,
-// and the state that follows from it, to give.
-func (x *explorer) replies(s *state, slot int, c *call, give func(state, reply)) {
+// findReplies finds the possible replies to a call of a process's main thread. It passes each
+// reply, and the state that follows from it, to yield.
+func (x *explorer) findReplies(s *state, slot int, c *call, yield func(state, reply)) {
 	n := s.procs[slot].node
 	switch c.kind {
 	case callPut:
-		x.puts(s, slot, c, give)
+		x.findPutReplies(s, slot, c, yield)
 	case callFetch:
-		give(*s, reply{rec: s.recs[c.key]})
-		x.fail(s, give)
+		yield(*s, reply{rec: s.recs[c.key]})
+		x.findStoreFault(s, yield)
 	case callList:
-		give(*s, reply{n: x.listed(s, c.list)})
-		x.fail(s, give)
+		yield(*s, reply{n: x.encodeList(s, c.list)})
+		x.findStoreFault(s, yield)
 	case callTransfers:
-		give(*s, reply{n: x.transfers(s, c.from)})
-		x.silent(s, reply{what: replyFailed}, give)
+		yield(*s, reply{n: x.encodeTransfers(s, c.fromBlock)})
+		x.findNodeFailure(s, reply{result: replyFailed}, yield)
 	case callSettle:
-		x.settles(s, slot, c, give)
+		x.findSettleReplies(s, slot, c, yield)
 	case callFind:
-		give(*s, reply{n: int32(x.verdict(s, c))})
-		x.silent(s, reply{n: int32(x402.CannotTell)}, give)
+		yield(*s, reply{n: int32(x.verdict(s, c))})
+		x.findNodeFailure(s, reply{n: int32(x402.CannotTell)}, yield)
 	case callPause:
-		if s.now > x.nodes[n].reached || c.key < payments && s.recs[c.key] != c.seen {
-			give(*s, reply{})
+		if s.now > x.nodes[n].reachedAt || c.key < paymentCount && s.recs[c.key] != c.seenRecord {
+			yield(*s, reply{})
 		}
-		give(*s, reply{what: replyFailed}) // the time for waiting is over
+		yield(*s, reply{result: replyFailed}) // the time for waiting is over
 	case callRun: // only the thread that does the work makes this call
 	}
 }
 
-// fail gives the reply that a call of the store or its index has failed and changed nothing. It
-// gives no reply if the world's budget has no store fault left.
-func (x *explorer) fail(s *state, give func(state, reply)) {
-	if s.left.storeFaults > 0 {
+// findStoreFault yields the reply that a call of the store or its index has failed and changed
+// nothing. It yields no reply if the world's budget has no store fault left.
+func (x *explorer) findStoreFault(s *state, yield func(state, reply)) {
+	if s.budgetLeft.storeFaults > 0 {
 		next := *s
-		next.left.storeFaults--
-		give(next, reply{what: replyFailed})
+		next.budgetLeft.storeFaults--
+		yield(next, reply{result: replyFailed})
 	}
 }
 
-// silent gives r, which is the reply of a node that cannot tell, if the node of the world may
-// fail and the world's budget has a silence left.
-func (x *explorer) silent(s *state, r reply, give func(state, reply)) {
-	if x.world.nodeMayFail && s.left.silences > 0 {
+// findNodeFailure yields r, which is the reply of a node that cannot tell. It yields no reply
+// if the node of the world never fails, or if the world's budget has no node failure left.
+func (x *explorer) findNodeFailure(s *state, r reply, yield func(state, reply)) {
+	if x.world.nodeMayFail && s.budgetLeft.nodeFailures > 0 {
 		next := *s
-		next.left.silences--
-		give(next, r)
+		next.budgetLeft.nodeFailures--
+		yield(next, r)
 	}
 }
 
-// puts gives the replies to a write. The write succeeds if its version follows the stored
-// version, or if it repeats the write that is stored. Any other write fails, because another
-// record is in the way.
-func (x *explorer) puts(s *state, slot int, c *call, give func(state, reply)) {
-	r, stands := x.records[c.rec], x.records[s.recs[c.key]]
-	fits := stands == nil && r.Head().Version == 1 || stands != nil && stands.Head().Version == r.Head().Version-1
+// findPutReplies yields the replies to a write. The write succeeds if its version follows the
+// stored version, or if it repeats the write that is stored. Any other write fails, because
+// another record is in the way.
+func (x *explorer) findPutReplies(s *state, slot int, c *call, yield func(state, reply)) {
+	r, stored := x.records[c.rec], x.records[s.recs[c.key]]
+	fits := stored == nil && r.Head().Version == 1 || stored != nil && stored.Head().Version == r.Head().Version-1
 	same := s.recs[c.key] == c.rec
 	switch {
 	case same:
-		give(*s, reply{})
+		yield(*s, reply{})
 	case !fits:
-		give(*s, reply{what: replyStands, rec: s.recs[c.key]})
+		yield(*s, reply{result: replyConflict, rec: s.recs[c.key]})
 	default:
 		written := *s
 		written.recs[c.key] = c.rec
 		x.checkWrite(s, &written, slot, c)
-		give(written, reply{})
-		if s.left.storeFaults > 0 {
-			written.left.storeFaults--
-			give(written, reply{what: replyLost})
+		yield(written, reply{})
+		if s.budgetLeft.storeFaults > 0 {
+			written.budgetLeft.storeFaults--
+			yield(written, reply{result: replyLost})
 		}
 	}
-	x.fail(s, give)
+	x.findStoreFault(s, yield)
 }
 
-// settles gives the replies of a facilitator that is asked to settle a payment. Each reply comes
-// with what the facilitator then does to the money.
-func (x *explorer) settles(s *state, slot int, c *call, give func(state, reply)) {
+// findSettleReplies yields the replies of a facilitator that is asked to settle a payment.
+// Each reply comes with what the facilitator then does to the money.
+func (x *explorer) findSettleReplies(s *state, slot int, c *call, yield func(state, reply)) {
 	sent := *s
 	x.checkSend(&sent, x.nodes[s.procs[slot].node].task, c)
 	for _, w := range x.world.replies {
 		chain := sent.chain[c.auth]
-		if !w.possible(chain, x.clock(s), x.endOf(s, c.auth)) || w.lies() && s.left.lies == 0 {
+		if !w.isPossible(chain, x.clock(s), x.windowEnd(s, c.auth)) || w.isFalse() && s.budgetLeft.falseReplies == 0 {
 			continue
 		}
 		next := sent
-		stale := s.procs[slot].stale&(1<<c.auth) != 0
-		if w.lies() {
-			next.left.lies--
-			next.chain[c.auth].lied = true
+		toldUncharged := s.procs[slot].toldUncharged&(1<<c.auth) != 0
+		if w.isFalse() {
+			next.budgetLeft.falseReplies--
+			next.chain[c.auth].liedAbout = true
 		}
 		switch {
-		case w.moves():
-			x.move(&next, c.auth, true, stale)
+		case w.movesMoney():
+			x.moveMoney(&next, c.auth, true, toldUncharged)
 		case w == movesLater || w == refusesAndWillMove:
-			next.chain[c.auth].pending, next.chain[c.auth].stale = true, stale
+			next.chain[c.auth].pending, next.chain[c.auth].toldUncharged = true, toldUncharged
 		}
-		give(next, reply{n: int32(w)})
+		yield(next, reply{n: int32(w)})
 	}
 }
 
@@ -335,38 +335,38 @@ func (x *explorer) verdict(s *state, c *call) x402.Fate {
 	switch {
 	case chain.truth == truthCancelled:
 		return x402.NeverPaid
-	case chain.truth == truthMoved && x.instants[chain.at].Before(c.since.Add(-slack)):
+	case chain.truth == truthMoved && x.instants[chain.spentAt].Before(c.claimedAt.Add(-slack)):
 		return x402.NeverPaid // the transfer is so much older than the record that it was made for something else
 	case chain.truth == truthMoved:
 		return x402.Paid
-	case !at.Add(-safe).Before(x.endOf(s, c.auth)):
+	case !at.Add(-safe).Before(x.windowEnd(s, c.auth)):
 		return x402.NeverPaid
 	}
 	return x402.StillOpen
 }
 
-// listed returns the payments on a list, encoded in one number for the field n of a reply.
-func (x *explorer) listed(s *state, list string) (n int32) {
-	for auth := payments - 1; auth >= 0; auth-- {
+// encodeList returns the payments on a list, encoded in one number for the field n of a reply.
+func (x *explorer) encodeList(s *state, list string) (n int32) {
+	for auth := paymentCount - 1; auth >= 0; auth-- {
 		r := x.payment(s, auth)
 		if r == nil {
 			continue
 		}
 		if in, _ := r.Listed(); in == list {
-			n = n*listDigit + int32(auth) + 1
+			n = n*listBase + int32(auth) + 1
 		}
 	}
 	return n
 }
 
-// transfers returns the transfers that a Scanner finds from a given block on, encoded in one
-// number for the field n of a reply.
-func (x *explorer) transfers(s *state, from uint64) (n int32) {
-	for auth := payments - 1; auth >= 0; auth-- {
+// encodeTransfers returns the transfers that a Scanner finds from a given block on, encoded in
+// one number for the field n of a reply.
+func (x *explorer) encodeTransfers(s *state, from uint64) (n int32) {
+	for auth := paymentCount - 1; auth >= 0; auth-- {
 		n <<= 8
 		c := s.chain[auth]
-		if c.truth == truthMoved && c.at < s.now && blockOf(int(c.at), auth) >= from {
-			n |= int32(c.at) + 1
+		if c.truth == truthMoved && c.spentAt < s.now && blockOf(int(c.spentAt), auth) >= from {
+			n |= int32(c.spentAt) + 1
 		}
 	}
 	return n

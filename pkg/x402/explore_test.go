@@ -28,7 +28,7 @@ import (
 // visited once, and states that need fewer steps are visited first. Therefore the story of a
 // violation is as short as possible.
 //
-// Each world (type explored) names its bounds: the numbers of requests, runs of the Reconciler,
+// Each world (exploredWorld) names its bounds: the numbers of requests, runs of the Reconciler,
 // crashes and faults, the replies of the facilitator, and the instants. Every world has at most
 // two processes at once, and at most two authorizations of one payer for one purchase. From
 // every state in which no process runs, the explorer also tries how the world continues during
@@ -37,7 +37,7 @@ import (
 //
 // The explorer visits fewer states in these cases, without missing a violation:
 //
-//   - Two states that differ only in the order of the two processes count as one (canon).
+//   - Two states that differ only in the order of the two processes count as one (canonicalState).
 //   - While no process runs, versions, write ids and numbers of attempts make no difference, and
 //     most times in the past only say that something is over. States that differ only in these
 //     count as one (canonicalRecord).
@@ -53,14 +53,14 @@ import (
 
 var exploreWorld = flag.String("explore.world", "", "explore the world of this name alone")
 
-// explore walks through a world whose Ledger and Gate follow the given rules and conclusions. If
-// the last argument is true, the walk ends at the first violation.
-func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Conclusion, first bool) *explorer {
+// explore walks through a world whose Ledger and Gate follow the given rules and conclusions.
+// If stopAtFirst is true, the walk ends at the first violation.
+func explore(t *testing.T, w exploredWorld, rules ledger.Rules, conclusions []x402.Conclusion, stopAtFirst bool) *explorer {
 	t.Helper()
 	var x *explorer
 	synctest.Test(t, func(t *testing.T) {
 		x = newExplorer(t, w, rules, conclusions)
-		x.stopAtFirst = first
+		x.stopAtFirst = stopAtFirst
 		x.walk()
 	})
 	return x
@@ -72,10 +72,10 @@ func explore(t *testing.T, w explored, rules ledger.Rules, conclusions []x402.Co
 // worlds, and does not check what they reach.
 func TestExplore(t *testing.T) {
 	worlds, all := exploredWorlds(), *exploreWorld == ""
-	if raceDetector() && all {
-		worlds, all = smallWorlds()[:cheapWorlds], false
+	if raceDetectorIsOn() && all {
+		worlds, all = smallWorlds()[:cheapWorldCount], false
 	}
-	reached := newCovered()
+	reached := newCoverage()
 	t.Run("worlds", func(t *testing.T) {
 		for _, w := range worlds {
 			if *exploreWorld != "" && *exploreWorld != w.name {
@@ -86,7 +86,7 @@ func TestExplore(t *testing.T) {
 				begun := time.Now()
 				x := explore(t, w, ledger.NewRules(), x402.Conclusions(), false)
 				t.Logf("%d states, %d transitions, %s", len(x.states), x.transitions, time.Since(begun).Round(time.Millisecond))
-				for what, story := range x.traces {
+				for what, story := range x.violationStories {
 					t.Errorf("%s:\n%s", what, story)
 				}
 				reached.add(x)

@@ -70,10 +70,10 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	}
 }
 
-// possible reports whether, at the time now, a facilitator can give this reply and do to the
+// isPossible reports whether, at the time now, a facilitator can give this reply and do to the
 // money what the constant's comment says. c describes the authorization on the chain. The window
 // of the authorization ends at the time end.
-func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
+func (w facilitatorReply) isPossible(c chainState, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
 	case saysMoved, movesUnheard, refusesAndMoves, turnsAwayAndMoves:
@@ -93,41 +93,41 @@ func (w facilitatorReply) possible(c onChain, now, end time.Time) bool {
 	}
 }
 
-// lies reports whether the reply is false.
-func (w facilitatorReply) lies() bool {
-	return w.moves() && w != saysMoved && w != movesUnheard || w == refusesAndWillMove || w == refusesMoved
+// isFalse reports whether the reply is false.
+func (w facilitatorReply) isFalse() bool {
+	return w.movesMoney() && w != saysMoved && w != movesUnheard || w == refusesAndWillMove || w == refusesMoved
 }
 
-// refuses reports whether the reply is a refusal, true or false.
-func (w facilitatorReply) refuses() bool {
+// isRefusal reports whether the reply is a refusal, true or false.
+func (w facilitatorReply) isRefusal() bool {
 	return w.settlement(0).Class == x402.Refused
 }
 
-// moves reports whether the money moves when the facilitator gives this reply.
-func (w facilitatorReply) moves() bool {
+// movesMoney reports whether the money moves when the facilitator gives this reply.
+func (w facilitatorReply) movesMoney() bool {
 	return w == saysMoved || w == movesUnheard || w == refusesAndMoves || w == turnsAwayAndMoves
 }
 
-// work says how the work of a request ends.
-type work int32
+// workEnd says how the work of a request ends.
+type workEnd int32
 
 const (
-	workAnswers  work = iota // with a whole answer
-	workFails                // with an error on our side; the answer is owed
-	workSilent               // with an error, because the target was silent; the answer is owed
-	workOwes                 // with an answer of which a part is still owed
-	workTooLarge             // with an answer that is too large to be kept
-	workRefuses              // with an error about the target, which is the answer
+	workAnswers  workEnd = iota // with a whole answer
+	workFails                   // with an error on our side; the answer is owed
+	workSilent                  // with an error, because the target was silent; the answer is owed
+	workOwes                    // with an answer of which a part is still owed
+	workTooLarge                // with an answer that is too large to be kept
+	workRefuses                 // with an error about the target, which is the answer
 )
 
-func (w work) String() string {
+func (w workEnd) String() string {
 	return [...]string{
 		workAnswers: "an answer", workFails: "it fails on our side", workSilent: "the target is silent", workOwes: "an answer, a part is owed",
 		workTooLarge: "an answer too large to keep", workRefuses: "an error that is the answer",
 	}[w]
 }
 
-func (w work) result(x *explorer) (x402.Reply, error) {
+func (w workEnd) result(x *explorer) (x402.Reply, error) {
 	switch w {
 	case workFails:
 		return x402.Reply{}, fault.New(fault.InternalError, nil)
@@ -136,7 +136,7 @@ func (w work) result(x *explorer) (x402.Reply, error) {
 	case workOwes:
 		return x402.Reply{Body: []byte("a part"), Owed: []string{"part"}}, nil
 	case workTooLarge:
-		return x402.Reply{Body: x.large}, nil
+		return x402.Reply{Body: x.largeAnswer}, nil
 	case workRefuses:
 		return x402.Reply{}, fault.Info{Code: "no_such_host", Status: 422, Class: fault.Answer}.New(nil)
 	default:
@@ -144,8 +144,9 @@ func (w work) result(x *explorer) (x402.Reply, error) {
 	}
 }
 
-// large returns an answer that is too large for a ledger because it cannot be compressed.
-func large() []byte {
+// newLargeAnswer returns an answer that is too large for a ledger because it cannot be
+// compressed.
+func newLargeAnswer() []byte {
 	r := rand.NewChaCha8([32]byte{})
 	b := make([]byte, 40<<10)
 	_, _ = r.Read(b)

@@ -10,62 +10,62 @@ import (
 // checkPurchase notes, when a purchase gets a new owner, whether the old owner was over (isOver).
 // The new owner also inherits the notes about all earlier owners.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
-	was, ok := x.records[before.recs[purchase]].(ledger.Purchase)
-	is, _ := x.records[after.recs[purchase]].(ledger.Purchase)
-	if !ok || was.Owner == is.Owner {
+	oldPurchase, ok := x.records[before.recs[purchaseRecord]].(ledger.Purchase)
+	newPurchase, _ := x.records[after.recs[purchaseRecord]].(ledger.Purchase)
+	if !ok || oldPurchase.Owner == newPurchase.Owner {
 		return
 	}
-	old, next := x.keyOf(was.Owner), x.keyOf(is.Owner)
-	over := before.chain[old].over
+	old, next := x.keyOf(oldPurchase.Owner), x.keyOf(newPurchase.Owner)
+	over := before.chain[old].overOwners
 	t := x.nodes[before.procs[slot].node].task
-	if x.isOver(x.payment(before, old), t.endpoint, x.instants[t.at]) {
+	if x.isOver(x.payment(before, old), t.endpoint, x.instants[t.begunAt]) {
 		over |= 1 << old
 	}
-	after.chain[next].over |= over
+	after.chain[next].overOwners |= over
 }
 
 // checkWrite checks a successful write of the record of a payment. It also notes facts that
 // later checks need, about payments and about the purchase.
 func (x *explorer) checkWrite(before, after *state, slot int, c *call) {
-	if c.key == purchase {
+	if c.key == purchaseRecord {
 		x.checkPurchase(before, after, slot)
 	}
-	if c.key >= payments {
+	if c.key >= paymentCount {
 		return
 	}
-	is := x.payment(after, c.key)
-	was := x.payment(before, c.key)
-	if was == nil {
-		was = &ledger.Payment{}
+	updated := x.payment(after, c.key)
+	old := x.payment(before, c.key)
+	if old == nil {
+		old = &ledger.Payment{}
 	}
-	x.checkKept(was, is, after.chain[c.key])
-	x.checkProven(was, is, after, c.key)
-	x.checkClaim(was, is, x.clock(after))
-	x.checkVerdict(was, is, x.nodes[after.procs[slot].node], c.key)
-	switch is.State { //nolint:exhaustive // nothing is noted for other states
+	x.checkFactsKept(old, updated, after.chain[c.key])
+	x.checkProven(old, updated, after, c.key)
+	x.checkClaim(old, updated, x.clock(after))
+	x.checkVerdict(old, updated, x.nodes[after.procs[slot].node], c.key)
+	switch updated.State { //nolint:exhaustive // nothing is noted for other states
 	case ledger.Settling:
-		after.procs[slot].claimed |= 1 << c.key
+		after.procs[slot].claimedAuths |= 1 << c.key
 	case ledger.Refunded:
-		after.chain[c.key].returned = true
+		after.chain[c.key].refunded = true
 	}
 }
 
-// checkKept notes a violation if a write loses a fact that the record must keep, or if the facts
-// of the written record contradict each other.
-func (x *explorer) checkKept(was, is *ledger.Payment, chain onChain) {
-	proven := is.Paid() || is.Disproved
-	x.check(map[string]bool{
-		"a send was forgotten":                      was.Sent && !is.Sent,
-		"doubt was forgotten without proof":         was.Doubt && !is.Doubt && !proven,
-		"refused in doubt without proof":            was.Doubt && closedUnpaid(is) && !proven,
-		"a payment was forgotten":                   was.Paid() && !is.Paid(),
-		"in doubt without doubt":                    is.State == ledger.Uncertain && !is.Doubt,
-		"superseded by nobody":                      is.State == ledger.Superseded && is.Owner == "",
-		"an answer was given up":                    was.State == ledger.Redeemed && is.State != ledger.Redeemed,
-		"refunded, and an answer was given":         is.State == ledger.Refunded && chain.complete,
-		"answered, and its refund was begun":        was.SendingBack != nil && is.State == ledger.Redeemed && !is.Attested(),
-		"an answer, and not on record as answered":  is.Answer != nil && is.State != ledger.Redeemed,
-		"proof of payment, and not on record as it": is.Receipt != nil && !is.Paid(),
+// checkFactsKept notes a violation if a write loses a fact that the record must keep, or if
+// the facts of the written record contradict each other.
+func (x *explorer) checkFactsKept(old, updated *ledger.Payment, chain chainState) {
+	proven := updated.Paid() || updated.Disproved
+	x.noteViolations(map[string]bool{
+		"a send was forgotten":                      old.Sent && !updated.Sent,
+		"doubt was forgotten without proof":         old.Doubt && !updated.Doubt && !proven,
+		"refused in doubt without proof":            old.Doubt && closedUnpaid(updated) && !proven,
+		"a payment was forgotten":                   old.Paid() && !updated.Paid(),
+		"in doubt without doubt":                    updated.State == ledger.Uncertain && !updated.Doubt,
+		"superseded by nobody":                      updated.State == ledger.Superseded && updated.Owner == "",
+		"an answer was given up":                    old.State == ledger.Redeemed && updated.State != ledger.Redeemed,
+		"refunded, and an answer was given":         updated.State == ledger.Refunded && chain.hasFullAnswer,
+		"answered, and its refund was begun":        old.SendingBack != nil && updated.State == ledger.Redeemed && !updated.Attested(),
+		"an answer, and not on record as answered":  updated.Answer != nil && updated.State != ledger.Redeemed,
+		"proof of payment, and not on record as it": updated.Receipt != nil && !updated.Paid(),
 	})
 }
 
@@ -76,98 +76,98 @@ func closedUnpaid(r *ledger.Payment) bool {
 
 // checkProven checks a write that records as proven that an authorization has moved money, or
 // that it never will. What is recorded must be true.
-func (x *explorer) checkProven(was, is *ledger.Payment, s *state, auth int) {
+func (x *explorer) checkProven(old, updated *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
-	if is.Disproved && !was.Disproved && x.verdict(s, &call{auth: auth, since: is.CreatedAt}) != x402.NeverPaid {
-		x.violated("disproved without proof")
+	if updated.Disproved && !old.Disproved && x.verdict(s, &call{auth: auth, claimedAt: updated.CreatedAt}) != x402.NeverPaid {
+		x.noteViolation("disproved without proof")
 	}
-	if is.Paid() && !was.Paid() {
-		x.check(map[string]bool{
+	if updated.Paid() && !old.Paid() {
+		x.noteViolations(map[string]bool{
 			"on record as paid, and it is not":        !x.countsAsPaid(chain),
-			"taken for paid without having been sent": chain.truth == truthCancelled && !was.Sent && !was.Doubt,
+			"taken for paid without having been sent": chain.truth == truthCancelled && !old.Sent && !old.Doubt,
 		})
 	}
 }
 
 // checkClaim checks that a write which claims a payment once more comes at a permitted time.
-func (x *explorer) checkClaim(was, is *ledger.Payment, now time.Time) {
-	if was.Attempt == 0 || is.Attempt == was.Attempt {
+func (x *explorer) checkClaim(old, updated *ledger.Payment, now time.Time) {
+	if old.Attempt == 0 || updated.Attempt == old.Attempt {
 		return
 	}
-	released := was.LeaseUntil.IsZero()
+	released := old.LeaseUntil.IsZero()
 	soon := func(since time.Time) bool { return released && now.Before(since.Add(time.Second)) }
-	x.check(map[string]bool{
-		"a live lease was taken":              was.LeaseUntil.After(now),
-		"asked again at once after a refusal": was.State == ledger.Refused && soon(was.RefusedAt),
-		"worked again at once":                was.Paid() && was.Lookups > 0 && soon(was.LookupAt),
-		"worked, and silence is the answer":   silenceAnswers(was, now) && was.SendingBack == nil,
+	x.noteViolations(map[string]bool{
+		"a live lease was taken":              old.LeaseUntil.After(now),
+		"asked again at once after a refusal": old.State == ledger.Refused && soon(old.RefusedAt),
+		"worked again at once":                old.Paid() && old.Lookups > 0 && soon(old.LookupAt),
+		"worked, and silence is the answer":   silenceIsAnswer(old, now) && old.SendingBack == nil,
 	})
 }
 
 // checkVerdict checks how the end of an attempt to settle is recorded, if the attempt has proved
 // neither that money moved nor that it never will.
-func (x *explorer) checkVerdict(was, is *ledger.Payment, n *node, auth int) {
-	if was.State != ledger.Settling || !is.LeaseUntil.IsZero() || is.Paid() || is.Disproved {
+func (x *explorer) checkVerdict(old, updated *ledger.Payment, n *node, auth int) {
+	if old.State != ledger.Settling || !updated.LeaseUntil.IsZero() || updated.Paid() || updated.Disproved {
 		return
 	}
-	verdict, asked := n.shown(auth)
-	x.check(map[string]bool{
-		"a send was not recorded":                     n.reachedBy(auth) && !is.Sent,
-		"doubt without a cause":                       is.Doubt && !was.Doubt && !n.doubts(auth, x.world.node),
-		"a refusal was recorded, and nobody refused":  is.Refusals > was.Refusals && !n.heard(auth, facilitatorReply.refuses),
+	verdict, asked := n.lastFate(auth)
+	x.noteViolations(map[string]bool{
+		"a send was not recorded":                     n.hasSent(auth) && !updated.Sent,
+		"doubt without a cause":                       updated.Doubt && !old.Doubt && !n.mayDoubt(auth, x.world.hasNode),
+		"a refusal was recorded, and nobody refused":  updated.Refusals > old.Refusals && !n.hasReply(auth, facilitatorReply.isRefusal),
 		"what the chain has decided was not recorded": asked && verdict == x402.NeverPaid,
 	})
 }
 
-// said returns the last reply about an authorization that a facilitator gave to a process. ok is
-// false if there was none.
-func (n *node) said(auth int) (last facilitatorReply, ok bool) {
+// lastReply returns the last reply about an authorization that a facilitator gave to a
+// process. ok is false if there was none.
+func (n *node) lastReply(auth int) (last facilitatorReply, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
-		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth {
-			return facilitatorReply(at.by.reply.n), true
+		if c := at.parent.mainCall; !at.incomingEdge.isJob && c.kind == callSettle && c.auth == auth {
+			return facilitatorReply(at.incomingEdge.reply.n), true
 		}
 	}
 	return 0, false
 }
 
-// shown returns what the chain last showed to a process about an authorization. ok is false if
-// the process has not asked the chain.
-func (n *node) shown(auth int) (last x402.Fate, ok bool) {
+// lastFate returns what the chain last showed to a process about an authorization. ok is false
+// if the process has not asked the chain.
+func (n *node) lastFate(auth int) (last x402.Fate, ok bool) {
 	for at := n; at.parent != nil; at = at.parent {
-		if c := at.parent.main; !at.by.job && c.kind == callFind && c.auth == auth {
-			return x402.Fate(at.by.reply.n), true
+		if c := at.parent.mainCall; !at.incomingEdge.isJob && c.kind == callFind && c.auth == auth {
+			return x402.Fate(at.incomingEdge.reply.n), true
 		}
 	}
 	return 0, false
 }
 
-// reachedBy reports whether a process has sent an authorization to a facilitator.
-func (n *node) reachedBy(auth int) bool {
-	return n.heard(auth, func(w facilitatorReply) bool { return w != neverReached })
+// hasSent reports whether a process has sent an authorization to a facilitator.
+func (n *node) hasSent(auth int) bool {
+	return n.hasReply(auth, func(w facilitatorReply) bool { return w != neverReached })
 }
 
-// heard looks at the replies about an authorization that facilitators gave to a process. It
-// reports whether the given function returns true for one of these replies.
-func (n *node) heard(auth int, is func(facilitatorReply) bool) bool {
+// hasReply reports whether a facilitator has given the process a reply about an authorization
+// for which matches returns true.
+func (n *node) hasReply(auth int, matches func(facilitatorReply) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
-		if c := at.parent.main; !at.by.job && c.kind == callSettle && c.auth == auth && is(facilitatorReply(at.by.reply.n)) {
+		if c := at.parent.mainCall; !at.incomingEdge.isJob && c.kind == callSettle && c.auth == auth && matches(facilitatorReply(at.incomingEdge.reply.n)) {
 			return true
 		}
 	}
 	return false
 }
 
-// doubts reports whether a process has a reason to leave an authorization in doubt.
-func (n *node) doubts(auth int, hasNode bool) bool {
-	last, _ := n.said(auth)
-	verdict, asked := n.shown(auth)
+// mayDoubt reports whether a process has a reason to leave an authorization in doubt.
+func (n *node) mayDoubt(auth int, hasNode bool) bool {
+	last, _ := n.lastReply(auth)
+	verdict, asked := n.lastFate(auth)
 	switch {
 	case n.task.kind == taskReconcile:
 		return true
-	case n.heard(auth, func(w facilitatorReply) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
+	case n.hasReply(auth, func(w facilitatorReply) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
 		return true
 	case !asked:
-		return hasNode && n.reached > n.task.at // no time was left to ask the chain
+		return hasNode && n.reachedAt > n.task.begunAt // no time was left to ask the chain
 	}
 	return verdict == x402.CannotTell || verdict == x402.StillOpen && last == saysUsed
 }
