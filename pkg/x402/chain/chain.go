@@ -102,18 +102,18 @@ type Config struct {
 // chain, or behind, and believes the first node that can answer. Nodes is safe for concurrent
 // use.
 type Nodes struct {
-	config    Config
-	transport http.RoundTripper
-	token     string // the token's address, in lower case
-	chainID   uint64
-	maxCalls  int
-	maxBody   int64 // the largest reply that is read, in bytes
-	static    []*node
-	failed    atomic.Bool // whether the last call got no answer from any node
+	config       Config
+	transport    http.RoundTripper
+	token        string // the token's address, in lower case
+	chainID      uint64
+	maxCalls     int
+	maxBody      int64 // the largest reply that is read, in bytes
+	configured   []*node
+	noneAnswered atomic.Bool // whether the last call got no answer from any node
 
-	mu     sync.Mutex
-	urls   []string // the list that Read returned
-	listed []*node  // the nodes at urls
+	mu          sync.Mutex
+	urls        []string // the list that Read returned
+	listedNodes []*node  // the nodes at urls
 }
 
 var (
@@ -142,13 +142,13 @@ func New(c Config) (*Nodes, error) {
 		return nil, err
 	}
 	return &Nodes{
-		config:    c,
-		transport: newTransport(),
-		token:     asset.String(),
-		chainID:   id,
-		maxCalls:  maxCalls,
-		maxBody:   maxBody,
-		static:    static,
+		config:     c,
+		transport:  newTransport(),
+		token:      asset.String(),
+		chainID:    id,
+		maxCalls:   maxCalls,
+		maxBody:    maxBody,
+		configured: static,
 	}, nil
 }
 
@@ -172,39 +172,39 @@ func parseNodes(urls []string) ([]*node, error) {
 // nodes returns the nodes that Read lists, or else the configured nodes.
 func (n *Nodes) nodes(ctx context.Context) ([]*node, error) {
 	if n.config.Read == nil {
-		return n.static, nil
+		return n.configured, nil
 	}
-	urls, err := n.config.Read(ctx, n.config.Now(), n.failed.Load())
+	urls, err := n.config.Read(ctx, n.config.Now(), n.noneAnswered.Load())
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if err == nil && !slices.Equal(urls, n.urls) {
-		err = n.replace(urls)
+		err = n.setListed(urls)
 	}
 	switch {
-	case len(n.listed) > 0:
-		return n.listed, nil
-	case len(n.static) > 0:
-		return n.static, nil
+	case len(n.listedNodes) > 0:
+		return n.listedNodes, nil
+	case len(n.configured) > 0:
+		return n.configured, nil
 	}
 	return nil, fmt.Errorf("chain: read the list of nodes, which is empty: %w", errors.Join(err, errNoNode))
 }
 
-// replace sets the list of nodes that Read returned. If the list is invalid, replace keeps the
-// previous one. The caller holds the lock.
-func (n *Nodes) replace(urls []string) error {
+// setListed sets the list of nodes that Read returned. If that list is invalid, setListed
+// keeps the previous list. The caller holds the lock.
+func (n *Nodes) setListed(urls []string) error {
 	nodes, err := parseNodes(urls)
 	if err != nil {
 		return err
 	}
 	n.urls = urls
-	n.listed = nodes
+	n.listedNodes = nodes
 	return nil
 }
 
-// each calls ask with one node after another until a call succeeds. Each node gets an equal
-// share of the time that remains. The limit is the longest time for all nodes together, even
-// if the caller set no deadline.
-func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
+// tryEach calls ask with one node after another until a call succeeds. Each node gets an equal
+// share of the time that remains. limit is the longest time for all nodes together, even if
+// the caller set no deadline.
+func (n *Nodes) tryEach(ctx context.Context, limit time.Duration, ask func(s *session) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	nodes, err := n.nodes(ctx)
@@ -213,7 +213,7 @@ func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *sessi
 	}
 	deadline, _ := ctx.Deadline()
 	var failed []error
-	defer func() { n.failed.Store(len(failed) == len(nodes)) }()
+	defer func() { n.noneAnswered.Store(len(failed) == len(nodes)) }()
 	for i, to := range nodes {
 		share, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(len(nodes)-i))
 		s, err := n.newSession(share, to)
@@ -235,8 +235,8 @@ func (n *Nodes) each(ctx context.Context, limit time.Duration, ask func(s *sessi
 // Probe returns nil if at least one of the nodes answers, is on the right chain, and has a
 // recent latest block. Otherwise it returns a *fault.Error with a public message.
 func (n *Nodes) Probe(ctx context.Context) error {
-	err := n.each(ctx, ceiling, func(s *session) error {
-		_, err := s.current(headAge)
+	err := n.tryEach(ctx, ceiling, func(s *session) error {
+		_, err := s.recentHead(headAge)
 		return err
 	})
 	if err == nil {

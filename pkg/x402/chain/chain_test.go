@@ -71,9 +71,9 @@ func (b *realChain) claimed(t testing.TB) (x402.Authorization, x402.Question) {
 	}
 }
 
-// enter records that a transaction made the given transfers to the payee. It appends them to
-// b.sent.
-func (b *realChain) enter(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
+// recordSent records that a transaction made the given transfers to the payee. It appends them
+// to b.sent.
+func (b *realChain) recordSent(t testing.TB, tx testbed.ChainReceipt, transfers ...reconcile.Transfer) {
 	t.Helper()
 	if tx.Pending || !tx.Success {
 		t.Fatalf("transaction %+v did not succeed", tx)
@@ -102,7 +102,7 @@ func depositOf(from x402.Address, value int64) reconcile.Transfer {
 func (b *realChain) payment(t testing.TB) {
 	t.Helper()
 	a := b.authorize(t)
-	b.enter(t, b.pay(t, a), transferOf(t, a))
+	b.recordSent(t, b.pay(t, a), transferOf(t, a))
 }
 
 // finish makes all transactions safe, and returns the safe block.
@@ -113,11 +113,11 @@ func (b *realChain) finish(t testing.TB) uint64 {
 	return safe
 }
 
-// same fails the test unless got holds exactly the transfers that enter has recorded, in the
-// order of the chain.
-func (b *realChain) same(t testing.TB, got []reconcile.Transfer) {
+// checkRead fails the test unless got holds exactly the transfers that recordSent has
+// recorded, in the order of the chain.
+func (b *realChain) checkRead(t testing.TB, got []reconcile.Transfer) {
 	t.Helper()
-	equal(t, "transfers that were sent, and read", lines(b.sent), lines(got))
+	equal(t, "transfers that were sent, and read", formatTransfers(b.sent), formatTransfers(got))
 	if !slices.IsSortedFunc(got, func(a, b reconcile.Transfer) int {
 		return cmp.Or(cmp.Compare(a.Block, b.Block), cmp.Compare(a.LogIndex, b.LogIndex))
 	}) {
@@ -137,35 +137,35 @@ func TestReorganisation(t *testing.T) {
 	q.Transaction = tx.Hash
 	b.expect(t, q, paid(tx.Hash), callsHint)
 	b.Call(t, "anvil_rollback", 1)
-	b.expect(t, q, open(reasonOpen), callsHint[:1], callsOpen)
+	b.expect(t, q, stillOpen(reasonOpen), callsHint[:1], callsOpen)
 
 	// The next reorganisations remove even the block that the node had called safe. A call of
 	// Transfers that is under way then fails, and later calls return only the transfers that
 	// are on the chain.
-	b.enter(t, b.pay(t, a), transferOf(t, a))
+	b.recordSent(t, b.pay(t, a), transferOf(t, a))
 	b.payment(t)
 	b.finish(t)
 	for _, at := range []string{topicUsed, topicTransfer} {
-		b.proxy.reset(on(methodLogs, about(at, func(*call) bool {
+		b.proxy.reset(onMethod(methodLogs, onMention(at, func(*call) bool {
 			if n, _ := b.Block(t, "latest"); n > start {
 				b.Call(t, "anvil_rollback", n-start)
 			}
 			return false
 		})))
-		b.refuses(t, start+1, "")
+		b.expectError(t, start+1, "")
 		// After the rollback, only the first payment is made again, in another block.
 		b.Mine(t, 5)
 		b.sent = nil
-		b.enter(t, b.pay(t, a), transferOf(t, a))
+		b.recordSent(t, b.pay(t, a), transferOf(t, a))
 		b.finish(t)
 		b.proxy.reset(nil)
 		got, _ := b.readAll(t, start+1)
-		b.same(t, got)
+		b.checkRead(t, got)
 	}
 	b.Call(t, "anvil_rollback", safeDepth+2)
 	b.Cancel(t, b.wallet, a.Nonce)
 	q.Transaction = ""
-	b.expect(t, q, never(reasonCancelled), callsSearch)
+	b.expect(t, q, neverPaid(reasonCancelled), callsSearch)
 }
 
 // TestTransfers checks that Transfers reads the token's transfers to the payee, in whatever way
@@ -180,11 +180,11 @@ func TestTransfers(t *testing.T) {
 		return a, testbed.TransferCall(t, testbed.SignTransfer(t, second, a))
 	}
 	deposit := func(from x402.Address, value int64) {
-		b.enter(t, b.Deposit(t, from.Checksum(), b.payee, value), depositOf(from, value))
+		b.recordSent(t, b.Deposit(t, from.Checksum(), b.payee, value), depositOf(from, value))
 	}
 	b.payment(t)
 	nothing := sameNonce(b.authorize(t), b.payee, "0")
-	b.enter(t, b.pay(t, nothing), transferOf(t, nothing))
+	b.recordSent(t, b.pay(t, nothing), transferOf(t, nothing))
 	deposit(b.other, 77)
 	deposit(b.other, price)
 	deposit(b.payee, 5) // a transfer of the payee to itself
@@ -216,10 +216,10 @@ func TestTransfers(t *testing.T) {
 			b.payCall(t, a2), testbed.MintCall(b.other, price), call2,
 			testbed.MintCall(b.payee, 1),
 		)
-		b.enter(t, tx, depositOf(zero, price), transferOf(t, b1), transferOf(t, less), transferOf(t, a1),
+		b.recordSent(t, tx, depositOf(zero, price), transferOf(t, b1), transferOf(t, less), transferOf(t, a1),
 			depositOf(zero, price), transferOf(t, a2), transferOf(t, b2), depositOf(zero, 1))
 		for i, q := range []x402.Question{q1, q2, q3, q4, q5} {
-			want := [...]x402.Finding{paid(tx.Hash), paid(tx.Hash), never(reasonElse), never(reasonElse), never(reasonCancelled)}[i]
+			want := [...]x402.Finding{paid(tx.Hash), paid(tx.Hash), neverPaid(reasonOtherTransfer), neverPaid(reasonOtherTransfer), neverPaid(reasonCancelled)}[i]
 			b.expect(t, q, want, callsSearch)
 			b.expectHinted(t, q, tx.Hash, want)
 		}
@@ -228,13 +228,13 @@ func TestTransfers(t *testing.T) {
 	late := sameNonce(b.authorize(t), b.payee, "1")
 	b.pay(t, late) // its block is not safe yet, so Transfers must not return it
 	b.proxy.reset(nil)
-	batch, err := b.next(t, 0)
+	batch, err := b.readNext(t, 0)
 	if err != nil || batch.Next != safe+1 || batch.Safe != safe || !batch.Done() {
 		t.Errorf("read up to %d of %d: %v", batch.Next, safe, err)
 	}
-	b.same(t, batch.Transfers)
+	b.checkRead(t, batch.Transfers)
 	equal(t, "messages: latest, safe, logs with the last header, headers with uses", 4, b.proxy.messages())
-	batch, err = b.next(t, batch.Next)
+	batch, err = b.readNext(t, batch.Next)
 	if err != nil || len(batch.Transfers) > 0 || batch.Next != safe+1 {
 		t.Errorf("with nothing new: %+v, %v", batch, err)
 	}

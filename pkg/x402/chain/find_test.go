@@ -24,13 +24,15 @@ func TestFind(t *testing.T) {
 		return func(c *call) bool { return slices.ContainsFunc(tags, c.mentions) && r(c) }
 	}
 	oldState := func(r rule) rule {
-		return on(methodState, func(c *call) bool { return !c.mentions("latest") && r(c) })
+		return onMethod(methodState, func(c *call) bool { return !c.mentions("latest") && r(c) })
 	}
 	pruned := oldState(refusal(http.StatusOK, `{"code":-32000,"message":"missing trie node"}`))
-	noLogs, stateBehind := on(methodLogs, result("[]")), on(methodState, instead("latest", "0x1"))
+	noLogs, stateBehind := onMethod(methodLogs, result("[]")), onMethod(methodState, askInstead("latest", "0x1"))
 	cancelled := either(rewrite(methodLogs, topicUsed, topicCanceled), rewrite(methodReceipt, topicUsed, topicCanceled))
 	finalized, guessedTwice := slices.Concat(callsNotSafe, callsOpen[1:]), slices.Concat(callsSearch[:2], callsSearch[1:])
-	fast := func(c *call) bool { return c.nth == 2 && !c.mentions("latest") && member("timestamp", "0x10000")(c) }
+	fast := func(c *call) bool {
+		return c.callsBefore == 2 && !c.mentions("latest") && setMember("timestamp", "0x10000")(c)
+	}
 	for _, c := range []struct {
 		name    string
 		settled bool
@@ -42,65 +44,65 @@ func TestFind(t *testing.T) {
 		payee   x402.Address  // the payee in the question; zero means the seller's payee
 		rule    rule
 		want    x402.Finding
-		why     string        // a text in the cause; if it is not empty, CannotTell is expected instead of want
+		wantErr string        // a text in the cause; if it is not empty, CannotTell is expected instead of want
 		calls   []string      // the methods that the client must call, in order; nil means any
 		hinted  *x402.Finding // the expected finding if the question also names the transaction; nil means that this changes nothing
 	}{
-		{name: "unused", mined: 1, want: open(reasonOpen), calls: callsOpen},
-		{name: "a block before its end", mined: end - 1, want: open(reasonOpen), calls: callsOpen},
-		{name: "at its end", mined: end, want: open(reasonNotSafe), calls: callsNotSafe},
-		{name: "before its end is safe", mined: end + safeDepth - 1, want: open(reasonNotSafe), calls: callsNotSafe},
-		{name: "when its end is safe", mined: end + safeDepth, want: never(reasonExpired), calls: callsExpired},
-		{name: "unused, the node is behind", ahead: headAge + time.Second, why: old},
-		{name: "unused, the node is of the future", ahead: -headAge - time.Second, why: old},
-		{name: "expired, the node is behind", mined: end + safeDepth, ahead: headAge + time.Second, why: old},
-		{name: "expired, the node is a little behind", mined: end + safeDepth, ahead: headAge, want: never(reasonExpired)},
-		{name: "safe is null", mined: end + safeDepth, rule: unknown(result("null"), "safe"), want: never(reasonExpired), calls: append(finalized, methodState)},
-		{name: "safe is refused", mined: end + safeDepth, rule: unknown(refused(), "safe"), want: never(reasonExpired), calls: append(finalized, methodState)},
-		{name: "safe and finalized are null", mined: end + safeDepth, rule: unknown(result("null"), "safe", "finalized"), want: open(reasonNotSafe), calls: finalized},
-		{name: "safe and finalized are refused", mined: end + safeDepth, rule: unknown(refused(), "safe", "finalized"), want: open(reasonNotSafe), calls: finalized},
-		{name: "safe fails", mined: end + safeDepth, rule: unknown(bare(http.StatusBadGateway, ""), "safe"), why: "502"},
-		{name: "the safe state is pruned", mined: end + safeDepth, rule: pruned, why: "missing trie node"},
+		{name: "unused", mined: 1, want: stillOpen(reasonOpen), calls: callsOpen},
+		{name: "a block before its end", mined: end - 1, want: stillOpen(reasonOpen), calls: callsOpen},
+		{name: "at its end", mined: end, want: stillOpen(reasonNotSafe), calls: callsNotSafe},
+		{name: "before its end is safe", mined: end + safeDepth - 1, want: stillOpen(reasonNotSafe), calls: callsNotSafe},
+		{name: "when its end is safe", mined: end + safeDepth, want: neverPaid(reasonExpired), calls: callsExpired},
+		{name: "unused, the node is behind", ahead: headAge + time.Second, wantErr: old},
+		{name: "unused, the node is of the future", ahead: -headAge - time.Second, wantErr: old},
+		{name: "expired, the node is behind", mined: end + safeDepth, ahead: headAge + time.Second, wantErr: old},
+		{name: "expired, the node is a little behind", mined: end + safeDepth, ahead: headAge, want: neverPaid(reasonExpired)},
+		{name: "safe is null", mined: end + safeDepth, rule: unknown(result("null"), "safe"), want: neverPaid(reasonExpired), calls: append(finalized, methodState)},
+		{name: "safe is refused", mined: end + safeDepth, rule: unknown(refuseAnyway(), "safe"), want: neverPaid(reasonExpired), calls: append(finalized, methodState)},
+		{name: "safe and finalized are null", mined: end + safeDepth, rule: unknown(result("null"), "safe", "finalized"), want: stillOpen(reasonNotSafe), calls: finalized},
+		{name: "safe and finalized are refused", mined: end + safeDepth, rule: unknown(refuseAnyway(), "safe", "finalized"), want: stillOpen(reasonNotSafe), calls: finalized},
+		{name: "safe fails", mined: end + safeDepth, rule: unknown(plainBody(http.StatusBadGateway, ""), "safe"), wantErr: "502"},
+		{name: "the safe state is pruned", mined: end + safeDepth, rule: pruned, wantErr: "missing trie node"},
 
 		{name: "paid", settled: true, want: paid(tx), calls: callsSearch},
-		{name: "too little", settled: true, value: price + 1, want: never(reasonElse), calls: callsSearch},
-		{name: "too much", settled: true, value: price - 1, want: never(reasonElse), calls: callsSearch},
-		{name: "another payee", settled: true, payee: x402.Address{3}, want: never(reasonElse), calls: callsSearch},
-		{name: "cancelled", settled: true, rule: cancelled, want: never(reasonCancelled), calls: callsSearch},
+		{name: "too little", settled: true, value: price + 1, want: neverPaid(reasonOtherTransfer), calls: callsSearch},
+		{name: "too much", settled: true, value: price - 1, want: neverPaid(reasonOtherTransfer), calls: callsSearch},
+		{name: "another payee", settled: true, payee: x402.Address{3}, want: neverPaid(reasonOtherTransfer), calls: callsSearch},
+		{name: "cancelled", settled: true, rule: cancelled, want: neverPaid(reasonCancelled), calls: callsSearch},
 		{name: "paid, the node is behind", settled: true, ahead: headAge + time.Second, want: paid(tx)},
-		{name: "another payee, the node is behind", settled: true, payee: x402.Address{3}, ahead: headAge + time.Second, why: old},
-		{name: "cancelled, the node is of the future", settled: true, rule: cancelled, ahead: -headAge - time.Second, why: old},
+		{name: "another payee, the node is behind", settled: true, payee: x402.Address{3}, ahead: headAge + time.Second, wantErr: old},
+		{name: "cancelled, the node is of the future", settled: true, rule: cancelled, ahead: -headAge - time.Second, wantErr: old},
 		{name: "a minute before the claim", settled: true, claim: time.Minute, mined: 100, want: paid(tx), calls: callsSearch},
-		{name: "over a minute before", settled: true, claim: time.Minute + time.Second, mined: 100, want: never(reasonEarlier), calls: callsSearch},
-		{name: "long before", settled: true, claim: 200 * time.Second, mined: 100, want: never(reasonSpent), calls: callsEarlier, hinted: new(never(reasonEarlier))},
+		{name: "over a minute before", settled: true, claim: time.Minute + time.Second, mined: 100, want: neverPaid(reasonEarlier), calls: callsSearch},
+		{name: "long before", settled: true, claim: 200 * time.Second, mined: 100, want: neverPaid(reasonSpent), calls: callsEarlier, hinted: new(neverPaid(reasonEarlier))},
 
 		// If our clock was ahead at the claim, our transfer looks older than the claim. A payer
 		// who has paid must still not be refused.
 		{name: "a clock a little ahead", settled: true, claim: 50 * time.Second, ahead: 50 * time.Second, want: paid(tx)},
-		{name: "a clock ahead by minutes", settled: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, why: old},
+		{name: "a clock ahead by minutes", settled: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, wantErr: old},
 		{name: "a clock ahead by minutes, sent", settled: true, sent: true, claim: 4 * time.Minute, ahead: 4 * time.Minute, want: paid(tx)},
 		{name: "the same, asked by a right clock", settled: true, sent: true, claim: 4 * time.Minute, want: paid(tx)},
-		{name: "sent, before any clock's error", settled: true, sent: true, claim: 15 * time.Minute, mined: 450, want: never(reasonSpent), hinted: new(never(reasonEarlier))},
-		{name: "earlier, by a node of the future", settled: true, claim: 2 * time.Minute, ahead: -slack - time.Second, why: old},
+		{name: "sent, before any clock's error", settled: true, sent: true, claim: 15 * time.Minute, mined: 450, want: neverPaid(reasonSpent), hinted: new(neverPaid(reasonEarlier))},
+		{name: "earlier, by a node of the future", settled: true, claim: 2 * time.Minute, ahead: -slack - time.Second, wantErr: old},
 
 		// The nodes behind one load balancer can have different latest blocks.
-		{name: "a state that is behind", settled: true, rule: stateBehind, want: open(reasonOpen), calls: callsOpen, hinted: new(paid(tx))},
-		{name: "two states that cannot both be", settled: true, mined: end + safeDepth, rule: stateBehind, why: "used at an older one", hinted: new(paid(tx))},
-		{name: "no log", settled: true, rule: noLogs, why: "there is no log of it", hinted: new(paid(tx))},
+		{name: "a state that is behind", settled: true, rule: stateBehind, want: stillOpen(reasonOpen), calls: callsOpen, hinted: new(paid(tx))},
+		{name: "two states that cannot both be", settled: true, mined: end + safeDepth, rule: stateBehind, wantErr: "used at an older one", hinted: new(paid(tx))},
+		{name: "no log", settled: true, rule: noLogs, wantErr: "there is no log of it", hinted: new(paid(tx))},
 		{name: "pruned", settled: true, mined: 150, rule: pruned, want: paid(tx)},
-		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, capped(t, 1500, tooWide())), want: paid(tx)},
-		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: never(reasonEarlier)},
-		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), why: "there is no log of it", hinted: new(paid(tx))},
+		{name: "pruned, searches are capped", settled: true, mined: 150, rule: either(pruned, limitRange(t, 1500, tooWide())), want: paid(tx)},
+		{name: "pruned, claimed late", settled: true, claim: 300 * time.Second, mined: 150, rule: pruned, want: neverPaid(reasonEarlier)},
+		{name: "pruned, and no log", settled: true, mined: 150, rule: either(pruned, noLogs), wantErr: "there is no log of it", hinted: new(paid(tx))},
 		// On a chain that makes blocks faster than Base, the first guess at the block where the
 		// search must begin is too recent. Find must then guess an older block.
 		{name: "a fast chain", settled: true, mined: 280, rule: fast, want: paid(tx), calls: guessedTwice},
 		{name: "long before, a fast chain", settled: true, claim: 10 * time.Minute, mined: 300, rule: fast,
-			want: never(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(never(reasonEarlier))},
-		{name: "asked too often", settled: true, claim: 300 * time.Second, mined: 150, rule: oldState(slowDown()), why: "429", hinted: new(never(reasonEarlier))},
+			want: neverPaid(reasonSpent), calls: slices.Concat(callsEarlier[:2], callsEarlier[1:]), hinted: new(neverPaid(reasonEarlier))},
+		{name: "asked too often", settled: true, claim: 300 * time.Second, mined: 150, rule: oldState(slowDown()), wantErr: "429", hinted: new(neverPaid(reasonEarlier))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := newPlay(t)
-			q := p.claimed()
+			q := p.newQuestion()
 			if c.settled {
 				equal(t, "transaction", tx, p.pay(q))
 			}
@@ -109,10 +111,10 @@ func TestFind(t *testing.T) {
 			}
 			q.Sent, q.Value, q.Payee = c.sent, big.NewInt(cmp.Or(c.value, price)), cmp.Or(c.payee, p.payee)
 			p.mine(c.mined)
-			p.ahead = c.ahead
+			p.clockAhead = c.ahead
 			p.proxy.reset(c.rule)
-			if c.why != "" {
-				p.expectNothing(t, q, c.why)
+			if c.wantErr != "" {
+				p.expectCannotTell(t, q, c.wantErr)
 			} else {
 				p.expect(t, q, c.want, c.calls)
 			}
@@ -120,8 +122,8 @@ func TestFind(t *testing.T) {
 			switch {
 			case c.hinted != nil:
 				p.expectHinted(t, q, tx, *c.hinted)
-			case c.settled && c.why != "":
-				p.expectNothing(t, q, c.why)
+			case c.settled && c.wantErr != "":
+				p.expectCannotTell(t, q, c.wantErr)
 			case c.settled:
 				p.expectHinted(t, q, tx, c.want)
 			}
@@ -135,10 +137,10 @@ func TestFind(t *testing.T) {
 func TestHint(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	_, unrelated := p.settled()
-	q := p.claimed()
+	_, unrelated := p.payNew()
+	q := p.newQuestion()
 	for _, settled := range []bool{false, true} {
-		want, calls, tx := open(reasonOpen), callsOpen, ""
+		want, calls, tx := stillOpen(reasonOpen), callsOpen, ""
 		if settled {
 			tx = p.pay(q)
 			want, calls = paid(tx), callsSearch
@@ -167,7 +169,7 @@ func TestHint(t *testing.T) {
 		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // anybody can make a transaction with so long a receipt
 	} {
 		t.Run(name, func(t *testing.T) {
-			p.proxy.reset(func(c *call) bool { return c.nth == 0 && r(c) })
+			p.proxy.reset(func(c *call) bool { return c.callsBefore == 0 && r(c) })
 			p.expect(t, q, paid(q.Transaction), callsHint[:1], callsSearch)
 		})
 	}
@@ -179,7 +181,7 @@ func TestHint(t *testing.T) {
 func TestCappedRanges(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	q := p.claimed()
+	q := p.newQuestion()
 	p.mine(60) // the payment is made two minutes after the claim
 	tx := p.pay(q)
 	p.mine(300)
@@ -187,12 +189,12 @@ func TestCappedRanges(t *testing.T) {
 		"-32614 with 413":     refusal(http.StatusRequestEntityTooLarge, `{"code":-32614,"message":"limited to a 10,000 range"}`),
 		"-32600 with 400":     refusal(http.StatusBadRequest, `{"code":-32600,"message":"requests with up to a 500 block range."}`),
 		"-32602":              tooWide(),
-		"413 without a reply": bare(http.StatusRequestEntityTooLarge, "<html>too large</html>"),
-		"413 with another":    bare(http.StatusRequestEntityTooLarge, `{"message":"too large"}`),
+		"413 without a reply": plainBody(http.StatusRequestEntityTooLarge, "<html>too large</html>"),
+		"413 with another":    plainBody(http.StatusRequestEntityTooLarge, `{"message":"too large"}`),
 	} {
 		for _, most := range []uint64{500, 99, 10} {
 			t.Run(fmt.Sprintf("%d blocks, %s", most, name), func(t *testing.T) {
-				p.proxy.reset(capped(t, most, refuse))
+				p.proxy.reset(limitRange(t, most, refuse))
 				if f := p.find(t, q); f.Fate != x402.Paid || f.Transaction != tx {
 					t.Errorf("finding = %+v", f)
 				}
@@ -216,8 +218,8 @@ func TestCappedRanges(t *testing.T) {
 		{name: "HTTP 403", refuse: refusal(http.StatusForbidden, `{"code":-32000,"message":"key disabled"}`), why: methodLogs, calls: 4, search: 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p.proxy.reset(capped(t, c.most, c.refuse))
-			p.expectNothing(t, q, c.why)
+			p.proxy.reset(limitRange(t, c.most, c.refuse))
+			p.expectCannotTell(t, q, c.why)
 			if calls, search := len(p.proxy.methods()), strings.Count(strings.Join(p.proxy.methods(), " "), methodLogs); calls > c.calls || search > c.search {
 				t.Errorf("%d calls and %d searches, want %d and %d at most", calls, search, c.calls, c.search)
 			}
@@ -227,7 +229,7 @@ func TestCappedRanges(t *testing.T) {
 	for calls := 1; calls < len(callsSearch); calls++ {
 		p.client.maxCalls = calls
 		p.proxy.reset(nil)
-		p.expectNothing(t, q, errOutOfCalls.Error())
+		p.expectCannotTell(t, q, errOutOfCalls.Error())
 		equal(t, "calls", calls, len(p.proxy.methods()))
 	}
 }
@@ -238,7 +240,7 @@ func TestIncompleteQuestion(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
 	for name, q := range map[string]x402.Question{"no end": {Since: p.now}, "no claim": {ValidBefore: p.now}} {
-		t.Run(name, func(t *testing.T) { p.expectNothing(t, q, "the question has no time") })
+		t.Run(name, func(t *testing.T) { p.expectCannotTell(t, q, "the question has no time") })
 	}
 	equal(t, "calls", 0, len(p.proxy.methods()))
 }
@@ -249,24 +251,24 @@ func TestIncompleteQuestion(t *testing.T) {
 func TestGarbage(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	q, tx := p.settled()
+	q, tx := p.payNew()
 	giveUp := func() {}
 	honest := startProxy(t, p.proxy.target, nil).url()
 	status := func(code int) rule {
 		return func(c *call) bool {
 			c.Header().Set("Location", honest)
-			return bare(code, c.node(c.body))(c)
+			return plainBody(code, c.node(c.body))(c)
 		}
 	}
 	for name, r := range map[string]rule{
-		"a page":           bare(http.StatusOK, "<html>"),
+		"a page":           plainBody(http.StatusOK, "<html>"),
 		"half a reply":     func(c *call) bool { c.Header().Set("Content-Length", "1000"); return c.say(`{"jsonrpc":`) },
-		"a batch":          changed(func(answer string) string { return "[" + answer + "]" }),
+		"a batch":          changeAnswer(func(answer string) string { return "[" + answer + "]" }),
 		"result of no hex": result(`"0xzz"`),
 		"result 0x":        result(`"0x"`),
 		"two":              result(fmt.Sprintf(`"0x%064d"`, 2)),
 		"result null":      result(`null`),
-		"an error":         refused(),
+		"an error":         refuseAnyway(),
 		"error as text":    refusal(http.StatusOK, `"no"`),
 		"HTTP 500":         status(http.StatusInternalServerError),
 		"redirect":         status(http.StatusTemporaryRedirect),
@@ -276,22 +278,22 @@ func TestGarbage(t *testing.T) {
 			c.say(`{"jsonrpc":`)
 			c.ResponseWriter.(http.Flusher).Flush()
 			giveUp()
-			<-c.gone
+			<-c.clientGone
 			return true
 		},
 	} {
 		for at, method := range callsSearch {
-			otherWays := name == "an error" || name == "no end"
-			if otherWays && method == methodLogs {
+			retriesNarrower := name == "an error" || name == "no end"
+			if retriesNarrower && method == methodLogs {
 				continue // Find then makes narrower searches, which TestCappedRanges and TestFind check
 			}
 			t.Run(fmt.Sprintf("%s at %d %s", name, at, method), func(t *testing.T) {
 				var ctx context.Context
 				ctx, giveUp = context.WithCancel(t.Context())
 				defer giveUp()
-				p.proxy.reset(func(c *call) bool { return c.nth >= at && r(c) })
+				p.proxy.reset(func(c *call) bool { return c.callsBefore >= at && r(c) })
 				f := p.client.Find(ctx, q)
-				check(t, f)
+				checkFinding(t, f)
 				if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), method) && ctx.Err() != nil {
 					t.Errorf("finding = %+v", f)
 				}

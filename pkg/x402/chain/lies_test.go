@@ -19,17 +19,17 @@ import (
 
 // lie is a rule that makes a node lie, and a text that the client's error must contain.
 type lie struct {
-	rule rule
-	why  string
+	rule    rule
+	wantErr string
 }
 
 // TestLyingLogs checks that the finding is CannotTell if a log, a receipt or a block is wrong.
 func TestLyingLogs(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	q, tx := p.settled()
+	q, tx := p.payNew()
 	block := p.head()
-	_, otherTx := p.settled()
+	_, otherTx := p.payNew()
 	payer, payee, other, token := topicOf(p.payer), topicOf(p.payee), topicOf(p.other), strings.ToLower(testbed.BaseUSDC)
 	number, at, elsewhere := hexQuantity(block), p.blockHash(t, block), p.blockHash(t, p.head())
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
@@ -49,17 +49,17 @@ func TestLyingLogs(t *testing.T) {
 		"another nonce":              {rewrite(logs, nonce, hash("dd")), "not asked for"},
 		"another event":              {rewrite(logs, topicUsed, topicTransfer), "not asked for"},
 		"another block's":            {rewrite(logs, `"blockNumber":"`+number+`"`, `"blockNumber":"0xfffff"`), "not asked for"},
-		"twice":                      {list(twice), "twice"},
+		"twice":                      {changeLogs(twice), "twice"},
 		"cancelled in receipt":       {rewrite(receipt, topicUsed, topicCanceled), "not in its transaction's receipt"},
 		"of no block on the chain":   {rewrite(logs, at, elsewhere), "not in its transaction's receipt"},
-		"log of another transaction": {on(receipt, changed(foreign)), "log of another transaction"},
-		"no receipt":                 {on(receipt, result("null")), "no receipt"},
-		"no block":                   {on(header, about(number, result("null"))), "no block"},
+		"log of another transaction": {onMethod(receipt, changeAnswer(foreign)), "log of another transaction"},
+		"no receipt":                 {onMethod(receipt, result("null")), "no receipt"},
+		"no block":                   {onMethod(header, onMention(number, result("null"))), "no block"},
 		"receipt of another":         {rewrite(receipt, tx, otherTx), "another transaction"},
 		"receipt of another block":   {rewrite(receipt, at, elsewhere), "not on the chain"},
 		"receipt of another number":  {rewrite(receipt, `"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not on the chain"},
-		"block is not on the chain":  {about(number, rewrite(header, at, elsewhere)), "not on the chain"},
-		"another block than asked":   {about(number, on(header, member("number", "0x1"))), "gave block 1"},
+		"block is not on the chain":  {onMention(number, rewrite(header, at, elsewhere)), "not on the chain"},
+		"another block than asked":   {onMention(number, onMethod(header, setMember("number", "0x1"))), "gave block 1"},
 		"failed transaction":         {rewrite(receipt, `"status":"0x1"`, `"status":"0x0"`), "failed transaction has logs"},
 		"status of no transaction":   {rewrite(receipt, `"status":"0x1"`, `"status":"0x2"`), "status is neither"},
 		"pending log":                {rewrite(logs, `"blockHash":"`+at+`"`, `"blockHash":null`), "blockHash"},
@@ -74,15 +74,15 @@ func TestLyingLogs(t *testing.T) {
 		"transfer after a gap":       {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x2"`), "right after"},
 		"logs out of order":          {rewrite(receipt, `"logIndex":"0x1"`, `"logIndex":"0x0"`), "out of order"},
 		"used twice":                 {rewrite(receipt, transfer, use), "twice"},
-		"used, and nothing after it": {on(receipt, changed(usedLast)), "no transfer right after"},
+		"used, and nothing after it": {onMethod(receipt, changeAnswer(usedLast)), "no transfer right after"},
 		"five topics":                {rewrite(receipt, payee, payee+`","`+payee+`","`+payee+`","`+payee), "too many"},
 		"a topic of another size":    {rewrite(receipt, payee, payee+`00`), "32 bytes"},
 		"logs are missing":           {rewrite(receipt, `"logs":`, `"slog":`), "logs are not a list"},
-		"a time out of all reason":   {about(number, on(header, member("timestamp", "0xffffffffffffffff"))), "timestamp"},
+		"a time out of all reason":   {onMention(number, onMethod(header, setMember("timestamp", "0xffffffffffffffff"))), "timestamp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.proxy.reset(c.rule)
-			p.expectNothing(t, q, c.why)
+			p.expectCannotTell(t, q, c.wantErr)
 		})
 	}
 	// An honest node may omit some fields, or add fields. After all these lies, the same client
@@ -105,17 +105,17 @@ func TestLyingLogs(t *testing.T) {
 func TestLyingTransfers(t *testing.T) {
 	t.Parallel()
 	p, at := newPayments(t, 2)
-	q := p.claimed()
+	q := p.newQuestion()
 	p.deposit(77)
 	p.mine(safeDepth)
-	got := testbed.Must(p.next(t, at))
+	got := testbed.Must(p.readNext(t, at))
 	first, second, third := got.Transfers[0], got.Transfers[1], got.Transfers[2]
 	safe := got.Safe
 	const header = methodHeader
 	payer, payee, other, token := topicOf(p.payer), topicOf(p.payee), topicOf(p.other), `"address":"`+strings.ToLower(testbed.BaseUSDC)+`"`
 	number, last, lastHash := hexQuantity(first.Block), hexQuantity(safe), p.blockHash(t, safe)
-	incoming := func(pairs ...string) rule { return about(topicTransfer, rewrite(methodLogs, pairs...)) }
-	uses := func(pairs ...string) rule { return about(topicUsed, rewrite(methodLogs, pairs...)) }
+	incoming := func(pairs ...string) rule { return onMention(topicTransfer, rewrite(methodLogs, pairs...)) }
+	uses := func(pairs ...string) rule { return onMention(topicUsed, rewrite(methodLogs, pairs...)) }
 	entries := func(list string) []string { return strings.SplitAfter(list, "},") }
 	backwards := func(list string) string {
 		e := entries(list + ",")
@@ -131,8 +131,8 @@ func TestLyingTransfers(t *testing.T) {
 		"no value":                 {incoming(fmt.Sprintf(`"data":"0x%064x"`, price), `"data":"0x"`), "not asked for"},
 		"a block before the range": {incoming(`"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not asked for"},
 		"a block after the range":  {incoming(`"`+hexQuantity(third.Block)+`"`, `"`+hexQuantity(safe+1)+`"`), "not asked for"},
-		"one twice":                {about(topicTransfer, list(func(l string) string { return entries(l)[0] + l })), "twice, or not in order"},
-		"backwards":                {about(topicTransfer, list(backwards)), "not in order"},
+		"one twice":                {onMention(topicTransfer, changeLogs(func(l string) string { return entries(l)[0] + l })), "twice, or not in order"},
+		"backwards":                {onMention(topicTransfer, changeLogs(backwards)), "not in order"},
 		"another block's hash":     {incoming(first.BlockHash, second.BlockHash), "not on the chain"},
 		"another index":            {incoming(`"logIndex":"0x1"`, `"logIndex":"0x0"`), "two logs of one index"},
 
@@ -143,41 +143,41 @@ func TestLyingTransfers(t *testing.T) {
 		"a use of another token":       {uses(token, `"address":"`+p.other.String()+`"`), "not asked for"},
 		"a cancellation":               {uses(topicUsed, topicCanceled), "not asked for"},
 		"a use outside of its block":   {uses(`"blockNumber":"`+number+`"`, `"blockNumber":"0x1"`), "not asked for"},
-		"uses twice":                   {about(topicUsed, list(func(l string) string { return l + "," + l })), "twice, or not in order"},
-		"uses are not a list":          {about(topicUsed, result(`{}`)), "not a list"},
-		"uses refused":                 {about(topicUsed, refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`)), "too many"},
+		"uses twice":                   {onMention(topicUsed, changeLogs(func(l string) string { return l + "," + l })), "twice, or not in order"},
+		"uses are not a list":          {onMention(topicUsed, result(`{}`)), "not a list"},
+		"uses refused":                 {onMention(topicUsed, refusal(http.StatusOK, `{"code":-32005,"message":"too many"}`)), "too many"},
 
-		"header without a number":        {about(number, rewrite(header, `"number"`, `"nummer"`)), "number is not"},
-		"block is not on the chain":      {about(number, rewrite(header, first.BlockHash, second.BlockHash)), "not on the chain"},
-		"a time after the latest":        {about(number, on(header, member("timestamp", "0xfffffffff"))), "order of their times"},
-		"last block of the range absent": {about(last, on(header, result("null"))), "no block"},
-		"two safe blocks":                {about(last, rewrite(header, lastHash, first.BlockHash)), "two safe blocks"},
-		"safe after latest":              {about("safe", on(header, member("timestamp", "0xfffffffff"))), "younger than its latest"},
-		"no safe block":                  {either(about("safe", result("null")), about("finalized", result("null"))), errNoSafe.Error()},
+		"header without a number":        {onMention(number, rewrite(header, `"number"`, `"nummer"`)), "number is not"},
+		"block is not on the chain":      {onMention(number, rewrite(header, first.BlockHash, second.BlockHash)), "not on the chain"},
+		"a time after the latest":        {onMention(number, onMethod(header, setMember("timestamp", "0xfffffffff"))), "order of their times"},
+		"last block of the range absent": {onMention(last, onMethod(header, result("null"))), "no block"},
+		"two safe blocks":                {onMention(last, rewrite(header, lastHash, first.BlockHash)), "two safe blocks"},
+		"safe after latest":              {onMention("safe", onMethod(header, setMember("timestamp", "0xfffffffff"))), "younger than its latest"},
+		"no safe block":                  {either(onMention("safe", result("null")), onMention("finalized", result("null"))), errNoSafe.Error()},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, p.proxy.batch = range []int{0, 1} {
 				p.proxy.reset(l.rule)
-				p.refuses(t, at, l.why)
+				p.expectError(t, at, l.wantErr)
 			}
 		})
 	}
 	p.proxy.batch = 0
 	t.Run("one authorization twice", func(t *testing.T) {
 		p.proxy.reset(uses(secondNonce, fmt.Sprintf("0x%x", first.Nonce)))
-		if got, err := p.next(t, at); err != nil || got.Next != second.Block {
+		if got, err := p.readNext(t, at); err != nil || got.Next != second.Block {
 			t.Errorf("read up to block %d, %v; want block %d", got.Next, err, second.Block)
 		}
 	})
 	t.Run("honest again", func(t *testing.T) {
 		p.proxy.reset(nil)
 		all, _ := p.readAll(t, at)
-		equal(t, "transfers", lines([]reconcile.Transfer{first, second, third}), lines(all))
+		equal(t, "transfers", formatTransfers([]reconcile.Transfer{first, second, third}), formatTransfers(all))
 		want := reconcile.Transfer{
-			Transaction: p.moved[2].Transaction, Block: uint64(p.moved[2].At.Unix()) / 2, BlockHash: p.blockHash(t, third.Block),
-			Time: p.moved[2].At, From: p.other, To: p.payee, Value: big.NewInt(77),
+			Transaction: p.transfers[2].Transaction, Block: uint64(p.transfers[2].At.Unix()) / 2, BlockHash: p.blockHash(t, third.Block),
+			Time: p.transfers[2].At, From: p.other, To: p.payee, Value: big.NewInt(77),
 		}
-		equal(t, "the deposit", lines([]reconcile.Transfer{want}), lines([]reconcile.Transfer{third}))
+		equal(t, "the deposit", formatTransfers([]reconcile.Transfer{want}), formatTransfers([]reconcile.Transfer{third}))
 		if !first.Authorized || first.Nonce == second.Nonce || q.Nonce == second.Nonce {
 			t.Errorf("authorizations of %+v and %+v", first, second)
 		}
@@ -246,13 +246,13 @@ func FuzzReply(f *testing.F) {
 			string(plain["id"]) != strconv.Itoa(fuzzID) || plain["result"] == nil || string(plain["result"]) != string(raw) {
 			t.Fatalf("took %s from HTTP %d %q: %v", raw, status, body, err)
 		}
-		wellDecoded(t, raw)
+		checkDecoded(t, raw)
 	})
 }
 
-// wellDecoded decodes a result with every decoder of the client, and checks the form of every
+// checkDecoded decodes a result with every decoder of the client, and checks the form of every
 // decoded value.
-func wellDecoded(t *testing.T, raw json.RawMessage) {
+func checkDecoded(t *testing.T, raw json.RawMessage) {
 	t.Helper()
 	if h, err := decodeHeader(raw, "latest"); err == nil && (h.Number > maxQuantity || h.Seconds > maxQuantity || !wordForm.MatchString(h.Hash)) {
 		t.Errorf("header = %+v", h)
@@ -261,14 +261,14 @@ func wellDecoded(t *testing.T, raw json.RawMessage) {
 		t.Errorf("quantity of %s = %d", raw, n)
 	}
 	if blocks, err := fuzzScan().decodeIncoming(raw, 10, 20); err == nil {
-		wellFormed(t, slices.Concat(blocks...), 10, 20)
+		checkForm(t, slices.Concat(blocks...), 10, 20)
 		for _, b := range blocks {
-			wellFormed(t, b, b[0].Number, b[0].Number)
-			toPayee(t, b)
+			checkForm(t, b, b[0].Number, b[0].Number)
+			checkPayee(t, b)
 		}
 	}
 	if r, err := decodeReceipt(raw, fuzzHash); err == nil {
-		wellFormed(t, r.Logs, r.Number, r.Number)
+		checkForm(t, r.Logs, r.Number, r.Number)
 		others := func(l entry) bool { return l.Tx != r.Tx || l.Block != r.Block }
 		if r.Tx != fuzzHash || !wordForm.MatchString(r.Block) || r.Status == 0 && len(r.Logs) > 0 || r.Status > 1 ||
 			slices.ContainsFunc(r.Logs, others) {
@@ -277,8 +277,8 @@ func wellDecoded(t *testing.T, raw json.RawMessage) {
 	}
 }
 
-// toPayee checks that logs are transfers to the payee that was asked for.
-func toPayee(t *testing.T, logs []entry) {
+// checkPayee checks that logs are transfers to the payee that was asked for.
+func checkPayee(t *testing.T, logs []entry) {
 	t.Helper()
 	for _, l := range logs {
 		if x := l.transfer(time.Time{}); x.To != fuzzPayee || topicOf(x.From) != l.Topics[1] {
@@ -287,9 +287,9 @@ func toPayee(t *testing.T, logs []entry) {
 	}
 }
 
-// wellFormed checks that logs have the right form, lie in a range of blocks, and follow the
+// checkForm checks that logs have the right form, lie in a range of blocks, and follow the
 // order of the chain.
-func wellFormed(t *testing.T, logs []entry, low, high uint64) {
+func checkForm(t *testing.T, logs []entry, low, high uint64) {
 	t.Helper()
 	for i, l := range logs {
 		ok := addressForm.MatchString(l.Address) && dataForm.MatchString(l.Data) &&

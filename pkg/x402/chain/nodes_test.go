@@ -30,9 +30,9 @@ func TestProbe(t *testing.T) {
 	t.Parallel()
 	const broken = "the RPC node does not answer as it should"
 	p := newPlay(t)
-	p.ahead = headAge + time.Second
+	p.clockAhead = headAge + time.Second
 	p.probe(t.Context(), t, "the RPC node's latest block is not recent")
-	p.ahead = 0
+	p.clockAhead = 0
 	p.proxy.reset(result("null"))
 	p.probe(t.Context(), t, broken)
 	ended, cancel := context.WithCancel(t.Context())
@@ -41,7 +41,7 @@ func TestProbe(t *testing.T) {
 	p.proxy.server.CloseClientConnections()
 	p.proxy.server.Close()
 	p.probe(t.Context(), t, broken)
-	p.expectNothing(t, p.claimed(), methodState)
+	p.expectCannotTell(t, p.newQuestion(), methodState)
 }
 
 // TestChainID checks that the client asks a node for its chain id before it asks anything
@@ -50,18 +50,18 @@ func TestProbe(t *testing.T) {
 func TestChainID(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	p.client = p.cold(t, p.proxy.url())
-	q := p.claimed()
-	lie := func(id string) rule { return on(methodChain, result(id)) }
+	p.client = p.newClient(t, p.proxy.url())
+	q := p.newQuestion()
+	lie := func(id string) rule { return onMethod(methodChain, result(id)) }
 	p.proxy.reset(lie(`"0x1"`))
 	for range 2 {
-		p.expectNothing(t, q, "node is on chain 1, must be on 8453")
+		p.expectCannotTell(t, q, "node is on chain 1, must be on 8453")
 		p.probe(t.Context(), t, "the RPC node is on another chain")
 	}
 	equal(t, "calls", []string{methodChain, methodChain, methodChain, methodChain}, p.proxy.methods())
 	for _, id := range []string{`null`, `8453`, `"8453"`, `"0x02105"`, `"0x"`, `"0x10000000000002105"`} {
 		p.proxy.reset(lie(id))
-		p.expectNothing(t, q, "chain id")
+		p.expectCannotTell(t, q, "chain id")
 	}
 	p.proxy.reset(nil)
 	var wg sync.WaitGroup
@@ -74,7 +74,7 @@ func TestChainID(t *testing.T) {
 	}
 	wg.Wait()
 	p.proxy.reset(lie(`"0x1"`)) // the client does not ask for the chain id again
-	p.expect(t, q, open(reasonOpen), callsOpen)
+	p.expect(t, q, stillOpen(reasonOpen), callsOpen)
 }
 
 func TestNew(t *testing.T) {
@@ -116,25 +116,25 @@ func TestNew(t *testing.T) {
 func TestNodes(t *testing.T) {
 	t.Parallel()
 	p := newPlay(t)
-	q, tx := p.settled()
+	q, tx := p.payNew()
 	p.mine(safeDepth)
 	for name, r := range map[string]rule{
-		"down":  bare(http.StatusBadGateway, ""),
-		"hangs": func(c *call) bool { <-c.gone; return true },
-		"chain": on(methodChain, result(`"0x1"`)),
-		"lies":  either(on(methodChain, result(`"0x2105"`)), result("null")),
+		"down":  plainBody(http.StatusBadGateway, ""),
+		"hangs": func(c *call) bool { <-c.clientGone; return true },
+		"chain": onMethod(methodChain, result(`"0x1"`)),
+		"lies":  either(onMethod(methodChain, result(`"0x2105"`)), result("null")),
 		"often": slowDown(),
-		"old":   about("latest", on(methodHeader, member("timestamp", "0x1"))),
+		"old":   onMention("latest", onMethod(methodHeader, setMember("timestamp", "0x1"))),
 	} {
 		t.Run(name, func(t *testing.T) {
-			passesOver(t, p, name, r, q, tx)
+			checkPassesOver(t, p, name, r, q, tx)
 		})
 	}
 	// If no node answers, the error contains the cause of each node, and no key.
-	one, two := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, "")), startProxy(t, p.proxy.target, on(methodChain, result(`"0x1"`)))
-	n := p.cold(t, one.url(), two.url())
+	one, two := startProxy(t, p.proxy.target, plainBody(http.StatusBadGateway, "")), startProxy(t, p.proxy.target, onMethod(methodChain, result(`"0x1"`)))
+	n := p.newClient(t, one.url(), two.url())
 	f := n.Find(t.Context(), q)
-	check(t, f)
+	checkFinding(t, f)
 	for _, says := range []string{"node 1", "502", "node 2", "chain 1"} {
 		if f.Fate != x402.CannotTell || !strings.Contains(f.Cause.Error(), says) {
 			t.Errorf("%q is not said in %v", says, f.Cause)
@@ -145,34 +145,34 @@ func TestNodes(t *testing.T) {
 	}
 }
 
-// passesOver checks that a payment is found through a second node while the first node follows
-// the given rule.
-func passesOver(t *testing.T, p *play, name string, r rule, q x402.Question, tx string) {
+// checkPassesOver checks that a payment is found through a second node while the first node
+// follows the given rule.
+func checkPassesOver(t *testing.T, p *playChain, name string, r rule, q x402.Question, tx string) {
 	t.Helper()
 	first := startProxy(t, p.proxy.target, r)
-	n := p.cold(t, first.url(), p.proxy.url())
+	n := p.newClient(t, first.url(), p.proxy.url())
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	limit := patience
-	if name == "hangs" { // the node uses up its share of any limit, so the first limit is short; findsWithin raises it
+	if name == "hangs" { // the node uses up its share of any limit, so the first limit is short; findWithin raises it
 		limit = time.Second
 	}
-	f := findsWithin(ctx, n, q, limit)
+	f := findWithin(ctx, n, q, limit)
 	if f.Fate != x402.Paid || f.Transaction != tx || len(first.methods()) == 0 {
 		t.Errorf("%+v after %q of the first node", f, first.methods())
 	}
 	if name == "hangs" {
 		return
 	}
-	p.answersAll(ctx, t, n, tx)
+	p.checkAllCalls(ctx, t, n, tx)
 	if n := len(first.methods()); name == "often" && n != 5 {
 		t.Errorf("%d messages, want one for each question", n)
 	}
 }
 
-// findsWithin looks for a payment within a time limit. It triples the limit until it finds the
+// findWithin looks for a payment within a time limit. It triples the limit until it finds the
 // payment, or until the limit is above patience.
-func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
+func findWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Duration) x402.Finding {
 	var f x402.Finding
 	for ; f.Fate != x402.Paid && limit <= patience; limit *= 3 {
 		soon, end := context.WithTimeout(ctx, limit)
@@ -182,9 +182,9 @@ func findsWithin(ctx context.Context, n *Nodes, q x402.Question, limit time.Dura
 	return f
 }
 
-// answersAll makes every call of Nodes except Find, on a chain with one payment, and checks
+// checkAllCalls makes every call of Nodes except Find, on a chain with one payment, and checks
 // the answers.
-func (p *play) answersAll(ctx context.Context, t *testing.T, n *Nodes, tx string) {
+func (p *playChain) checkAllCalls(ctx context.Context, t *testing.T, n *Nodes, tx string) {
 	t.Helper()
 	list, err1 := n.Received(ctx, tx, p.payee)
 	block, err2 := n.BlockAt(ctx, p.now.Add(-time.Hour))
@@ -207,7 +207,7 @@ func TestNodesThatAreRead(t *testing.T) {
 	c := p.config([]string{p.proxy.url()})
 	c.Read = func(_ context.Context, _ time.Time, failed bool) ([]string, error) { told = failed; return list, fails }
 	n := testbed.Must(New(c))
-	down := startProxy(t, p.proxy.target, bare(http.StatusBadGateway, ""))
+	down := startProxy(t, p.proxy.target, plainBody(http.StatusBadGateway, ""))
 	for _, c := range []struct {
 		name                    string
 		list                    []string

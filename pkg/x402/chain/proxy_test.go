@@ -106,13 +106,13 @@ func (p *proxy) serveBatch(ctx context.Context, w http.ResponseWriter, list []js
 }
 
 func (p *proxy) serve(ctx context.Context, w http.ResponseWriter, body []byte, batched bool) {
-	c := call{ResponseWriter: w, gone: ctx.Done(), body: string(body), batched: batched, node: p.ask}
+	c := call{ResponseWriter: w, clientGone: ctx.Done(), body: string(body), batched: batched, node: p.ask}
 	if json.Unmarshal(body, &c) != nil {
 		http.Error(w, "bad request", http.StatusBadRequest)
 		return
 	}
 	p.mu.Lock()
-	c.nth = len(p.calls)
+	c.callsBefore = len(p.calls)
 	p.calls = append(p.calls, c)
 	rule := p.rule
 	p.mu.Unlock()
@@ -137,11 +137,11 @@ type call struct {
 	Method string            `json:"method"`
 	Params []json.RawMessage `json:"params"`
 
-	body    string
-	gone    <-chan struct{}          // closed when the client has given up
-	batched bool                     // whether the call is one of the calls in a batch
-	nth     int                      // the number of calls before it since the last reset
-	node    func(body string) string // sends a body to the node behind the proxy, and returns its answer
+	body        string
+	clientGone  <-chan struct{}          // closed when the client has given up
+	batched     bool                     // whether the call is one of the calls in a batch
+	callsBefore int                      // the number of calls before it since the last reset
+	node        func(body string) string // sends a body to the node behind the proxy, and returns its answer
 }
 
 // say writes an answer, or the beginning of one, and returns true.
@@ -157,13 +157,13 @@ func (c *call) mentions(what string) bool { return strings.Contains(c.body, `"`+
 // call goes to the node.
 type rule func(c *call) bool
 
-// on applies a rule to the calls of one method.
-func on(method string, r rule) rule {
+// onMethod applies a rule to the calls of one method.
+func onMethod(method string, r rule) rule {
 	return func(c *call) bool { return c.Method == method && r(c) }
 }
 
-// about applies a rule to the calls that mention a text.
-func about(what string, r rule) rule {
+// onMention applies a rule to the calls that mention a text.
+func onMention(what string, r rule) rule {
 	return func(c *call) bool { return c.mentions(what) && r(c) }
 }
 
@@ -172,9 +172,9 @@ func either(a, b rule) rule {
 	return func(c *call) bool { return a(c) || b(c) }
 }
 
-// capped applies the rule refuse to each search of more than the given number of blocks.
-func capped(t testing.TB, most uint64, refuse rule) rule {
-	return on(methodLogs, func(c *call) bool {
+// limitRange applies the rule refusal to each search of more than maxBlocks blocks.
+func limitRange(t testing.TB, maxBlocks uint64, refusal rule) rule {
+	return onMethod(methodLogs, func(c *call) bool {
 		var filter map[string]json.RawMessage
 		err := json.Unmarshal(c.Params[0], &filter)
 		from, err1 := decodeQuantity(filter["fromBlock"])
@@ -182,13 +182,13 @@ func capped(t testing.TB, most uint64, refuse rule) rule {
 		if err := errors.Join(err, err1, err2); err != nil || to < from {
 			t.Errorf("a search for %s: %v", c.Params[0], err)
 		}
-		return to-from+1 > most && refuse(c)
+		return to-from+1 > maxBlocks && refusal(c)
 	})
 }
 
 // reply answers with a JSON-RPC reply that has the given member.
 func reply(status int, member string) rule {
-	return func(c *call) bool { return bare(status, `{"jsonrpc":"2.0","id":`+string(c.ID)+`,`+member+`}`)(c) }
+	return func(c *call) bool { return plainBody(status, `{"jsonrpc":"2.0","id":`+string(c.ID)+`,`+member+`}`)(c) }
 }
 
 func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
@@ -196,16 +196,15 @@ func result(raw string) rule { return reply(http.StatusOK, `"result":`+raw) }
 // refusal answers with a JSON-RPC error.
 func refusal(status int, object string) rule { return reply(status, `"error":`+object) }
 
-// refused answers with a JSON-RPC error that gives no reason.
-func refused() rule { return refusal(http.StatusOK, `{"code":-32000,"message":"no"}`) }
+func refuseAnyway() rule { return refusal(http.StatusOK, `{"code":-32000,"message":"no"}`) }
 
 // tooWide refuses a range of blocks with the error of a real provider.
 func tooWide() rule {
 	return refusal(http.StatusOK, `{"code":-32602,"message":"query exceeds max block range"}`)
 }
 
-// bare answers with a body that is not JSON-RPC.
-func bare(status int, body string) rule {
+// plainBody answers with a body that is not JSON-RPC.
+func plainBody(status int, body string) rule {
 	return func(c *call) bool {
 		c.WriteHeader(status)
 		return c.say(body)
@@ -213,40 +212,40 @@ func bare(status int, body string) rule {
 }
 
 // slowDown answers as a node does to a client that calls too often.
-func slowDown() rule { return bare(http.StatusTooManyRequests, "slow down") }
+func slowDown() rule { return plainBody(http.StatusTooManyRequests, "slow down") }
 
-// changed changes the text of the node's answers.
-func changed(change func(answer string) string) rule {
+// changeAnswer changes the text of the node's answers.
+func changeAnswer(change func(answer string) string) rule {
 	return func(c *call) bool { return c.say(change(c.node(c.body))) }
 }
 
 // rewrite replaces texts in the node's answers to calls of one method. The texts are pairs of
 // old and new.
 func rewrite(method string, pairs ...string) rule {
-	return on(method, changed(strings.NewReplacer(pairs...).Replace))
+	return onMethod(method, changeAnswer(strings.NewReplacer(pairs...).Replace))
 }
 
-// list changes the list of logs in the node's answer to a search. The function change gets the
-// text between the brackets of the list, and returns the new text.
-func list(change func(logs string) string) rule {
-	return on(methodLogs, changed(func(answer string) string {
+// changeLogs changes the list of logs in the node's answer to a search. The function change
+// gets the text between the brackets of the list, and returns the new text.
+func changeLogs(change func(logs string) string) rule {
+	return onMethod(methodLogs, changeAnswer(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"result":[`)
 		end := strings.LastIndex(rest, "]")
 		return before + `"result":[` + change(rest[:end]) + rest[end:]
 	}))
 }
 
-// member replaces a member of a block, such as its number or time.
-func member(name, value string) rule {
-	return changed(func(answer string) string {
+// setMember replaces a member of a block, such as its number or time.
+func setMember(name, value string) rule {
+	return changeAnswer(func(answer string) string {
 		before, rest, _ := strings.Cut(answer, `"`+name+`":"`)
 		_, after, _ := strings.Cut(rest, `"`)
 		return before + `"` + name + `":"` + value + `"` + after
 	})
 }
 
-// instead replaces a quoted text in each call that mentions it. The node then answers about
+// askInstead replaces a quoted text in each call that mentions it. The node then answers about
 // something else, such as another block.
-func instead(what, other string) rule {
-	return about(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
+func askInstead(what, other string) rule {
+	return onMention(what, func(c *call) bool { return c.say(c.node(strings.Replace(c.body, `"`+what+`"`, `"`+other+`"`, 1))) })
 }

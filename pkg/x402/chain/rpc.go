@@ -51,19 +51,19 @@ type statusError int
 
 func (e statusError) Error() string { return fmt.Sprintf("node answered HTTP %d", int(e)) }
 
-// tooMuch reports whether a failed call may succeed if it asks for less. Providers have
+// isTooMuch reports whether a failed call may succeed if it asks for less. Providers have
 // different errors for a range that is too wide and for a batch that is too large. So every
 // refusal counts, except one that is about our identity or the rate of our calls.
-func tooMuch(err error) bool {
+func isTooMuch(err error) bool {
 	if refused, is := errors.AsType[*nodeError](err); is {
-		return !barred(refused.status) && refused.code != http.StatusTooManyRequests
+		return !isBarred(refused.status) && refused.code != http.StatusTooManyRequests
 	}
 	_, long := errors.AsType[*http.MaxBytesError](err)
 	return long || errors.Is(err, statusError(http.StatusRequestEntityTooLarge)) || errors.Is(err, errNoBatch)
 }
 
-// barred reports whether an HTTP status is about our identity or the rate of our calls.
-func barred(status int) bool {
+// isBarred reports whether an HTTP status is about our identity or the rate of our calls.
+func isBarred(status int) bool {
 	return status == http.StatusUnauthorized || status == http.StatusForbidden || status == http.StatusTooManyRequests
 }
 
@@ -150,7 +150,7 @@ func decodeReplies(status int, body []byte, queries []query) ([]json.RawMessage,
 	if len(queries) > 1 {
 		replies = nil
 		switch err := json.Unmarshal(body, &replies); {
-		case barred(status):
+		case isBarred(status):
 			return nil, statusError(status)
 		case err != nil || status != http.StatusOK || len(replies) != len(queries):
 			return nil, errNoBatch

@@ -32,7 +32,7 @@ func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Addres
 	if !x402.IsHash(transaction) {
 		return nil, errors.New("chain: a transaction is 0x and 64 hexadecimal digits")
 	}
-	err = n.each(ctx, ceiling, func(s *session) error {
+	err = n.tryEach(ctx, ceiling, func(s *session) error {
 		r, block, err := s.receipt(strings.ToLower(transaction))
 		switch {
 		case errors.Is(err, errNoReceipt):
@@ -55,8 +55,8 @@ func (n *Nodes) Received(ctx context.Context, transaction string, to x402.Addres
 
 // BlockAt implements reconcile.Scanner.
 func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err error) {
-	err = n.each(ctx, scanCeiling, func(s *session) (err error) {
-		number, err = s.firstAt(t)
+	err = n.tryEach(ctx, scanCeiling, func(s *session) (err error) {
+		number, err = s.firstBlockAt(t)
 		return err
 	})
 	if err != nil {
@@ -65,25 +65,25 @@ func (n *Nodes) BlockAt(ctx context.Context, t time.Time) (number uint64, err er
 	return number, nil
 }
 
-// firm returns the safe block of the node. It fails unless the time of the node's latest block
-// is close to our clock.
-func (s *session) firm() (header, error) {
-	head, err := s.current(headAge)
+// checkedSafeBlock returns the safe block of the node. It fails if the safe block is younger
+// than the node's latest block, or if the time of the latest block is not close to our clock.
+func (s *session) checkedSafeBlock() (header, error) {
+	head, err := s.recentHead(headAge)
 	if err != nil {
 		return head, err
 	}
-	safe, err := s.safe()
+	safe, err := s.safeBlock()
 	if err == nil && (safe.Number > head.Number || safe.Seconds > head.Seconds) {
 		err = errors.New("node's safe block is younger than its latest")
 	}
 	return safe, err
 }
 
-// firstAt returns the number of the first block whose time is not before t. It goes back from
-// the safe block, twice as far each time, until it finds a block whose time is before t. Then a
-// binary search above that block finds the result.
-func (s *session) firstAt(t time.Time) (uint64, error) {
-	high, err := s.firm()
+// firstBlockAt returns the number of the first block whose time is not before t. It goes back
+// from the safe block, twice as far each time, until it finds a block whose time is before t.
+// Then a binary search above that block finds the result.
+func (s *session) firstBlockAt(t time.Time) (uint64, error) {
+	high, err := s.checkedSafeBlock()
 	if err != nil {
 		return 0, err
 	}
@@ -91,12 +91,12 @@ func (s *session) firstAt(t time.Time) (uint64, error) {
 		return high.Number + 1, nil
 	}
 	low := header{}
-	back := blocksBetween(t, high.time()) + margin
+	step := blocksBetween(t, high.time()) + blockMargin
 	for high.Number-low.Number > 1 || low == (header{}) {
 		number := low.Number + (high.Number-low.Number)/2
 		if low == (header{}) { // no block whose time is before t was found yet
-			number = high.Number - min(high.Number, back)
-			back *= 2
+			number = high.Number - min(high.Number, step)
+			step *= 2
 		}
 		b, err := s.block(hexQuantity(number))
 		switch {
@@ -125,16 +125,16 @@ func blocksBetween(from, to time.Time) uint64 { return uint64(max(0, to.Sub(from
 func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	batch := reconcile.Batch{Next: from}
 	read := false
-	err := n.each(ctx, scanCeiling, func(s *session) error {
+	err := n.tryEach(ctx, scanCeiling, func(s *session) error {
 		c := &scan{
-			session: s,
-			payee:   topicOf(payee),
-			batch:   reconcile.Batch{Next: from},
-			spent:   map[string]bool{},
+			session:             s,
+			payee:               topicOf(payee),
+			batch:               reconcile.Batch{Next: from},
+			spentAuthorizations: map[string]bool{},
 		}
 		err := c.scanRanges()
-		nothing := c.batch.Next == from
-		if err != nil && nothing {
+		readNothing := c.batch.Next == from
+		if err != nil && readNothing {
 			return fmt.Errorf("read transfers from block %d: %w", from, err)
 		}
 		// An error that comes after some blocks were read is ignored, because the next call
@@ -143,7 +143,7 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 			batch = c.batch
 			read = true
 		}
-		if nothing && c.batch.Safe+1 < from {
+		if readNothing && c.batch.Safe+1 < from {
 			return errors.New("the node is behind what was read before")
 		}
 		return nil
@@ -157,26 +157,26 @@ func (n *Nodes) Transfers(ctx context.Context, payee x402.Address, from uint64) 
 // scan is the state of one call of Transfers at one node.
 type scan struct {
 	*session
-	payee string // the payee as a topic of a log
-	batch reconcile.Batch
-	spent map[string]bool // the authorizations that were used in the blocks read so far
+	payee               string // the payee as a topic of a log
+	batch               reconcile.Batch
+	spentAuthorizations map[string]bool // the authorizations that were used in the blocks read so far
 }
 
 // scanRanges searches one range of blocks after another. It returns nil once it has reached the
 // safe block or found enough transfers. Otherwise it returns the error that stopped it, such as
 // errOutOfCalls.
 func (s *scan) scanRanges() error {
-	safe, err := s.firm()
+	safe, err := s.checkedSafeBlock()
 	if err != nil {
 		return err
 	}
 	s.batch.Safe = safe.Number
 	s.batch.SafeTime = safe.time()
-	for s.batch.Next <= safe.Number && !s.full() {
+	for s.batch.Next <= safe.Number && !s.isFull() {
 		low := s.batch.Next
 		high := min(safe.Number, low+s.width-1)
-		blocks, err := s.incoming(low, high, safe)
-		if s.narrower(err, low, high) {
+		blocks, err := s.searchIncoming(low, high, safe)
+		if s.narrowSearch(err, low, high) {
 			continue
 		}
 		if err == nil {
@@ -185,19 +185,19 @@ func (s *scan) scanRanges() error {
 		if err != nil {
 			return fmt.Errorf("blocks %d to %d: %w", low, high, err)
 		}
-		if !s.full() {
+		if !s.isFull() {
 			s.batch.Next = high + 1
 		}
 	}
 	return nil
 }
 
-func (s *scan) full() bool { return len(s.batch.Transfers) >= maxTransfers }
+func (s *scan) isFull() bool { return len(s.batch.Transfers) >= maxTransfers }
 
-// incoming searches a range of blocks for transfers to the payee, and groups them by block. It
-// asks for the last block of the range in the same message: if the node does not have that
-// block yet, its reply may omit transfers without an error.
-func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
+// searchIncoming searches a range of blocks for transfers to the payee, and groups them by
+// block. It asks for the last block of the range in the same message: if the node does not
+// have that block yet, its reply may omit transfers without an error.
+func (s *scan) searchIncoming(low, high uint64, safe header) ([][]entry, error) {
 	queries := []query{
 		s.logQuery(low, high, topicTransfer, nil, s.payee),
 		headerQuery(hexQuantity(high)),
@@ -222,7 +222,7 @@ func (s *scan) incoming(low, high uint64, safe header) ([][]entry, error) {
 }
 
 func (s *scan) decodeIncoming(raw json.RawMessage, low, high uint64) (blocks [][]entry, err error) {
-	logs, err := decodeFound(raw, low, high)
+	logs, err := decodeSearch(raw, low, high)
 	if err != nil {
 		return nil, err
 	}
@@ -253,7 +253,7 @@ func (s *scan) addBlocks(blocks [][]entry) error {
 		queries = append(queries, headerQuery(hexQuantity(number)), s.logQuery(number, number, topicUsed))
 	}
 	var results []json.RawMessage
-	for len(queries) > 0 && !s.full() {
+	for len(queries) > 0 && !s.isFull() {
 		more, err := s.sendFirst(queries)
 		if err != nil {
 			return err
@@ -282,14 +282,14 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 	case h.Seconds > s.head.Seconds:
 		return errTimes
 	}
-	found, err := decodeFound(rawUses, number, number)
+	found, err := decodeSearch(rawUses, number, number)
 	if err != nil {
 		return err
 	}
 	uses := make(map[uint64]entry, len(found)) // by log index
 	for _, u := range found {
 		switch {
-		case !u.is(topicUsed, s.token):
+		case !u.isEvent(topicUsed, s.token):
 			return errNotAsked
 		case u.Block != h.Hash:
 			return errOffChain
@@ -310,12 +310,12 @@ func (s *scan) add(logs []entry, rawHeader, rawUses json.RawMessage) error {
 			continue
 		}
 		authorization := u.Topics[1] + u.Topics[2]
-		if err := l.madeBy(u, s.token); err != nil || s.spent[authorization] {
+		if err := l.checkMadeBy(u, s.token); err != nil || s.spentAuthorizations[authorization] {
 			return errors.Join(errors.New("one authorization was spent twice, or for another transfer"), err)
 		}
-		s.spent[authorization] = true
+		s.spentAuthorizations[authorization] = true
 		transfers[i].Authorized = true
-		transfers[i].Nonce = word(u.Topics[2])
+		transfers[i].Nonce = decodeWord(u.Topics[2])
 	}
 	s.batch.Transfers = append(s.batch.Transfers, transfers...)
 	s.batch.Next = number + 1

@@ -11,12 +11,12 @@ import (
 )
 
 const (
-	// widest is the number of blocks that a search for logs covers at first. largest is the
-	// number of requests in a batch at first. Large providers are known to allow both. If a
-	// node refuses a search or a batch as too large, the session halves the number of blocks
-	// or of requests and tries again.
-	widest  = 10_000
-	largest = 32
+	// firstWidth is the number of blocks that the first search for logs covers. firstBatchSize
+	// is the number of requests in the first batch. Large providers are known to allow both.
+	// If a node refuses a search or a batch as too large, the session halves the number of
+	// blocks or of requests and tries again.
+	firstWidth     = 10_000
+	firstBatchSize = 32
 )
 
 // Causes of a failed call. They are written to the log.
@@ -28,33 +28,33 @@ var (
 	errTimes      = errors.New("node's blocks are not in the order of their times")
 )
 
-// unfit returns the error for a node that cannot be used. public is a message for everybody;
-// detail is for the log.
-func unfit(public, detail string, args ...any) error {
+// unfitNodeError returns the error for a node that cannot be used. public is a message for
+// everybody; detail is for the log.
+func unfitNodeError(public, detail string, args ...any) error {
 	return fault.Newf(fault.PaymentUnavailable, fmt.Errorf(detail, args...), "%s", public)
 }
 
 // session is a series of calls to one node, with a limit on their number.
 type session struct {
 	*Nodes
-	node  *node
-	ctx   context.Context
-	calls int    // how many more calls are allowed; a batch counts as one
-	width uint64 // the largest range of one search for logs, in blocks
-	size  int    // the largest batch, in requests
-	head  *header
+	node      *node
+	ctx       context.Context
+	callsLeft int    // how many more calls are allowed; a batch counts as one
+	width     uint64 // the largest range of one search for logs, in blocks
+	batchSize int    // the largest batch, in requests
+	head      *header
 }
 
 // newSession begins a series of calls to a node. It asks the node for its chain id, unless the
 // node has already said that it is on the right chain.
 func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	s := &session{
-		Nodes: n,
-		node:  to,
-		ctx:   ctx,
-		calls: n.maxCalls,
-		width: widest,
-		size:  largest,
+		Nodes:     n,
+		node:      to,
+		ctx:       ctx,
+		callsLeft: n.maxCalls,
+		width:     firstWidth,
+		batchSize: firstBatchSize,
 	}
 	if to.rightChain.Load() {
 		return s, nil
@@ -68,7 +68,7 @@ func (n *Nodes) newSession(ctx context.Context, to *node) (*session, error) {
 	case err != nil:
 		return nil, fmt.Errorf("chain id %w", err)
 	case got != n.chainID:
-		return nil, unfit("the RPC node is on another chain", "node is on chain %d, must be on %d", got, n.chainID)
+		return nil, unfitNodeError("the RPC node is on another chain", "node is on chain %d, must be on %d", got, n.chainID)
 	}
 	to.rightChain.Store(true)
 	return s, nil
@@ -86,10 +86,10 @@ func (s *session) call(q query) (json.RawMessage, error) {
 // send makes calls in one message and returns their results in the same order. It uses up one
 // of the permitted calls.
 func (s *session) send(queries []query) ([]json.RawMessage, error) {
-	if s.calls <= 0 {
+	if s.callsLeft <= 0 {
 		return nil, errOutOfCalls
 	}
-	s.calls--
+	s.callsLeft--
 	for i := range queries {
 		queries[i].Version = "2.0"
 		queries[i].ID = i + 1
@@ -110,22 +110,22 @@ func (s *session) send(queries []query) ([]json.RawMessage, error) {
 // alone.
 func (s *session) sendFirst(queries []query) ([]json.RawMessage, error) {
 	for {
-		n := min(len(queries), s.size)
+		n := min(len(queries), s.batchSize)
 		results, err := s.send(queries[:n])
 		switch {
-		case n == 1 || !tooMuch(err):
+		case n == 1 || !isTooMuch(err):
 			return results, err
 		case n == 2 && !errors.Is(err, errNoBatch):
 			return s.send(queries[:1])
 		}
-		s.size = n / 2
+		s.batchSize = n / 2
 	}
 }
 
-// narrower reports whether a failed search for logs should be tried again over fewer blocks. If
-// so, it sets the new number of blocks.
-func (s *session) narrower(err error, low, high uint64) bool {
-	if !tooMuch(err) || low == high {
+// narrowSearch reports whether a failed search for logs should be tried again over fewer
+// blocks. If it should, narrowSearch sets the new number of blocks.
+func (s *session) narrowSearch(err error, low, high uint64) bool {
+	if !isTooMuch(err) || low == high {
 		return false
 	}
 	s.width = (high - low + 1) / 2
@@ -153,8 +153,8 @@ func (s *session) block(block string) (header, error) {
 	return decodeHeader(raw, block)
 }
 
-// latest returns the block that was the node's newest when this session first asked for it.
-func (s *session) latest() (header, error) {
+// latestBlock returns the block that was the node's newest when this session first asked for it.
+func (s *session) latestBlock() (header, error) {
 	if s.head == nil {
 		h, err := s.block("latest")
 		if err != nil {
@@ -165,25 +165,24 @@ func (s *session) latest() (header, error) {
 	return *s.head, nil
 }
 
-// current returns the latest block of a node. It fails if the time of that block differs from
-// our clock by more than the given duration. On a node that is behind, a used authorization
-// still looks unused. On a node whose time is ahead of ours, an authorization expires too
-// early.
-func (s *session) current(within time.Duration) (header, error) {
-	head, err := s.latest()
+// recentHead returns the latest block of a node. It fails if the time of that block differs
+// from our clock by more than maxGap. On a node that is behind, a used authorization still
+// looks unused. On a node whose time is ahead of ours, an authorization expires too early.
+func (s *session) recentHead(maxGap time.Duration) (header, error) {
+	head, err := s.latestBlock()
 	if err != nil {
 		return head, err
 	}
-	if age := s.config.Now().Sub(head.time()); age.Abs() > within {
-		return head, unfit("the RPC node's latest block is not recent", "node's latest block is %s old", age)
+	if age := s.config.Now().Sub(head.time()); age.Abs() > maxGap {
+		return head, unfitNodeError("the RPC node's latest block is not recent", "node's latest block is %s old", age)
 	}
 	return head, nil
 }
 
-// safe returns the newest block that no reorganisation will undo. That is the block with the
-// tag "safe". If the node replies with an error or null, it is the block with the tag
+// safeBlock returns the newest block that no reorganisation will undo. That is the block with
+// the tag "safe". If the node replies with an error or null, it is the block with the tag
 // "finalized".
-func (s *session) safe() (header, error) {
+func (s *session) safeBlock() (header, error) {
 	for _, tag := range []string{"safe", "finalized"} {
 		h, err := s.block(tag)
 		if _, refused := errors.AsType[*nodeError](err); err == nil || !refused && !errors.Is(err, errNoBlock) {

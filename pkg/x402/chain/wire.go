@@ -127,10 +127,10 @@ func afterPrefix(raw json.RawMessage) (string, bool) {
 	return strings.CutPrefix(s, "0x")
 }
 
-// decodeList decodes a list of at most the given number of items. It fails if there are more.
-func decodeList[T any](raw json.RawMessage, most int, item func(json.RawMessage) (T, error)) ([]T, error) {
+// decodeList decodes a list of at most maxItems items. It fails if the list has more.
+func decodeList[T any](raw json.RawMessage, maxItems int, item func(json.RawMessage) (T, error)) ([]T, error) {
 	var list []json.RawMessage
-	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > most {
+	if json.Unmarshal(raw, &list) != nil || list == nil || len(list) > maxItems {
 		return nil, errors.New("are not a list, or too many")
 	}
 	items := make([]T, len(list))
@@ -158,9 +158,9 @@ func decodeLogs(raw json.RawMessage) ([]entry, error) {
 
 var errNotAsked = errors.New("logs: node gave what was not asked for")
 
-// decodeFound decodes the result of a search for logs in a range of blocks. The logs must be in
+// decodeSearch decodes the result of a search for logs in a range of blocks. The logs must be in
 // the order of the chain, without repetitions.
-func decodeFound(raw json.RawMessage, low, high uint64) ([]entry, error) {
+func decodeSearch(raw json.RawMessage, low, high uint64) ([]entry, error) {
 	logs, err := decodeLogs(raw)
 	if err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
@@ -238,39 +238,39 @@ func topicOf(a x402.Address) string { return accountPrefix + a.String()[2:] }
 
 func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
-// word decodes 32 bytes of hexadecimal. The caller has checked the form.
-func word(s string) (b [32]byte) {
+// decodeWord decodes 32 bytes of hexadecimal. The caller has checked the form.
+func decodeWord(s string) (b [32]byte) {
 	_, _ = hex.Decode(b[:], []byte(s[2:]))
 	return b
 }
 
-// is reports whether a log is the given event of the token. The log must have two indexed
+// isEvent reports whether a log is the given event of the token. The log must have two indexed
 // arguments, and the first one must be an account.
-func (l entry) is(event, token string) bool {
+func (l entry) isEvent(event, token string) bool {
 	return l.Address == token && len(l.Topics) == 3 && l.Topics[0] == event && isAccount(l.Topics[1])
 }
 
 // isTransfer reports whether a log is a Transfer event of the token, with two accounts and a
 // value.
 func (l entry) isTransfer(token string) bool {
-	return l.is(topicTransfer, token) && isAccount(l.Topics[2]) && len(l.Data) == len(topicTransfer)
+	return l.isEvent(topicTransfer, token) && isAccount(l.Topics[2]) && len(l.Data) == len(topicTransfer)
 }
 
 // value returns the amount of a transfer in atomic units.
 func (l entry) value() *big.Int {
-	b := word(l.Data)
+	b := decodeWord(l.Data)
 	return new(big.Int).SetBytes(b[:])
 }
 
-// madeBy returns nil if l is the Transfer event that belongs to used, the log of an
+// checkMadeBy returns nil if l is the Transfer event that belongs to use, the log of an
 // authorization's use. This event is the token's log with the next index, in the same
 // transaction and from the same account. The token is not known to log transfers in any other
 // way.
-func (l entry) madeBy(used entry, token string) error {
+func (l entry) checkMadeBy(use entry, token string) error {
 	switch {
-	case l.Index != used.Index+1 || l.Tx != used.Tx || !l.isTransfer(token):
+	case l.Index != use.Index+1 || l.Tx != use.Tx || !l.isTransfer(token):
 		return errors.New("there is no transfer right after the use of the authorization")
-	case l.Topics[1] != used.Topics[1]:
+	case l.Topics[1] != use.Topics[1]:
 		return errors.New("there is another payer's transfer after the use of the authorization")
 	}
 	return nil
@@ -279,8 +279,8 @@ func (l entry) madeBy(used entry, token string) error {
 // transfer returns the transfer in a log whose block has the given time. It does not set the
 // authorization.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
-	from := word(l.Topics[1])
-	to := word(l.Topics[2])
+	from := decodeWord(l.Topics[1])
+	to := decodeWord(l.Topics[2])
 	return reconcile.Transfer{
 		Transaction: l.Tx,
 		Block:       l.Number,

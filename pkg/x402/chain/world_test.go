@@ -52,7 +52,7 @@ type world struct {
 	proxy               *proxy
 	client              *Nodes
 	clock               func() time.Time // the time of the chain's latest block
-	ahead               time.Duration    // how far our clock is ahead of the chain's
+	clockAhead          time.Duration    // how far our clock is ahead of the chain's
 	payer, payee, other x402.Address
 }
 
@@ -61,13 +61,13 @@ type world struct {
 func (w *world) ask(t testing.TB, target http.Handler) {
 	t.Helper()
 	w.proxy = startProxy(t, target, nil)
-	w.client = w.cold(t, w.proxy.url())
+	w.client = w.newClient(t, w.proxy.url())
 	testbed.Check(w.client.Probe(t.Context()))
 	w.proxy.reset(nil)
 }
 
-// cold returns a client that has not yet asked its nodes for their chain id.
-func (w *world) cold(t testing.TB, urls ...string) *Nodes {
+// newClient returns a client that has not yet asked its nodes for their chain id.
+func (w *world) newClient(t testing.TB, urls ...string) *Nodes {
 	t.Helper()
 	n := testbed.Must(New(w.config(urls)))
 	return n
@@ -76,7 +76,7 @@ func (w *world) cold(t testing.TB, urls ...string) *Nodes {
 func (w *world) config(urls []string) Config {
 	return Config{
 		URLs: urls, Network: testbed.BaseNetwork, Asset: testbed.BaseUSDC,
-		Now: func() time.Time { return w.clock().Add(w.ahead) },
+		Now: func() time.Time { return w.clock().Add(w.clockAhead) },
 	}
 }
 
@@ -88,60 +88,60 @@ func equal(t testing.TB, what string, want, got any) {
 	}
 }
 
-// play is a world with a simulated chain and play money. The blocks of the chain are two
+// playChain is a world with a simulated chain and play money. The blocks of the chain are two
 // seconds apart and contain only transfers.
-type play struct {
+type playChain struct {
 	world
-	now   time.Time
-	moved []x402test.Transfer
+	now       time.Time
+	transfers []x402test.Transfer
 }
 
-func newPlay(t testing.TB) *play {
+func newPlay(t testing.TB) *playChain {
 	t.Helper()
-	p := &play{now: time.Unix(2000, 0)}
+	p := &playChain{now: time.Unix(2000, 0)}
 	p.clock = func() time.Time { return p.now }
 	p.payer, p.payee, p.other = x402.Address{1}, x402.Address{2}, x402.Address{3}
 	p.ask(t, testbed.PlayNode{
-		Moved: func() []x402test.Transfer { return p.moved }, ChainID: testbed.BaseChainID,
+		Moved: func() []x402test.Transfer { return p.transfers }, ChainID: testbed.BaseChainID,
 		Now: p.clock, Safe: safeDepth * blockTime,
 	})
 	return p
 }
 
-// claimed returns the question about a new authorization. The question says that the
+// newQuestion returns the question about a new authorization. The question says that the
 // authorization was first claimed at the chain's present time.
-func (p *play) claimed() x402.Question {
+func (p *playChain) newQuestion() x402.Question {
 	return x402.Question{
-		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.moved) + 1), 1},
+		Payer: p.payer, Payee: p.payee, Value: big.NewInt(price), Nonce: [32]byte{byte(len(p.transfers) + 1), 1},
 		ValidBefore: p.now.Add(window), Since: p.now,
 	}
 }
 
 // pay mines a block with the transfer that a question asks about, and returns the hash of the
 // transaction. If the question has no nonce, the transfer is made without an authorization.
-func (p *play) pay(q x402.Question) string {
+func (p *playChain) pay(q x402.Question) string {
 	nonce := fmt.Sprintf("0x%x", q.Nonce)
 	if q.Nonce == [32]byte{} {
 		nonce = ""
 	}
 	p.mine(1)
-	tx := fmt.Sprintf("0x%064x", len(p.moved)+0xa21)
+	tx := fmt.Sprintf("0x%064x", len(p.transfers)+0xa21)
 	key := strings.Join([]string{testbed.BaseNetwork, strings.ToLower(testbed.BaseUSDC), q.Payer.String(), nonce}, "|")
-	p.moved = append(p.moved, x402test.Transfer{Key: key, Transaction: tx, Payee: q.Payee.String(), Value: q.Value.String(), At: p.now})
+	p.transfers = append(p.transfers, x402test.Transfer{Key: key, Transaction: tx, Payee: q.Payee.String(), Value: q.Value.String(), At: p.now})
 	return tx
 }
 
-// settled makes the transfer of an authorization in the block after its claim. It returns the
+// payNew makes the transfer of an authorization in the block after its claim. It returns the
 // question about the authorization, and the hash of the transaction.
-func (p *play) settled() (q x402.Question, tx string) {
-	q = p.claimed()
+func (p *playChain) payNew() (q x402.Question, tx string) {
+	q = p.newQuestion()
 	return q, p.pay(q)
 }
 
-func (p *play) mine(blocks int) { p.now = p.now.Add(time.Duration(blocks) * blockTime) }
+func (p *playChain) mine(blocks int) { p.now = p.now.Add(time.Duration(blocks) * blockTime) }
 
 // head returns the number of the latest block.
-func (p *play) head() uint64 { return uint64(p.now.Unix()) / 2 }
+func (p *playChain) head() uint64 { return uint64(p.now.Unix()) / 2 }
 
 // blockHash returns the hash of a block.
 func (w *world) blockHash(t testing.TB, number uint64) string {
@@ -161,11 +161,11 @@ func (w *world) find(t testing.TB, q x402.Question) x402.Finding {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	f := w.client.Find(ctx, q)
-	check(t, f)
+	checkFinding(t, f)
 	return f
 }
 
-func check(t testing.TB, f x402.Finding) {
+func checkFinding(t testing.TB, f x402.Finding) {
 	t.Helper()
 	switch {
 	case (f.Fate == x402.CannotTell) != (f.Cause != nil):
@@ -204,9 +204,9 @@ func (w *world) expectHinted(t *testing.T, q x402.Question, tx string, want x402
 	}
 }
 
-// expectNothing checks that the finding is CannotTell, and that its cause contains the given
+// expectCannotTell checks that the finding is CannotTell, and that its cause contains the given
 // text.
-func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
+func (w *world) expectCannotTell(t *testing.T, q x402.Question, why string) {
 	t.Helper()
 	got := w.find(t, q)
 	if got.Fate != x402.CannotTell || got.Cause == nil || !strings.Contains(got.Cause.Error(), why) {
@@ -215,13 +215,13 @@ func (w *world) expectNothing(t *testing.T, q x402.Question, why string) {
 }
 
 func paid(tx string) x402.Finding { return x402.Finding{Fate: x402.Paid, Transaction: tx} }
-func never(reason string) x402.Finding {
+func neverPaid(reason string) x402.Finding {
 	return x402.Finding{Fate: x402.NeverPaid, Reason: reason}
 }
-func open(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
+func stillOpen(reason string) x402.Finding { return x402.Finding{Fate: x402.StillOpen, Reason: reason} }
 
-// next calls Transfers once, and checks what must be true after every call.
-func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
+// readNext calls Transfers once, and checks what must be true after every call.
+func (w *world) readNext(t testing.TB, from uint64) (reconcile.Batch, error) {
 	t.Helper()
 	before := w.proxy.messages()
 	got, err := w.client.Transfers(t.Context(), w.payee, from)
@@ -252,7 +252,7 @@ func (w *world) next(t testing.TB, from uint64) (reconcile.Batch, error) {
 func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, runs int) {
 	t.Helper()
 	for {
-		got, err := w.next(t, from)
+		got, err := w.readNext(t, from)
 		if err != nil {
 			t.Fatalf("run %d: %v", runs+1, err)
 		}
@@ -263,18 +263,18 @@ func (w *world) readAll(t testing.TB, from uint64) (all []reconcile.Transfer, ru
 	}
 }
 
-// refuses checks that a call of Transfers returns an error that contains the given text.
-func (w *world) refuses(t testing.TB, from uint64, why string) {
+// expectError checks that a call of Transfers returns an error that contains the given text.
+func (w *world) expectError(t testing.TB, from uint64, why string) {
 	t.Helper()
-	got, err := w.next(t, from)
+	got, err := w.readNext(t, from)
 	if err == nil || !strings.Contains(err.Error(), why) {
 		t.Errorf("batch of %d up to %d, error %v; want an error that says %q", len(got.Transfers), got.Next, err, why)
 	}
 }
 
-// lines returns transfers as text, which is quick to compare. Log indexes are left out because
-// each node numbers logs differently.
-func lines(transfers []reconcile.Transfer) []string {
+// formatTransfers returns transfers as text, which is quick to compare. Log indexes are left
+// out because each node numbers logs differently.
+func formatTransfers(transfers []reconcile.Transfer) []string {
 	all := make([]string, len(transfers))
 	for i, x := range transfers {
 		all[i] = fmt.Sprintf("%s in %d %s at %s: %s to %s %s, %t %x", x.Transaction, x.Block, x.BlockHash,

@@ -55,10 +55,10 @@ func decodeText(raw json.RawMessage, into *string) bool {
 	return raw == nil || json.Unmarshal(raw, into) == nil
 }
 
-// platformWord returns the errorType of a reply whose body is {"errorType":"…"}, or an empty
-// string for any other reply. This form does not come from x402. A platform in front of a
-// facilitator uses it for an error that it returns before the facilitator sees the request.
-func (re reply) platformWord() string {
+// platformErrorType returns the errorType of a reply whose body is {"errorType":"…"}, or an
+// empty string for any other reply. This form does not come from x402. A platform in front of
+// a facilitator uses it for an error that it returns before the facilitator sees the request.
+func (re reply) platformErrorType() string {
 	members, _ := untrusted.Split(re.body, maxDepth)
 	word := ""
 	_ = decodeText(members["errorType"], &word) // leaves word empty if the member is not a string
@@ -130,24 +130,25 @@ func classify(re reply, network, payer string) (s x402.Settlement, resend bool) 
 	case err != nil:
 		s = unknown("malformed_answer", fmt.Errorf("status %d: %w", re.status, err))
 	default:
-		s = withoutAnswer(re)
+		s = classifyWithoutAnswer(re)
 	}
 	s.NoDecision = a == nil && s.Class == x402.Unknown
 	s.ExtensionResponses = extensionResponses(re.header)
 	return s, resend
 }
 
-// withoutAnswer classifies a request that brought no x402 answer. If the request failed, its
-// error decides. Otherwise the status decides, or the errorType in a platform's error.
-func withoutAnswer(re reply) x402.Settlement {
+// classifyWithoutAnswer classifies a request that brought no x402 answer. If the request
+// failed, its error decides. Otherwise the status decides, or the errorType in a platform's
+// error.
+func classifyWithoutAnswer(re reply) x402.Settlement {
 	if re.err != nil {
-		return unanswered(re)
+		return classifyFailed(re)
 	}
 	cause := fmt.Errorf("facilitator answered status %d without a verdict", re.status)
 	s := unknown(fmt.Sprintf("http_%d", re.status), cause)
-	word := re.platformWord()
+	word := re.platformErrorType()
 	s.AboutPayer = aboutPayer(word)
-	code, _ := re.turnsAway()
+	code, _ := re.turnAwayCode()
 	if code != "" {
 		s.Class = x402.TurnedAway
 		s.Code = code
@@ -162,10 +163,10 @@ func withoutAnswer(re reply) x402.Settlement {
 	return s
 }
 
-// unanswered classifies a request that failed before a complete answer came.
-func unanswered(re reply) x402.Settlement {
+// classifyFailed classifies a request that failed before a complete answer came.
+func classifyFailed(re reply) x402.Settlement {
 	switch {
-	case re.sent && re.expired:
+	case re.sent && re.timedOut:
 		return unknown("timeout", re.err)
 	case re.sent:
 		if _, large := errors.AsType[*http.MaxBytesError](re.err); large {
@@ -180,7 +181,7 @@ func unanswered(re reply) x402.Settlement {
 		Cause:  re.err,
 	}
 	switch {
-	case re.expired:
+	case re.timedOut:
 		s.Reason = "timeout"
 	case errors.Is(re.err, errNoURL):
 		s.Code = fault.FacilitatorMisconfigured
@@ -213,10 +214,10 @@ func (a answer) contradiction(network, from string) string {
 func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement, resend bool) {
 	contradiction := a.contradiction(network, from)
 	if contradiction != "" {
-		return unknown("contradictory_answer", errors.New(foreign(contradiction, maxReason))), false
+		return unknown("contradictory_answer", errors.New(loggableText(contradiction, maxReason))), false
 	}
 	s = x402.Settlement{
-		Reason:  foreign(a.errorReason, maxReason),
+		Reason:  loggableText(a.errorReason, maxReason),
 		Payer:   a.payer,
 		Network: a.network,
 	}
@@ -225,7 +226,7 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	}
 	switch {
 	case a.success && s.Transaction == "":
-		cause := fmt.Errorf("transaction %q", foreign(a.transaction, maxReason))
+		cause := fmt.Errorf("transaction %q", loggableText(a.transaction, maxReason))
 		return unknown("success_without_transaction", cause), false
 	case a.success:
 		s.Class = x402.Moved
@@ -235,7 +236,7 @@ func classifyAnswer(a answer, network, from string, re reply) (s x402.Settlement
 	}
 	s.Reason = cmp.Or(s.Reason, "refusal_without_reason")
 	if a.errorMessage != "" {
-		s.Cause = errors.New(foreign(a.errorMessage, maxMessage))
+		s.Cause = errors.New(loggableText(a.errorMessage, maxMessage))
 	}
 	r := re.interpret(a.errorReason)
 	if r.meaning == pending {
@@ -279,7 +280,7 @@ func classifyVerification(re reply, from string) x402.Verification {
 	if members["isValid"] == nil {
 		return x402.Verification{
 			Fault:      unusableAnswer(re, err),
-			AboutPayer: aboutPayer(re.platformWord()),
+			AboutPayer: aboutPayer(re.platformErrorType()),
 		}
 	}
 	var valid bool
@@ -293,11 +294,11 @@ func classifyVerification(re reply, from string) x402.Verification {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, err)}
 	}
 	cause := fmt.Errorf("isValid is %t, with reason %q, about payer %q",
-		valid, foreign(word, maxReason), foreign(payer, maxReason))
+		valid, loggableText(word, maxReason), loggableText(payer, maxReason))
 	r := re.interpret(word)
 	switch {
 	case payer != "" && !strings.EqualFold(payer, from): // an answer about another payer decides nothing
-	case valid && word == "" && re.ok():
+	case valid && word == "" && re.isSuccess():
 		return x402.Verification{Valid: true}
 	case valid: // a "yes" with a reason, or with a status other than 2xx, decides nothing
 	case r.meaning == refusal, r.meaning == expired, r.meaning == nonceUsed:
@@ -312,15 +313,15 @@ func classifyVerification(re reply, from string) x402.Verification {
 	return x402.Verification{Fault: unusableAnswer(re, cause)}
 }
 
-// ok reports whether the status is 2xx.
-func (re reply) ok() bool { return re.status/100 == 2 }
+// isSuccess reports whether the status is 2xx.
+func (re reply) isSuccess() bool { return re.status/100 == 2 }
 
-// supports returns nil if the answer lists the kind of payment that this service takes. It
-// skips entries that it cannot decode, because they may describe other features of the
+// checkSupported returns nil if the answer lists the kind of payment that this service takes.
+// It skips entries that it cannot decode, because they may describe other features of the
 // facilitator.
-func supports(re reply, network string) error {
+func checkSupported(re reply, network string) error {
 	members, err := untrusted.Split(re.body, maxDepth)
-	if !re.ok() || members["kinds"] == nil {
+	if !re.isSuccess() || members["kinds"] == nil {
 		return unusableAnswer(re, err)
 	}
 	type kind struct {
@@ -347,7 +348,7 @@ func supports(re reply, network string) error {
 // answer. A redirect means that the URL is wrong, and gets the code facilitator_misconfigured.
 // This is safe here, because no payment is in doubt.
 func unusableAnswer(re reply, cause error) *fault.Error {
-	s := withoutAnswer(re)
+	s := classifyWithoutAnswer(re)
 	redirects := re.err == nil && re.status/100 == 3
 	if s.Code == "" && redirects {
 		s.Code = fault.FacilitatorMisconfigured
@@ -360,11 +361,11 @@ func unusableAnswer(re reply, cause error) *fault.Error {
 // is the length of an address without 0x.
 const maxDigits = 40
 
-// foreign returns a facilitator's text in a form that may be logged and stored. The result is
-// printable, and clipped to the given limit. A run of hexadecimal digits or base64 that is
-// longer than an address is cut to its first eight characters, because some facilitators quote
-// the call that they made, including the signature.
-func foreign(s string, limit int) string {
+// loggableText returns a facilitator's text in a form that may be logged and stored. The
+// result is printable, and clipped to the given limit. A run of hexadecimal digits or base64
+// that is longer than an address is cut to its first eight characters, because some
+// facilitators quote the call that they made, including the signature.
+func loggableText(s string, limit int) string {
 	s = untrusted.Clip(s, limit)
 	if len(s) <= maxDigits {
 		return s

@@ -28,14 +28,14 @@ func answered(status int, body string) reply {
 	return reply{sent: true, status: status, body: []byte(body)}
 }
 
-func credentialed(r reply) reply { r.authorized = true; return r }
+func withCredentials(r reply) reply { r.hasCredentials = true; return r }
 
-// settlesAs returns the outcome and reason of a reply to /settle as text. It adds "about the
+// settleText returns the outcome and reason of a reply to /settle as text. It adds "about the
 // payer" if the reason is about the payer; after such a reply, no second facilitator is asked.
 // It adds "no verdict" if the reply brought no decision.
-func settlesAs(t *testing.T, re reply) string {
+func settleText(t *testing.T, re reply) string {
 	t.Helper()
-	outcome, s := settles(re)
+	outcome, s := settleOutcome(re)
 	if s.Class == x402.Moved && (s.Transaction != hash || !strings.EqualFold(s.Payer, payer) || s.Network != network) {
 		t.Errorf("%d %q: receipt %+v", re.status, re.body, s)
 	}
@@ -82,7 +82,7 @@ func TestClassifyByBody(t *testing.T) {
 	} {
 		for _, body := range bodies {
 			for _, status := range []int{200, 302, 400, 401, 402, 404, 429, 500} {
-				if got := settlesAs(t, answered(status, body)); got != want {
+				if got := settleText(t, answered(status, body)); got != want {
 					t.Errorf("%d %q: %s, want %s", status, body, got, want)
 				}
 			}
@@ -95,16 +95,16 @@ func TestClassifyByBody(t *testing.T) {
 func TestClassifyByStatus(t *testing.T) {
 	t.Parallel()
 	const denied, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorMisconfigured)
-	unlisted := expected()["unlisted"]
+	unlisted := expectedOutcomes()["unlisted"]
 	for status := 100; status < 600; status++ {
-		settle, verify := unlisted.settle[column(status)], unlisted.verify[column(status)]
+		settle, verify := unlisted.settle[statusColumn(status)], unlisted.verify[statusColumn(status)]
 		if status/100 == 3 {
 			verify = wrong
 		}
 		for _, body := range []string{
 			"", `<html>"success":true</html>`, `[` + settled + `]`, `"success"`, `{"error":"unauthorized"}`, `{"errorType":["unauthorized"]}`,
 		} {
-			checkStatus(t, credentialed(answered(status, body)), status, settle, verify)
+			checkStatus(t, withCredentials(answered(status, body)), status, settle, verify)
 			settle := strings.ReplaceAll(settle, denied, wrong)
 			verify := strings.ReplaceAll(verify, denied, wrong)
 			checkStatus(t, answered(status, body), status, settle, verify)
@@ -121,13 +121,13 @@ func checkStatus(t *testing.T, re reply, status int, settle, verify string) {
 	if settle == "unknown" {
 		want += ", no verdict"
 	}
-	if got := settlesAs(t, re); got != want {
+	if got := settleText(t, re); got != want {
 		t.Errorf("settle: %d %q: %s, want %s", status, re.body, got, want)
 	}
-	if got, _ := verifies(re); got != verify {
+	if got, _ := verifyOutcome(re); got != verify {
 		t.Errorf("verify: %d %q: %s, want %s", status, re.body, got, verify)
 	}
-	if f := supports(re, network); f == nil || string(fault.From(f).Code) != verify {
+	if f := checkSupported(re, network); f == nil || string(fault.From(f).Code) != verify {
 		t.Errorf("supported: %d %q: %v, want %s", status, re.body, f, verify)
 	}
 }
@@ -157,12 +157,12 @@ func TestClassify(t *testing.T) {
 		"no reason":                    {answered(200, `{"success":false}`), "unknown refusal_without_reason"},
 		"not connected":                {reply{err: errors.New("refused")}, "not_sent facilitator_unavailable connect_failed"},
 	} {
-		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settlesAs(t, row.in)) })
+		t.Run(name, func(t *testing.T) { equal(t, "outcome", row.want, settleText(t, row.in)) })
 	}
 	for body, want := range map[string]string{
 		`{"isValid":true}`: "valid", `{"isValid":false,"invalidReason":"insufficient_funds"}`: "invalid", // both verdicts count although they name no payer
 	} {
-		if got, v := verifies(answered(200, body)); got != want {
+		if got, v := verifyOutcome(answered(200, body)); got != want {
 			t.Errorf("verify: %s: %s, %+v, want %s", body, got, v, want)
 		}
 	}
@@ -178,10 +178,10 @@ func TestSignatureIsNotKept(t *testing.T) {
 	t.Parallel()
 	signature := strings.Repeat("0123456789abcdef", 8) + "1c"
 	raw := must(hex.DecodeString(signature))
-	if got, want := foreign("evil\r\nSet-Cookie: x\u0000ü"+strings.Repeat("a ", maxReason), 27), "evil  Set-Cookie: x?üa …"; got != want {
+	if got, want := loggableText("evil\r\nSet-Cookie: x\u0000ü"+strings.Repeat("a ", maxReason), 27), "evil  Set-Cookie: x?üa …"; got != want {
 		t.Errorf("not printable, or bounded: %q", got)
 	}
-	if got := foreign("sig "+base64.StdEncoding.EncodeToString(raw), maxMessage); len(got) > 20 {
+	if got := loggableText("sig "+base64.StdEncoding.EncodeToString(raw), maxMessage); len(got) > 20 {
 		t.Errorf("base64 of a signature: %q", got)
 	}
 	for _, text := range []string{
@@ -202,7 +202,7 @@ func TestSignatureIsNotKept(t *testing.T) {
 		}
 	}
 	const harmless = "to 0x209693Bc6afc0C5328bA36FaF03C514EF312287C in block 12345678"
-	if got := foreign(harmless, 128); got != harmless {
+	if got := loggableText(harmless, 128); got != harmless {
 		t.Errorf("an address is cut: %q", got)
 	}
 }
@@ -232,15 +232,15 @@ func TestRecordedAnswers(t *testing.T) {
 			switch r.Endpoint {
 			case "settle":
 				var s x402.Settlement
-				if said, s = settles(re); s.Class != x402.Moved {
+				if said, s = settleOutcome(re); s.Class != x402.Moved {
 					reason = s.Reason + " " + s.Transaction
 				}
 			case "verify":
 				var v x402.Verification
-				said, v = verifies(re)
+				said, v = verifyOutcome(re)
 				reason = v.Reason
 			case "supported":
-				if f := supports(re, network); f != nil {
+				if f := checkSupported(re, network); f != nil {
 					reason = f.Error()
 				}
 			}
@@ -260,17 +260,17 @@ func TestSupports(t *testing.T) {
 		`[{"x402Version":2,"scheme":"upto","network":"eip155:8453"}]`:                              fault.FacilitatorMisconfigured,
 		`[]`: fault.FacilitatorMisconfigured, `"all"`: fault.FacilitatorUnavailable,
 	} {
-		f := supports(answered(200, `{"extensions":[],"kinds":`+kinds+`}`), network)
+		f := checkSupported(answered(200, `{"extensions":[],"kinds":`+kinds+`}`), network)
 		if (f == nil) != (want == "") || f != nil && fault.From(f).Code != want {
 			t.Errorf("%s: %v, want %q", kinds, f, want)
 		}
 	}
-	if f := supports(answered(404, `{"kinds":[`+kind+`]}`), network); f == nil || fault.From(f).Code != fault.FacilitatorMisconfigured {
+	if f := checkSupported(answered(404, `{"kinds":[`+kind+`]}`), network); f == nil || fault.From(f).Code != fault.FacilitatorMisconfigured {
 		t.Errorf("listed in a 404: %v", f)
 	}
 }
 
-func encoded(note string) string { return base64.StdEncoding.EncodeToString([]byte(note)) }
+func encodeNote(note string) string { return base64.StdEncoding.EncodeToString([]byte(note)) }
 
 func TestExtensionResponses(t *testing.T) {
 	t.Parallel()
@@ -300,13 +300,13 @@ func TestExtensionResponses(t *testing.T) {
 		`{"bazaar":{"status":"success"},"x":"` + strings.Repeat("a", maxExtensionHeader) + `"}`:       nil,
 		"success": nil, `[{"status":"success"}]`: nil,
 	} {
-		for _, value := range []string{encoded(note), strings.TrimRight(encoded(note), "=")} {
+		for _, value := range []string{encodeNote(note), strings.TrimRight(encodeNote(note), "=")} {
 			if got := extensionResponses(http.Header{"Extension-Responses": {value}}); !maps.Equal(got, want) {
 				t.Errorf("%s: %v, want %v", note, got, want)
 			}
 		}
 	}
-	one := encoded(`{"a":{"status":"x"}}`)
+	one := encodeNote(`{"a":{"status":"x"}}`)
 	for _, values := range [][]string{nil, {"{}"}, {one, one}} {
 		if got := extensionResponses(http.Header{"Extension-Responses": values}); len(got) > 0 {
 			t.Errorf("%q: %v", values, got)

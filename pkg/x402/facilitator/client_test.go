@@ -119,7 +119,7 @@ func TestRequestsOnTheWire(t *testing.T) {
 		nonces[token.Header["nonce"]] = true
 		r.Header.Set("Authorization", fmt.Sprint(token.Claims.(jwt.MapClaims)["uris"]))
 		requests = append(requests, strings.ReplaceAll(string(must(httputil.DumpRequest(r, true))), r.Host, "HOST"))
-		w.Header().Set("EXTENSION-RESPONSES", encoded(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
+		w.Header().Set("EXTENSION-RESPONSES", encodeNote(`{"bazaar":{"status":"rejected","rejectedReason":"invalid_info","secret":"x"}}`))
 		_, _ = io.WriteString(w, script[len(requests)-1])
 	})
 	f := must(New(Config{URL: url + "/platform/v2/x402/", Credentials: must(CDP("key", edSecret())), UserAgent: agent}))
@@ -185,8 +185,8 @@ func TestResend(t *testing.T) {
 	t.Run("a call has an end", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			s := over(t, func(r *http.Request) (*http.Response, error) {
-				hooks(r, true)
+			s := clientOver(t, func(r *http.Request) (*http.Response, error) {
+				callHooks(r, true)
 				<-r.Context().Done()
 				return nil, r.Context().Err()
 			}).Settle(t.Context(), testPayload(), testRequirements())
@@ -217,7 +217,7 @@ func (c resend) check(t *testing.T) {
 		ctx, cancel = context.WithTimeout(ctx, c.budget)
 		defer cancel()
 	}
-	s := over(t, func(r *http.Request) (*http.Response, error) {
+	s := clientOver(t, func(r *http.Request) (*http.Response, error) {
 		at = append(at, time.Since(start))
 		body := "" // the body stays empty for a third request, which must never come
 		switch len(at) {
@@ -229,7 +229,7 @@ func (c resend) check(t *testing.T) {
 		case 2:
 			body = c.second
 		}
-		hooks(r, body != "")
+		callHooks(r, body != "")
 		if body == "" {
 			return nil, errors.New("not connected")
 		}
@@ -254,17 +254,17 @@ func TestProofOfNotSent(t *testing.T) {
 		transport roundTrip
 		class     x402.Class
 	}{
-		{"nothing written", func(r *http.Request) (*http.Response, error) { hooks(r, false); return nil, broken }, x402.NotSent},
-		{"a header field written", func(r *http.Request) (*http.Response, error) { hooks(r, true); return nil, broken }, x402.Unknown},
+		{"nothing written", func(r *http.Request) (*http.Response, error) { callHooks(r, false); return nil, broken }, x402.NotSent},
+		{"a header field written", func(r *http.Request) (*http.Response, error) { callHooks(r, true); return nil, broken }, x402.Unknown},
 		{"a silent transport", func(*http.Request) (*http.Response, error) { return nil, broken }, x402.Unknown},
 		{"written on the first of two connections", func(r *http.Request) (*http.Response, error) {
-			hooks(r, true)
-			hooks(r, false)
+			callHooks(r, true)
+			callHooks(r, false)
 			return nil, broken
 		}, x402.Unknown},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			if s := over(t, row.transport).Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
+			if s := clientOver(t, row.transport).Settle(t.Context(), testPayload(), testRequirements()); s.Class != row.class || !errors.Is(s.Cause, broken) {
 				t.Errorf("got %+v", s)
 			}
 		})

@@ -54,7 +54,7 @@ func extensionResponses(h http.Header) map[string]string {
 			switch v := fields[field].(type) {
 			case string, json.Number:
 				if v != "" {
-					out[name+"."+field] = foreign(fmt.Sprint(v), maxReason)
+					out[name+"."+field] = loggableText(fmt.Sprint(v), maxReason)
 				}
 			}
 		}
@@ -65,5 +65,5 @@ func extensionResponses(h http.Header) map[string]string {
 // isExtension reports whether a name may be logged as the name of an extension: it has only
 // letters, digits and a few signs, and is short.
 func isExtension(name string) bool {
-	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && foreign(name, maxExtensionName) == name
+	return regexp.MustCompile(`^[0-9A-Za-z_.-]+$`).MatchString(name) && loggableText(name, maxExtensionName) == name
 }

@@ -149,9 +149,9 @@ func isBase(u *url.URL) bool {
 	return u.User == nil && !hasQuery && u.Fragment == ""
 }
 
-// encode returns the body of a request about a payment. r must be the seller's own
+// encodeRequest returns the body of a request about a payment. r must be the seller's own
 // requirements, not the copy in the payment.
-func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
+func encodeRequest(p x402.Payload, r x402.Requirements) ([]byte, error) {
 	return json.Marshal(struct {
 		X402Version  int               `json:"x402Version"`
 		Payload      x402.Payload      `json:"paymentPayload"`
@@ -167,7 +167,7 @@ func encode(p x402.Payload, r x402.Requirements) ([]byte, error) {
 // the second request, even "nonce already used", says nothing about the transaction that is
 // already on its way. If the second request could not be sent, the doubt also remains.
 func (c *Client) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	body, err := encode(p, r)
+	body, err := encodeRequest(p, r)
 	if err != nil {
 		return x402.Settlement{
 			Class:  x402.NotSent,
@@ -211,7 +211,7 @@ func pause(ctx context.Context) bool {
 // Verify asks the facilitator about a signature that cannot be verified locally. See
 // x402.Facilitator.
 func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Verification {
-	body, err := encode(p, r)
+	body, err := encodeRequest(p, r)
 	if err != nil {
 		return x402.Verification{Fault: fault.New(fault.PaymentUnavailable, err)}
 	}
@@ -221,7 +221,7 @@ func (c *Client) Verify(ctx context.Context, p x402.Payload, r x402.Requirements
 // Supported returns nil if the facilitator settles the scheme exact of protocol version 2 on
 // network. Otherwise it returns a *fault.Error with a facilitator code.
 func (c *Client) Supported(ctx context.Context, network string) error {
-	return supports(c.exchange(ctx, "/supported", nil), network)
+	return checkSupported(c.exchange(ctx, "/supported", nil), network)
 }
 
 // These errors say why a request was not sent. errCredentials means that the credentials could
@@ -233,13 +233,13 @@ var (
 
 // reply is the result of one request to the facilitator.
 type reply struct {
-	err        error // why there is no complete answer; nil if there is one
-	sent       bool  // a byte of the request may have left; false proves that none did
-	expired    bool  // err is not nil, and the time for the request was up
-	authorized bool  // the request carried credentials
-	status     int   // HTTP status; 0 if no header of an answer came
-	header     http.Header
-	body       []byte
+	err            error // why there is no complete answer; nil if there is one
+	sent           bool  // a byte of the request may have left; false proves that none did
+	timedOut       bool  // err is not nil, and the time for the request was up
+	hasCredentials bool  // the request carried credentials
+	status         int   // HTTP status; 0 if no header of an answer came
+	header         http.Header
+	body           []byte
 }
 
 // exchange sends one request and reads its whole answer. The request is a GET if body is nil,
@@ -251,7 +251,7 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	}
 	ctx, cancel := context.WithTimeout(ctx, ceiling)
 	defer cancel()
-	defer func() { out.expired = out.err != nil && ctx.Err() != nil }()
+	defer func() { out.timedOut = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
 		// If the context has already ended, it is certain that nothing was sent. Without this
@@ -261,22 +261,23 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	if err != nil {
 		return reply{err: err}
 	}
-	out.authorized = req.Header.Get("Authorization") != ""
-	// The hooks may run on goroutines of the transport, so these variables are atomic. No byte
-	// of the request leaves before the hook WroteHeaderField has run. The request counts as
-	// sent from then on, although the header field may still be in a buffer. If RoundTrip
-	// returns an error, net/http has already ended its writing goroutine, so this hook does
-	// not run later.
-	var reported, written atomic.Bool
+	out.hasCredentials = req.Header.Get("Authorization") != ""
+	// The hooks may run on goroutines of the transport, so these variables are atomic.
+	// connSought means that the transport has looked for a connection. headerWritten means
+	// that it has written a header field. No byte of the request leaves before the hook
+	// WroteHeaderField has run. The request counts as sent from then on, although the header
+	// field may still be in a buffer. If RoundTrip returns an error, net/http has already
+	// ended its writing goroutine, so this hook does not run later.
+	var connSought, headerWritten atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-		GetConn:          func(string) { reported.Store(true) },
-		WroteHeaderField: func(string, []string) { written.Store(true) },
+		GetConn:          func(string) { connSought.Store(true) },
+		WroteHeaderField: func(string, []string) { headerWritten.Store(true) },
 	})
 	resp, err := c.transport(ctx).RoundTrip(req.WithContext(traced))
 	if err != nil {
 		// If the transport has called no hook at all, the request may have been sent.
 		out.err = err
-		out.sent = written.Load() || !reported.Load()
+		out.sent = headerWritten.Load() || !connSought.Load()
 		return out
 	}
 	defer resp.Body.Close()

@@ -129,9 +129,9 @@ func reasons() []reason {
 	}
 }
 
-// lookup returns the row of the table that has a word, and reports whether there is such a
+// findReason returns the row of the table that has a word, and reports whether there is such a
 // row.
-func lookup(word string) (reason, bool) {
+func findReason(word string) (reason, bool) {
 	for _, r := range reasons() {
 		for _, listed := range r.words {
 			if covers(listed, word) {
@@ -155,7 +155,7 @@ func covers(entry, word string) bool {
 // aboutPayer reports whether the table lists a word as a refusal about the payer. The status
 // does not matter. A used nonce is not such a refusal.
 func aboutPayer(word string) bool {
-	r, _ := lookup(word)
+	r, _ := findReason(word)
 	return r.meaning == refusal || r.meaning == expired
 }
 
@@ -173,8 +173,8 @@ func aboutPayer(word string) bool {
 //
 // A word that the table lists as doubt means doubt with any status.
 func (re reply) interpret(word string) reason {
-	r, listed := lookup(word)
-	code, operators := re.turnsAway()
+	r, listed := findReason(word)
+	code, operators := re.turnAwayCode()
 	refuses := r.meaning == refusal || r.meaning == expired
 	switch {
 	case !listed && code != "", operators && refuses:
@@ -183,20 +183,20 @@ func (re reply) interpret(word string) reason {
 	case operators && r.meaning == nonceUsed:
 		r.meaning = doubt
 	}
-	if r.answer == fault.FacilitatorUnauthorized && !re.authorized {
+	if r.answer == fault.FacilitatorUnauthorized && !re.hasCredentials {
 		r.answer = fault.FacilitatorMisconfigured
 	}
 	return r
 }
 
-// turnsAway returns the code of the fault if the status says that the request was turned away
-// before it was processed. For any other status, the code is empty. operators reports whether
-// the status is about the operator's credentials or quota. 404 and 405 mean that the URL is
-// wrong.
-func (re reply) turnsAway() (code fault.Code, operators bool) {
+// turnAwayCode returns the code of the fault if the status says that the request was turned
+// away before it was processed. For any other status, the code is empty. operators reports
+// whether the status is about the operator's credentials or quota. 404 and 405 mean that the
+// URL is wrong.
+func (re reply) turnAwayCode() (code fault.Code, operators bool) {
 	switch re.status {
 	case http.StatusUnauthorized, http.StatusForbidden:
-		if !re.authorized {
+		if !re.hasCredentials {
 			return fault.FacilitatorMisconfigured, true
 		}
 		return fault.FacilitatorUnauthorized, true

@@ -18,8 +18,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// documented returns the reasons that the file reasons.md lists, grouped by their meanings.
-func documented(t testing.TB) map[string][]string {
+// documentedReasons returns the reasons that the file reasons.md lists, grouped by their
+// meanings.
+func documentedReasons(t testing.TB) map[string][]string {
 	t.Helper()
 	doc := must(os.ReadFile("reasons.md"))
 	words := map[string][]string{}
@@ -29,9 +30,9 @@ func documented(t testing.TB) map[string][]string {
 	return words
 }
 
-// unlisted holds reasons that are not in the table: possible future reasons of facilitators,
-// and texts that only look like a word of the closed list.
-const unlisted = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|Insufficient_funds|insufficient_funds |" +
+// unlistedReasons holds reasons that are not in the table: possible future reasons of
+// facilitators, and texts that only look like a word of the closed list.
+const unlistedReasons = "|error|ok|brand_new_reason|insufficient_funds_for_gas|INSUFFICIENT_FUNDS|Insufficient_funds|insufficient_funds |" +
 	" insufficient_funds|insufficient_fund|x_insufficient_funds|insufficient_balance|invalid_exact_evm_signaturе|invalid_signature|" +
 	"invalid_exact_evm_signature\n|signature|nonce_already_used|INVALID_EXACT_EVM_NONCE_ALREADY_USED|expired|SETTLEMENT_PENDING|" +
 	"settlement_pending_review|rate_limited_after_send|unauthorized_transfer|execution reverted"
@@ -45,7 +46,7 @@ type outcomes struct{ settle, verify [4]string }
 // reason is about the payer.
 const ofPayer = ", about the payer"
 
-func column(status int) int {
+func statusColumn(status int) int {
 	switch status {
 	case 401, 403:
 		return 1
@@ -57,7 +58,7 @@ func column(status int) int {
 	return 0
 }
 
-func expected() map[string]outcomes {
+func expectedOutcomes() map[string]outcomes {
 	const (
 		away                = "turned_away "
 		denied, busy, wrong = string(fault.FacilitatorUnauthorized), string(fault.FacilitatorUnavailable), string(fault.FacilitatorMisconfigured)
@@ -79,16 +80,16 @@ func expected() map[string]outcomes {
 	}
 }
 
-// settles classifies an answer to /settle. It returns the outcome as text, and the settlement
-// itself.
-func settles(re reply) (outcome string, s x402.Settlement) {
+// settleOutcome classifies an answer to /settle. It returns the outcome as text, and the
+// settlement itself.
+func settleOutcome(re reply) (outcome string, s x402.Settlement) {
 	s, pending := classify(re, network, payer)
 	flag := func(is bool, name string) string { return strings.Repeat(name, map[bool]int{true: 1}[is]) }
 	words := []string{s.Class.String(), flag(s.Expired, "expired"), flag(s.NonceUsed, "used"), flag(pending, "pending"), string(s.Code)}
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), " "), s
 }
 
-func verifies(re reply) (outcome string, v x402.Verification) {
+func verifyOutcome(re reply) (outcome string, v x402.Verification) {
 	v = classifyVerification(re, payer)
 	switch {
 	case v.Fault != nil && (v.Valid || v.Reason != ""):
@@ -113,8 +114,8 @@ func verifies(re reply) (outcome string, v x402.Verification) {
 // only if the operator has to deal with it. Otherwise the status alone must decide.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
-	all, words := expected(), documented(t)
-	words["unlisted"] = strings.Split(unlisted, "|")
+	all, words := expectedOutcomes(), documentedReasons(t)
+	words["unlisted"] = strings.Split(unlistedReasons, "|")
 	for name, e := range all {
 		platform := all["unlisted"]
 		if strings.HasPrefix(name, "turned away") {
@@ -139,8 +140,8 @@ func TestEveryReasonAtEveryStatus(t *testing.T) {
 func checkReason(t *testing.T, name, code string, status int, e, platform outcomes) {
 	t.Helper()
 	in := fmt.Sprintf("%s: %d %q", name, status, code)
-	listed, at := name != "unlisted", column(status)
-	got, s := settles(credentialed(answered(status, refusalAnswer(code))))
+	listed, at := name != "unlisted", statusColumn(status)
+	got, s := settleOutcome(withCredentials(answered(status, refusalAnswer(code))))
 	if got != e.settle[at] || listed && s.Reason != code || s.Transaction != "" || s.Class == x402.TurnedAway && s.Cause == nil {
 		t.Errorf("%s: settle: %s, %+v, want %s", in, got, s, e.settle[at])
 	}
@@ -148,19 +149,19 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 	if name == "pending" {
 		doubt = "unknown pending"
 	}
-	got, s = settles(credentialed(answered(status, refusalWith(code, hash))))
+	got, s = settleOutcome(withCredentials(answered(status, refusalWith(code, hash))))
 	if got != doubt || listed && s.Reason != code || s.Transaction != hash {
 		t.Errorf("%s: settle with a transaction: %s, %+v, want %s", in, got, s, doubt)
 	}
-	got, v := verifies(credentialed(answered(status, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer))))
+	got, v := verifyOutcome(withCredentials(answered(status, fmt.Sprintf(`{"isValid":false,"invalidReason":%q,"payer":%q}`, code, payer))))
 	if got != e.verify[at] || v.Fault == nil && v.Reason != code {
 		t.Errorf("%s: verify: %s, %+v, want %s", in, got, v, e.verify[at])
 	}
-	re := credentialed(answered(status, fmt.Sprintf(`{"errorType":%q}`, code)))
-	if got, _ := settles(re); got != platform.settle[at] {
+	re := withCredentials(answered(status, fmt.Sprintf(`{"errorType":%q}`, code)))
+	if got, _ := settleOutcome(re); got != platform.settle[at] {
 		t.Errorf("%s: settle, platform: %s, want %s", in, got, platform.settle[at])
 	}
-	if got, _ := verifies(re); got != platform.verify[at] {
+	if got, _ := verifyOutcome(re); got != platform.verify[at] {
 		t.Errorf("%s: verify, platform: %s, want %s", in, got, platform.verify[at])
 	}
 }
@@ -171,7 +172,7 @@ func checkReason(t *testing.T, name, code string, status int, e, platform outcom
 // closed list of refusals must have 18 words.
 func TestTableOfReasons(t *testing.T) {
 	t.Parallel()
-	all, words := expected(), documented(t)
+	all, words := expectedOutcomes(), documentedReasons(t)
 	described := slices.Concat(slices.Collect(maps.Values(words))...)
 	known := map[string]bool{}
 	for _, r := range reasons() {
@@ -185,7 +186,7 @@ func TestTableOfReasons(t *testing.T) {
 		}
 	}
 	for _, word := range described {
-		if _, listed := lookup(word); !listed {
+		if _, listed := findReason(word); !listed {
 			t.Errorf("%q is described, and not in the table", word)
 		}
 	}
@@ -230,14 +231,14 @@ func FuzzAnswer(f *testing.F) {
 			f.Add(status, []byte(body), false, true)
 		}
 	}
-	words := documented(f)
+	words := documentedReasons(f)
 	f.Fuzz(func(t *testing.T, status int, body []byte, authorized, lost bool) {
-		re := reply{sent: true, status: status, body: body, authorized: authorized}
+		re := reply{sent: true, status: status, body: body, hasCredentials: authorized}
 		var lenient map[string]any
 		_ = json.Unmarshal(body, &lenient)
-		settlement(t, re, lenient, lost, words)
-		verification(t, re, lenient)
-		if supports(re, network) == nil && (status/100 != 2 || lenient["kinds"] == nil) {
+		checkSettlement(t, re, lenient, lost, words)
+		checkVerification(t, re, lenient)
+		if checkSupported(re, network) == nil && (status/100 != 2 || lenient["kinds"] == nil) {
 			t.Errorf("supported on %d %q", status, body)
 		}
 		for _, note := range []string{string(body), base64.StdEncoding.EncodeToString(body)} {
@@ -246,15 +247,15 @@ func FuzzAnswer(f *testing.F) {
 				t.Errorf("%d fields", len(out))
 			}
 			for k, v := range out {
-				isNote(t, k, v)
+				checkNote(t, k, v)
 				checkLoggable(t, k, v)
 			}
 		}
 	})
 }
 
-// isNote checks the key k and the value v of an entry that extensionResponses has returned.
-func isNote(t *testing.T, k, v string) {
+// checkNote checks the key k and the value v of an entry that extensionResponses has returned.
+func checkNote(t *testing.T, k, v string) {
 	t.Helper()
 	dot := strings.LastIndexByte(k, '.')
 	if dot < 1 || dot > maxExtensionName || !isExtension(k[:dot]) || !slices.Contains(extensionFields(), k[dot+1:]) || v == "" {
@@ -262,7 +263,7 @@ func isNote(t *testing.T, k, v string) {
 	}
 }
 
-func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words map[string][]string) {
+func checkSettlement(t *testing.T, re reply, lenient map[string]any, lost bool, words map[string][]string) {
 	t.Helper()
 	if lost {
 		re.err, re.body = errors.New("lost"), nil
@@ -285,14 +286,14 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 		}
 	case x402.Refused:
 		verdicts := slices.Concat(words["refused"], words["signature refused"], words["expired"], words["nonce used"])
-		if lost || !isBool || success || tx != "" || column(re.status)%2 == 1 || !slices.Contains(verdicts, reason) {
+		if lost || !isBool || success || tx != "" || statusColumn(re.status)%2 == 1 || !slices.Contains(verdicts, reason) {
 			t.Errorf("refused on %d %q", re.status, re.body)
 		}
 	case x402.TurnedAway:
 		word, _ := lenient["errorType"].(string)
 		known := slices.Concat(words["turned away: unauthorized"], words["turned away: unavailable"], words["turned away: misconfigured"])
 		byWord := slices.Contains(known, reason) || slices.Contains(known, word)
-		if lost || success || tx != "" || !byWord && column(re.status) == 0 || s.Code == "" {
+		if lost || success || tx != "" || !byWord && statusColumn(re.status) == 0 || s.Code == "" {
 			t.Errorf("turned away on %d %q", re.status, re.body)
 		}
 	case x402.NotSent:
@@ -300,10 +301,10 @@ func settlement(t *testing.T, re reply, lenient map[string]any, lost bool, words
 	}
 }
 
-// verification checks the result of /verify for any bytes. A signature must be valid only if
-// the answer has the boolean true, a 2xx status, no other payer and no reason. It must be
+// checkVerification checks the result of /verify for any bytes. A signature must be valid only
+// if the answer has the boolean true, a 2xx status, no other payer and no reason. It must be
 // invalid only if the answer has the boolean false, a reason and no other payer.
-func verification(t *testing.T, re reply, lenient map[string]any) {
+func checkVerification(t *testing.T, re reply, lenient map[string]any) {
 	t.Helper()
 	v := classifyVerification(re, payer)
 	valid, isBool := lenient["isValid"].(bool)

@@ -66,10 +66,10 @@ func TestSettleAgainstBadPeers(t *testing.T) {
 			var calls atomic.Int64
 			url := serve(t, func(w http.ResponseWriter, r *http.Request) {
 				calls.Add(1)
-				raw(row.text, func(c net.Conn) {
+				rawAnswer(row.text, func(c net.Conn) {
 					if row.reason == "timeout" {
 						end()
-						untilGone(c)
+						awaitClose(c)
 					}
 					for err := error(nil); row.endless != "" && err == nil; {
 						_, err = io.WriteString(c, row.endless)
@@ -130,7 +130,7 @@ func TestOwnTransportKeepsNoConnection(t *testing.T) {
 	gone, calls := make(chan bool, 3), 0
 	f := must(New(Config{URL: serve(t, func(w http.ResponseWriter, r *http.Request) {
 		calls++
-		raw(http200(settled), untilGone)(w, r)
+		rawAnswer(http200(settled), awaitClose)(w, r)
 		gone <- r.Close
 	})}))
 	for n := range 3 {
@@ -218,8 +218,8 @@ func equal(t *testing.T, what string, want, got any) {
 	}
 }
 
-// over returns a client that gives each request to the function transport.
-func over(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
+// clientOver returns a client that gives each request to the function transport.
+func clientOver(t testing.TB, transport func(*http.Request) (*http.Response, error)) *Client {
 	f := must(New(Config{URL: origin}))
 	f.transport = func(context.Context) http.RoundTripper { return roundTrip(transport) }
 	return f
@@ -245,9 +245,9 @@ func serve(t *testing.T, h http.HandlerFunc) string {
 // patience is far longer than a call over loopback takes on any machine.
 const patience = 2 * time.Minute
 
-// raw returns a handler that reads the request, writes text as the raw answer, calls f with
-// the connection, and closes the connection.
-func raw(text string, f func(c net.Conn)) http.HandlerFunc {
+// rawAnswer returns a handler that reads the request, writes text as the raw answer, calls f
+// with the connection, and closes the connection.
+func rawAnswer(text string, f func(c net.Conn)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		c, _, err := http.NewResponseController(w).Hijack()
@@ -262,8 +262,8 @@ func raw(text string, f func(c net.Conn)) http.HandlerFunc {
 	}
 }
 
-// untilGone blocks until the peer has closed the connection.
-func untilGone(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+// awaitClose blocks until the peer has closed the connection.
+func awaitClose(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
 
 // roundTrip is a function that serves as a transport.
 type roundTrip func(*http.Request) (*http.Response, error)
@@ -274,9 +274,9 @@ func respond(status int, body string) *http.Response {
 	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body))}
 }
 
-// hooks calls the httptrace hooks as a real transport would. wrote says whether the transport
-// has written a header field.
-func hooks(r *http.Request, wrote bool) {
+// callHooks calls the httptrace hooks as a real transport would. wrote says whether the
+// transport has written a header field.
+func callHooks(r *http.Request, wrote bool) {
 	t := httptrace.ContextClientTrace(r.Context())
 	t.GetConn("peer:443")
 	if wrote {
