@@ -24,37 +24,37 @@ func (s *settlement) ask(ctx context.Context, m *Member, firstLimit, budget time
 	reply := s.send(ctx, m, min(firstLimit, s.timeUntil(end)))
 	if firstLimit < budget && s.mayResend(reply, end) {
 		again := s.send(ctx, m, s.timeUntil(end))
-		reply = joined(reply, again)
+		reply = joinReplies(reply, again)
 	}
-	m.breaker.leave(s.pair.Now(), reply, s.order.Recovered)
+	m.breaker.countReply(s.pair.Now(), reply, s.order.Recovered)
 	return reply
 }
 
 // mayAsk reports whether the payment may be sent to m now. There are three conditions. The
-// breaker of m must admit the payment. If m is the second, the name of m must be on record, and
-// mayAsk records it. At least leastResend must be left before the deadline (end). If a condition
-// is not met, ok is false, and why gives the reason.
-func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (why x402.Settlement, ok bool) {
-	if !m.breaker.admits(s.pair.Now(), true) {
-		why.Code = fault.FacilitatorUnavailable
-		why.Reason = "paused"
-		why.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
-		return why, false
+// breaker of m must admit the payment. If m is the second, the name of m must be on record,
+// and mayAsk records it. At least leastResend must be left before the deadline (end). If a
+// condition is not met, ok is false, and refusal gives the reason.
+func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (refusal x402.Settlement, ok bool) {
+	if !m.breaker.admit(s.pair.Now(), true) {
+		refusal.Code = fault.FacilitatorUnavailable
+		refusal.Reason = "paused"
+		refusal.Cause = errors.New("the facilitator " + m.Name + " is not asked for a while after several failures")
+		return refusal, false
 	}
 	if s.isSecond(m) { // the claim has already recorded the name of the primary
 		if err := s.order.Ask(ctx, m.Name); err != nil {
-			why.Code = fault.LedgerUnavailable
-			why.Reason = "not recorded"
-			why.Cause = err
-			return why, false
+			refusal.Code = fault.LedgerUnavailable
+			refusal.Reason = "not recorded"
+			refusal.Cause = err
+			return refusal, false
 		}
 	}
 	if s.timeUntil(end) < leastResend {
-		why.Code = fault.PaymentUnavailable
-		why.Reason = "no time left to settle"
-		return why, false
+		refusal.Code = fault.PaymentUnavailable
+		refusal.Reason = "no time left to settle"
+		return refusal, false
 	}
-	return why, true
+	return refusal, true
 }
 
 // send sends the payment to m, waits for the reply within a time budget, and notes the reply.
@@ -91,10 +91,10 @@ func (s *settlement) mayResend(reply x402.Settlement, end time.Time) bool {
 	return worthIt && s.timeUntil(end) >= leastResend && s.order.Executable()
 }
 
-// joined combines two replies of one facilitator. The first reply left the payment in doubt. The
-// second is the reply to the resend of the same request. If the second reply is a success, it is
-// the result. Otherwise the payment stays in doubt.
-func joined(first, second x402.Settlement) x402.Settlement {
+// joinReplies combines two replies of one facilitator. The first reply left the payment in
+// doubt. The second is the reply to the resend of the same request. If the second reply is a
+// success, it is the result. Otherwise the payment stays in doubt.
+func joinReplies(first, second x402.Settlement) x402.Settlement {
 	if second.Class == x402.Moved {
 		return second
 	}

@@ -20,35 +20,35 @@ const (
 // would wait for that facilitator. While it does this, the breaker is open. Each process has its
 // own breakers.
 type breaker struct {
-	mu       sync.Mutex
-	failures int       // the number of failures in a row, as leave counts them
-	until    time.Time // when the next payment may be sent; without effect until failures reaches breakerFailures
+	mu          sync.Mutex
+	failures    int       // the number of failures in a row, as countReply counts them
+	pausedUntil time.Time // when the next payment may be sent; without effect until failures reaches breakerFailures
 }
 
-// admits reports whether a payment may be sent to the facilitator at the time now. If enters is
-// true, the caller sends the payment at once; otherwise the caller only wants to know. While the
-// facilitator counts as down, only one payment per breakerPause is admitted. If the reply to
-// that payment shows that the facilitator works, all payments are admitted again.
-func (b *breaker) admits(now time.Time, enters bool) bool {
+// admit reports whether a payment may be sent to the facilitator at the time now. If willSend
+// is true, the caller sends the payment at once; otherwise the caller only wants to know.
+// While the facilitator counts as down, only one payment per breakerPause is admitted. If the
+// reply to that payment shows that the facilitator works, all payments are admitted again.
+func (b *breaker) admit(now time.Time, willSend bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.failures < breakerFailures {
 		return true
 	}
-	admits := !now.Before(b.until)
-	if admits && enters {
-		b.until = now.Add(breakerPause)
+	admits := !now.Before(b.pausedUntil)
+	if admits && willSend {
+		b.pausedUntil = now.Add(breakerPause)
 	}
 	return admits
 }
 
-// leave counts the reply s to a payment. A reply that shows the operator's fault is one more
-// failure. Any other reply ends the row of failures. Two kinds of replies change nothing:
+// countReply counts the reply s to a payment. A reply that shows the operator's fault is one
+// more failure. Any other reply ends the row of failures. Two kinds of replies change nothing:
 //
 //   - NotResent, because the payment was not sent.
 //   - A time-out, if the payment's signer was not recovered from the signature. The contract of
 //     the payer's wallet may have caused the time-out.
-func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
+func (b *breaker) countReply(now time.Time, s x402.Settlement, recovered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch {
@@ -57,14 +57,14 @@ func (b *breaker) leave(now time.Time, s x402.Settlement, recovered bool) {
 		b.failures = 0
 	case s.Class != x402.Unknown || recovered:
 		b.failures++
-		b.until = now.Add(breakerPause)
+		b.pausedUntil = now.Add(breakerPause)
 	}
 }
 
 // operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. A
 // reply that a payer can cause is no such fault, so that no payer can block a facilitator for
 // all other payments. There is one exception: the contract of a payer's wallet can cause a
-// time-out, which operatorsFault takes for a fault. The method leave allows for this.
+// time-out, which operatorsFault takes for a fault. The method countReply allows for this.
 func operatorsFault(s x402.Settlement) bool {
 	switch s.Class { //nolint:exhaustive // all other replies are about the payer
 	case x402.NotSent:

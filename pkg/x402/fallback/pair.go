@@ -31,9 +31,9 @@ const (
 	primaryBudget = 6 * time.Second // for asking the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
 	leastResend   = time.Second     // a request is sent, or sent again, only if at least this much time is left
-	chainBudget   = 2 * time.Second // for asking the chain before the second is asked; also the time limit of check
+	chainBudget   = 2 * time.Second // for asking the chain before the second is asked; also the time limit of checkChain
 	secondBudget  = 5 * time.Second // for asking the second, including checkBudget
-	checkBudget   = time.Second     // the part of secondBudget that is kept for check
+	checkBudget   = time.Second     // the part of secondBudget that is kept for checkChain
 	// If the second says that it settled a payment which the chain does not show yet,
 	// checkPause is the pause before the chain is asked again. A node can be a block behind.
 	checkPause    = 300 * time.Millisecond
@@ -70,9 +70,9 @@ func (p *Pair) Reserve() time.Duration { return chainBudget }
 // other facilitator is asked. While both breakers are open, only the primary is asked.
 func (p *Pair) Verify(ctx context.Context, payload x402.Payload, r x402.Requirements) x402.Verification {
 	switch {
-	case !p.Second.breaker.admits(p.Now(), false):
+	case !p.Second.breaker.admit(p.Now(), false):
 		return p.Primary.Verify(ctx, payload, r)
-	case !p.Primary.breaker.admits(p.Now(), false):
+	case !p.Primary.breaker.admit(p.Now(), false):
 		return p.Second.Verify(ctx, payload, r)
 	}
 	first, stop := context.WithTimeout(ctx, primaryVerify)
@@ -118,10 +118,10 @@ func (s *settlement) askAlone(ctx context.Context, m *Member) {
 	o := s.order
 	r := &s.result
 	r.Settlement = s.ask(ctx, m, o.Budget, o.Budget)
-	s.pin(m, r.Settlement)
+	s.noteRefusal(m, r.Settlement)
 	if r.Class == x402.Moved && o.InDoubt && o.HasChain && s.isSecond(m) {
 		r.Class = x402.Unknown
-		s.check(ctx, true)
+		s.checkChain(ctx, true)
 		return
 	}
 	o.AskChain(ctx, r, x402.EvidenceBudget)
@@ -136,7 +136,7 @@ func (s *settlement) askInTurn(ctx context.Context) {
 	r := &s.result
 	primary := &s.pair.Primary
 	r.Settlement = s.ask(ctx, primary, firstBudget, min(o.Budget, primaryBudget))
-	s.pin(primary, r.Settlement)
+	s.noteRefusal(primary, r.Settlement)
 	o.AskChain(ctx, r, chainBudget)
 	if r.Finding.Decides() || r.AboutPayer {
 		return
@@ -154,7 +154,7 @@ func (s *settlement) askInTurn(ctx context.Context) {
 // reached, the result stays as it is. If it is reached, there are two cases:
 //
 //   - Without doubt, the primary did nothing with the payment. The second's reply replaces the
-//     primary's, as standIn describes.
+//     primary's, as replacePrimary describes.
 //   - With doubt, a success of the second counts if the chain confirms the payment or there is
 //     no node. Any other reply of the second leaves the payment in doubt, and is not recorded
 //     as a refusal. If there is a node, the chain is then asked once more.
@@ -178,18 +178,19 @@ func (s *settlement) askSecond(ctx context.Context, doubtful bool) {
 	case doubtful:
 		r.Class = x402.Unknown
 		r.Transaction = cmp.Or(reply.Transaction, r.Transaction)
-		s.check(ctx, reply.Class == x402.Moved)
+		s.checkChain(ctx, reply.Class == x402.Moved)
 	default:
-		s.standIn(ctx, reply)
+		s.replacePrimary(ctx, reply)
 	}
 }
 
-// standIn replaces the primary's reply with the reply of the second, because the primary did
-// nothing with the payment. There is one exception. If both turned the payment away, and the
-// second's reason is not about the payer, then the primary's reply remains the result.
-func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
+// replacePrimary replaces the primary's reply with the reply of the second, because the
+// primary did nothing with the payment. There is one exception. If both turned the payment
+// away, and the second's reason is not about the payer, then the primary's reply remains the
+// result.
+func (s *settlement) replacePrimary(ctx context.Context, reply x402.Settlement) {
 	r := &s.result
-	s.pin(&s.pair.Second, reply)
+	s.noteRefusal(&s.pair.Second, reply)
 	turnedAway := r.Class == x402.TurnedAway
 	if turnedAway && reply.Class == x402.TurnedAway && !reply.AboutPayer {
 		return
@@ -199,17 +200,17 @@ func (s *settlement) standIn(ctx context.Context, reply x402.Settlement) {
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// check asks the chain after a payment in doubt was sent to the second. moved says whether the
-// second reported a success. If moved is true, check asks the chain repeatedly, until the chain
-// decides or the time is up. Otherwise check asks the chain once.
-func (s *settlement) check(ctx context.Context, moved bool) {
+// checkChain asks the chain after a payment in doubt was sent to the second. If the second
+// reported a success (secondSucceeded), checkChain asks the chain repeatedly, until the chain
+// decides or the time is up. Otherwise checkChain asks the chain once.
+func (s *settlement) checkChain(ctx context.Context, secondSucceeded bool) {
 	o := s.order
 	r := &s.result
 	until := s.pair.Now().Add(min(o.Spare(), chainBudget))
 	lastLook := until.Add(-x402.LeastEvidence)
 	for {
 		r.Finding = o.Find(ctx, r.Settlement, s.timeUntil(until))
-		final := r.Finding.Decides() || !moved
+		final := r.Finding.Decides() || !secondSucceeded
 		if final || !o.Pause(ctx, checkPause, lastLook) {
 			break
 		}
@@ -217,9 +218,9 @@ func (s *settlement) check(ctx context.Context, moved bool) {
 	r.Cause = errors.Join(r.Cause, r.Finding.Cause)
 }
 
-// pin notes the name of m in the result if m refused the payment for a reason about the payer.
-// From then on, only m is asked about the payment.
-func (s *settlement) pin(m *Member, reply x402.Settlement) {
+// noteRefusal notes the name of m in the result if m refused the payment for a reason about
+// the payer. From then on, only m is asked about the payment.
+func (s *settlement) noteRefusal(m *Member, reply x402.Settlement) {
 	if reply.Class == x402.Refused || reply.AboutPayer {
 		s.result.RefusedBy = m.Name
 	}

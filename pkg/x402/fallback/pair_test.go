@@ -37,38 +37,38 @@ func (v verifier) Verify(context.Context, x402.Payload, x402.Requirements) x402.
 func TestVerifyBesideAnOpenBreaker(t *testing.T) {
 	lost := x402.Settlement{Class: x402.Unknown, NoDecision: true}
 	for _, c := range []struct {
-		name         string
-		first, other bool // whether the breaker of the primary (first) and that of the second (other) is open
-		down         bool // the primary is down
-		asked        string
-		valid        bool
+		name                    string
+		primaryOpen, secondOpen bool // whether the breaker of the primary, and that of the second, is open
+		primaryDown             bool // whether the primary is down
+		wantAsked               string
+		valid                   bool
 	}{
-		{name: "both in order", asked: "p", valid: true},
-		{name: "the primary is down", down: true, asked: "ps", valid: true},
-		{name: "the primary's is open", first: true, asked: "s", valid: true},
-		{name: "the second's is open", other: true, down: true, asked: "p"},
-		{name: "both are open", first: true, other: true, down: true, asked: "p"},
+		{name: "both in order", wantAsked: "p", valid: true},
+		{name: "the primary is down", primaryDown: true, wantAsked: "ps", valid: true},
+		{name: "the primary's is open", primaryOpen: true, wantAsked: "s", valid: true},
+		{name: "the second's is open", secondOpen: true, primaryDown: true, wantAsked: "p"},
+		{name: "both are open", primaryOpen: true, secondOpen: true, primaryDown: true, wantAsked: "p"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			asked := ""
 			now := time.Unix(1_700_000_000, 0)
 			p := &Pair{
-				Primary: Member{Facilitator: verifier{name: "p", down: c.down, asked: &asked}, Name: "primary.example"},
+				Primary: Member{Facilitator: verifier{name: "p", down: c.primaryDown, asked: &asked}, Name: "primary.example"},
 				Second:  Member{Facilitator: verifier{name: "s", asked: &asked}, Name: "second.example"},
 				Now:     func() time.Time { return now },
 			}
 			for range breakerFailures {
-				if c.first {
-					p.Primary.breaker.leave(now, lost, true)
+				if c.primaryOpen {
+					p.Primary.breaker.countReply(now, lost, true)
 				}
-				if c.other {
-					p.Second.breaker.leave(now, lost, true)
+				if c.secondOpen {
+					p.Second.breaker.countReply(now, lost, true)
 				}
 			}
 			for range breakerFailures + 1 {
 				asked = ""
-				if v := p.Verify(t.Context(), x402.Payload{}, x402.Requirements{}); v.Valid != c.valid || asked != c.asked {
-					t.Errorf("%+v, asked %q; want %t, %q", v, asked, c.valid, c.asked)
+				if v := p.Verify(t.Context(), x402.Payload{}, x402.Requirements{}); v.Valid != c.valid || asked != c.wantAsked {
+					t.Errorf("%+v, asked %q; want %t, %q", v, asked, c.valid, c.wantAsked)
 				}
 			}
 		})

@@ -18,13 +18,13 @@ import (
 type Error struct {
 	Code Code
 	// Message is public. If it is empty, the default message of the code is used.
-	Message   string
-	after     time.Duration // if positive, the Retry-After in place of the code's default; if negative, no Retry-After is sent
-	pause     time.Duration // see Paused
-	info      Info
-	cause     error
-	prevented bool
-	silence   bool
+	Message    string
+	retryAfter time.Duration // if positive, the Retry-After in place of the code's default; if negative, no Retry-After is sent
+	pause      time.Duration // see Paused
+	info       Info
+	cause      error
+	prevented  bool
+	silence    bool
 }
 
 // New returns an error with a code of this package and its default message. If the code is not
@@ -74,7 +74,7 @@ func (e *Error) Because(cause error) *Error {
 // After returns a copy of the error that asks the client to wait for d.
 func (e *Error) After(d time.Duration) *Error {
 	c := *e
-	c.after = d
+	c.retryAfter = d
 	return &c
 }
 
@@ -86,7 +86,7 @@ func (e *Error) Final() *Error { return e.After(-1) }
 // the client is asked to wait for d.
 func (e *Error) Paused(d time.Duration) *Error {
 	c := *e
-	c.after = d
+	c.retryAfter = d
 	c.pause = d
 	return &c
 }
@@ -146,7 +146,7 @@ func (e *Error) Info() Info { return e.info }
 func (e *Error) Public() string { return cmp.Or(e.Message, e.info.Message) }
 
 // Wait returns the Retry-After of this error; 0 means that no Retry-After is sent.
-func (e *Error) Wait() time.Duration { return max(cmp.Or(e.after, e.info.After), 0) }
+func (e *Error) Wait() time.Duration { return max(cmp.Or(e.retryAfter, e.info.After), 0) }
 
 // From returns err as an *Error. If err is not an *Error and wraps none, the result is an
 // internal_error with err as its cause, so that clients do not see its text.
