@@ -85,20 +85,20 @@ type Offer struct {
 
 // Signer signs with one key.
 type Signer struct {
-	private ed25519.PrivateKey
-	name    string // thumbprint of the key
+	private       ed25519.PrivateKey
+	keyThumbprint string
 }
 
 // ErrMismatch says that the public key of a private key is not published.
 var ErrMismatch = errors.New("receipt: the private key belongs to none of the published keys")
 
-// NewSigner returns a Signer that signs with a private key. The second argument lists the keys
-// in the seller's DID document. If the public key of the private key is not in that list, the
-// error is ErrMismatch.
-func NewSigner(private ed25519.PrivateKey, published []ed25519.PublicKey) (*Signer, error) {
-	for _, key := range published {
+// NewSigner returns a Signer that signs with a private key. publishedKeys are the keys in the
+// seller's DID document. If the public key of the private key is not one of them, the error is
+// ErrMismatch.
+func NewSigner(private ed25519.PrivateKey, publishedKeys []ed25519.PublicKey) (*Signer, error) {
+	for _, key := range publishedKeys {
 		if key.Equal(private.Public()) {
-			return &Signer{private: private, name: thumbprint(key)}, nil
+			return &Signer{private: private, keyThumbprint: thumbprint(key)}, nil
 		}
 	}
 	return nil, ErrMismatch
@@ -122,7 +122,7 @@ func (s *Signer) SignOffer(o Offer) (string, error) {
 }
 
 func (s *Signer) sign(resource string, payload any) (string, error) {
-	text, err := unsigned(resource, s.name, payload)
+	text, err := signingInput(resource, s.keyThumbprint, payload)
 	if err != nil {
 		return "", err
 	}
@@ -135,7 +135,7 @@ func (s *Signer) sign(resource string, payload any) (string, error) {
 // key.
 func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	o.Version = version
-	text, err := unsigned(o.ResourceURL, thumbprint(key), o)
+	text, err := signingInput(o.ResourceURL, thumbprint(key), o)
 	if err != nil {
 		return "", err
 	}
@@ -143,27 +143,27 @@ func Shown(o Offer, key ed25519.PublicKey) (string, error) {
 	return text + "." + encode(zeros), nil
 }
 
-// unsigned returns the text that the signature of a compact JWS covers. Its second argument is
-// the thumbprint of the key.
-func unsigned(resource, name string, payload any) (string, error) {
+// signingInput returns the text that the signature of a compact JWS covers (its signing input,
+// RFC 7515).
+func signingInput(resource, keyThumbprint string, payload any) (string, error) {
 	u, err := url.Parse(resource)
 	if err != nil || u.Host == "" {
 		return "", errors.New("receipt: the resource URL has no host")
 	}
-	head, err := canonical(header{Alg: algorithm, Kid: DID(u.Host) + "#" + name})
+	head, err := canonicalJSON(header{Alg: algorithm, Kid: DID(u.Host) + "#" + keyThumbprint})
 	if err != nil {
 		return "", err
 	}
-	body, err := canonical(payload)
+	body, err := canonicalJSON(payload)
 	if err != nil {
 		return "", err
 	}
 	return encode(head) + "." + encode(body), nil
 }
 
-// canonical returns the JSON of v according to RFC 8785. v must be flat, its members must be
+// canonicalJSON returns the JSON of v according to RFC 8785. v must be flat, its members must be
 // in the order of their names, and its strings must be printable ASCII.
-func canonical(v any) ([]byte, error) {
+func canonicalJSON(v any) ([]byte, error) {
 	var buffer bytes.Buffer
 	encoder := json.NewEncoder(&buffer)
 	encoder.SetEscapeHTML(false)
@@ -238,7 +238,7 @@ const MaxKeys = 16
 // ParseKey parses a private key: the 32 bytes of an Ed25519 seed (RFC 8032), in
 // base64url without padding.
 func ParseKey(text string) (ed25519.PrivateKey, error) {
-	seed, err := parse(text)
+	seed, err := parseKeyBytes(text)
 	if err != nil {
 		return nil, err
 	}
@@ -250,12 +250,12 @@ func FormatKey(key ed25519.PrivateKey) string { return encode(key.Seed()) }
 
 // ParsePublic parses a public key in base64url without padding, as in the member x of a JWK
 // (RFC 8037).
-func ParsePublic(text string) (ed25519.PublicKey, error) { return parse(text) }
+func ParsePublic(text string) (ed25519.PublicKey, error) { return parseKeyBytes(text) }
 
 // FormatPublic returns the text that ParsePublic parses.
 func FormatPublic(key ed25519.PublicKey) string { return encode(key) }
 
-func parse(text string) ([]byte, error) {
+func parseKeyBytes(text string) ([]byte, error) {
 	key, err := decode(text)
 	if err != nil || len(key) != ed25519.PublicKeySize { // the seed of a private key has the same size
 		return nil, errors.New("must be 32 bytes in base64url, as make receipt-key prints them")

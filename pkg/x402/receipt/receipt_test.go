@@ -21,8 +21,8 @@ const (
 		"qlwZwceexESUZgXjmJ2TzR_WfWBValJJyc-jK5mUv57BONi_gWgUjiaprJkK-VDxaxVsrTaQSxSCkKFvPfryDw"
 	// The same package has made these two signatures. The first signs the statement that
 	// delivery returns. The second signs the offer in TestVectors.
-	whole   = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
-	offered = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
+	statementSignature = "u57Zv2dFZQx7RpXdBsTDhdXMsgUa_82gKYySUnPGDdr4oSD4uT1_vWIZUFlVCHjYbZuzGGAj-Ty2YqjyeJ9MAw"
+	offerSignature     = "FOyf2TLEjg-BTYyuraXFLBDY5hxWKsn2kYIjIomHKZ9woqwCVGJw-oh9Ez9H4F2mTj9VWFshgh00oIupJnWfDA"
 )
 
 func key(last byte) ed25519.PrivateKey {
@@ -53,9 +53,9 @@ func signer(k ed25519.PrivateKey, others ...ed25519.PublicKey) *receipt.Signer {
 	return must(receipt.NewSigner(k, append([]ed25519.PublicKey{public(k)}, others...)))
 }
 
-// find returns a function that finds a key in the DID document of api.example.com. That host
+// findIn returns a function that finds a key in the DID document of api.example.com. That host
 // publishes the given keys.
-func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
+func findIn(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 	doc := must(receipt.Document("api.example.com", keys))
 	return func(kid string) (ed25519.PublicKey, error) { return receipt.FindKey(doc, kid) }
 }
@@ -66,22 +66,22 @@ func find(keys ...ed25519.PublicKey) func(string) (ed25519.PublicKey, error) {
 func TestVectors(t *testing.T) {
 	t.Parallel()
 	jws := must(signer(key(1)).Sign(delivery()))
-	if !strings.HasSuffix(jws, "."+whole) {
-		t.Errorf("Sign = %s; want the signature %s", jws, whole)
+	if !strings.HasSuffix(jws, "."+statementSignature) {
+		t.Errorf("Sign = %s; want the signature %s", jws, statementSignature)
 	}
 	for _, c := range []struct {
-		jws  string
-		all  bool // whether the receipt has the request and the digest of the body
-		kept string
+		jws         string
+		isFull      bool // whether the receipt has the request and the digest of the body
+		wantRequest string
 	}{{jws, true, delivery().Request}, {vector, false, ""}} {
-		s, id, err := receipt.Verify(c.jws, find(public(key(1))))
+		s, id, err := receipt.Verify(c.jws, findIn(public(key(1))))
 		hashed, encoded := s, s
 		hashed.ResponseHashAlg, encoded.ResponseHashEncoding = "sha512", "gzip"
 		if hashed.Covers([]byte(body)) || encoded.Covers([]byte(body)) {
 			t.Errorf("%s: it covers a body by a digest of another kind", c.jws)
 		}
-		if err != nil || id != kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 || s.Request != c.kept ||
-			s.Covers([]byte(body)) != c.all || s.Covers([]byte(body+" ")) {
+		if err != nil || id != kid || !receipt.Authorizes(id, s) || s.IssuedAt != 1795219500 || s.Request != c.wantRequest ||
+			s.Covers([]byte(body)) != c.isFull || s.Covers([]byte(body+" ")) {
 			t.Errorf("%s: %+v, %s, %v; want %s", c.jws, s, id, err, kid)
 		}
 	}
@@ -90,12 +90,12 @@ func TestVectors(t *testing.T) {
 		ResourceURL: "https://api.example.com/v1/tools/dns", Scheme: "exact",
 	}
 	offer, err := signer(key(1)).SignOffer(terms)
-	text, signed := strings.CutSuffix(offer, "."+offered)
+	text, signed := strings.CutSuffix(offer, "."+offerSignature)
 	if err != nil || !signed {
-		t.Errorf("SignOffer = %s, %v; want the signature %s", offer, err, offered)
+		t.Errorf("SignOffer = %s, %v; want the signature %s", offer, err, offerSignature)
 	}
 	shown, err := receipt.Shown(terms, public(key(1)))
-	if want := text + "." + strings.Repeat("A", len(offered)); err != nil || shown != want {
+	if want := text + "." + strings.Repeat("A", len(offerSignature)); err != nil || shown != want {
 		t.Errorf("Shown = %s, %v; want %s", shown, err, want)
 	}
 }
@@ -122,7 +122,7 @@ func TestRevocation(t *testing.T) {
 		"B removed, C in its place": {[]ed25519.PublicKey{c, a}, false},
 		"no key":                    {nil, false},
 	} {
-		_, id, err := receipt.Verify(jws, find(keys.published...))
+		_, id, err := receipt.Verify(jws, findIn(keys.published...))
 		if (err == nil) != keys.holds || id != name || err != nil && !errors.Is(err, receipt.ErrInvalid) {
 			t.Errorf("%s: %s, %v; want the key %s, holds: %v", what, id, err, name, keys.holds)
 		}
@@ -136,7 +136,7 @@ func TestRevocation(t *testing.T) {
 // to it or cut off, or if it is verified with another key.
 func TestChanged(t *testing.T) {
 	t.Parallel()
-	jws, ours := must(signer(key(1)).Sign(delivery())), find(public(key(1)))
+	jws, ours := must(signer(key(1)).Sign(delivery())), findIn(public(key(1)))
 	for i := range jws {
 		changed := []byte(jws)
 		changed[i]++
@@ -149,7 +149,7 @@ func TestChanged(t *testing.T) {
 			t.Errorf("%.60q: %v", jws, err)
 		}
 	}
-	if _, _, err := receipt.Verify(jws, find(public(key(2)))); !errors.Is(err, receipt.ErrInvalid) {
+	if _, _, err := receipt.Verify(jws, findIn(public(key(2)))); !errors.Is(err, receipt.ErrInvalid) {
 		t.Errorf("by another key: %v", err)
 	}
 }
