@@ -157,7 +157,7 @@ func (p *process) faultyAnswer(ctx context.Context, a *authorization, name strin
 		a.possibleSends--
 		return unreached(), true
 	case w.primaryOutage == outageRejecting:
-		return turned(), true
+		return turnedAway(), true
 	}
 	return x402.Settlement{}, false
 }
@@ -192,7 +192,7 @@ func (p *process) falseRefusal(_ context.Context, a *authorization, name string)
 // used.
 func (p *process) settleWithAnyReply(a *authorization) x402.Settlement {
 	all := []x402.Settlement{
-		declined(), lost(), turned(), screened(), {Class: x402.Unknown, Reason: "unexpected_settle_error"},
+		declined(), lostReply(), turnedAway(), screened(), {Class: x402.Unknown, Reason: "unexpected_settle_error"},
 		{Class: x402.Refused, Reason: "invalid_exact_evm_payload_signature", BadSignature: true},
 		{Class: x402.Unknown, Reason: "insufficient_funds", Transaction: a.tx, AboutPayer: true},
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-const gone fault.Code = "gone"
+const codeGone fault.Code = "gone"
 
 // soldOut is a Job.Check that refuses every payment.
 func soldOut() error {
-	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
+	return fault.Info{Code: codeGone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
 }
 
-// again returns the two ways in which a payer can repeat a purchase, by name: with the first
+// repeats returns the two ways in which a payer can repeat a purchase, by name: with the first
 // signature once more, or with a new signature.
-func again() map[string]func(b *harness, first string) (signature string) {
+func repeats() map[string]func(b *harness, first string) (signature string) {
 	return map[string]func(*harness, string) string{
 		"the same signature": func(_ *harness, first string) string { return first },
 		"a new signature":    func(b *harness, _ string) string { return b.sign(nil) },
@@ -39,7 +39,7 @@ type verdict struct {
 	settles, runs int // the total number of settlements; the total number of runs of the job
 }
 
-func (v verdict) holds(b *harness, signature string) {
+func (v verdict) check(b *harness, signature string) {
 	b.t.Helper()
 	b.chain = v.chain
 	b.expect("when the check refuses", b.ask(signature, "GET /a"), expected{status: v.status, code: v.code, charged: v.charged, retryable: v.status == 503, receipt: v.status == 200})
@@ -55,22 +55,22 @@ func (v verdict) holds(b *harness, signature string) {
 // doubt.
 func TestCheckOfADoubt(t *testing.T) {
 	for name, v := range map[string]verdict{
-		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
-		"never paid":  {chain: shows(x402.NeverPaid), status: 410, code: gone, charged: "false", settles: 1},
-		"open":        {chain: shows(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
-		"cannot tell": {chain: shows(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"paid":        {chain: chainShowing(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
+		"never paid":  {chain: chainShowing(x402.NeverPaid), status: 410, code: codeGone, charged: "false", settles: 1},
+		"open":        {chain: chainShowing(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"cannot tell": {chain: chainShowing(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
 		"no node":     {status: 200, charged: "true", settles: 2, runs: 1},
 	} {
-		for who, comes := range again() {
+		for who, comes := range repeats() {
 			t.Run(name+", "+who, func(t *testing.T) {
-				within(t, nil, func(_ *testing.T, b *harness) {
+				withHarness(t, nil, func(_ *testing.T, b *harness) {
 					b.window = duplicateWindow
-					b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
+					b.settle = settleWith(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
 					first := b.sign(nil)
 					b.expect("in doubt", b.ask(first, "GET /a"), uncertain())
 					b.check = soldOut
 					time.Sleep(2 * time.Second)
-					v.holds(b, comes(b, first))
+					v.check(b, comes(b, first))
 				})
 			})
 		}
@@ -81,8 +81,8 @@ func TestCheckOfADoubt(t *testing.T) {
 // check now refuses, and there is no node, so the payment is sent again. The facilitator
 // refuses the payment. The doubt must remain, and the answer must not be the check's refusal.
 func TestCheckOfADoubtThatIsRefused(t *testing.T) {
-	within(t, nil, func(_ *testing.T, b *harness) {
-		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
+	withHarness(t, nil, func(_ *testing.T, b *harness) {
+		b.settle = settleWith(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"})
 		first := b.sign(nil)
 		b.ask(first, "GET /a")
 		b.check = soldOut
@@ -98,20 +98,20 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 // If there is a node, what the chain shows must decide, as in TestCheckOfADoubt.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
-		"paid":        {chain: shows(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
-		"never paid":  {chain: shows(x402.NeverPaid), status: 410, code: gone, charged: "false", settles: 1},
-		"open":        {chain: shows(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
-		"cannot tell": {chain: shows(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
-		"no node":     {status: 410, code: gone, charged: "false", settles: 1},
+		"paid":        {chain: chainShowing(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},
+		"never paid":  {chain: chainShowing(x402.NeverPaid), status: 410, code: codeGone, charged: "false", settles: 1},
+		"open":        {chain: chainShowing(x402.StillOpen), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"cannot tell": {chain: chainShowing(x402.CannotTell), status: 503, code: fault.SettlementUncertain, charged: "null", settles: 1},
+		"no node":     {status: 410, code: codeGone, charged: "false", settles: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(_ *testing.T, b *harness) {
-				b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
+			withHarness(t, nil, func(_ *testing.T, b *harness) {
+				b.settle = settleWith(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
 				first := b.sign(nil)
 				b.expect("an empty wallet", b.ask(first, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 				b.check = soldOut
 				time.Sleep(2 * time.Second)
-				v.holds(b, first)
+				v.check(b, first)
 			})
 		})
 	}
@@ -124,14 +124,14 @@ func TestCheckOfARefusal(t *testing.T) {
 // once.
 func TestCheckOfWhatIsPaid(t *testing.T) {
 	for name, failing := range map[string]bool{"answered": false, "owed": true} {
-		for who, comes := range again() {
+		for who, comes := range repeats() {
 			t.Run(name+", "+who, func(t *testing.T) {
-				within(t, nil, func(t *testing.T, b *harness) {
+				withHarness(t, nil, func(t *testing.T, b *harness) {
 					b.window = duplicateWindow
 					asked, runs := 0, 1
 					b.check = func() error { asked++; return nil }
 					if failing {
-						b.work = looksUp(lookup.DNSTimeout, "")
+						b.work = lookUpWith(lookup.DNSTimeout, "")
 						runs++
 					}
 					first := b.sign(nil)
@@ -141,7 +141,7 @@ func TestCheckOfWhatIsPaid(t *testing.T) {
 					b.expect("paid", b.ask(comes(b, first), "GET /a"), answered())
 					b.expectCalls("in all", 1, runs)
 					b.wallet = must(x402test.NewWallet(rand.Reader))
-					b.expect("somebody else", b.ask(b.sign(nil), "GET /a"), expected{status: 410, code: gone, charged: "false"})
+					b.expect("somebody else", b.ask(b.sign(nil), "GET /a"), expected{status: 410, code: codeGone, charged: "false"})
 					b.expectCalls("with somebody else", 1, runs)
 					if asked != 1 {
 						t.Errorf("the check was asked %d times before the first answer, want once", asked)
@@ -162,12 +162,12 @@ func TestCheckStops(t *testing.T) {
 		code      fault.Code
 		retryable bool
 	}{
-		"refuses": {soldOut, 410, gone, false},
+		"refuses": {soldOut, 410, codeGone, false},
 		"panics":  {func() error { panic("broken") }, 500, fault.InternalError, true},
 		"fails":   {func() error { return context.DeadlineExceeded }, 500, fault.InternalError, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				slots := &countedSlots{}
 				b.slots, b.check = slots, c.check
 				header := b.sign(nil)

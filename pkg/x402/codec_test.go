@@ -21,7 +21,7 @@ func TestDecodePayment(t *testing.T) {
 		}
 		return b64(strings.Replace(vector, old, replacement, 1))
 	}
-	for _, c := range []struct{ name, header, says string }{
+	for _, c := range []struct{ name, header, wantErr string }{
 		{"not base64", "not base64!", "not base64"},
 		{"base64url", strings.NewReplacer("+", "-", "/", "_").Replace(b64(vector + strings.Repeat("\n?>", 9))), "not base64"},
 		{"two headers joined", b64(vector) + ", " + b64(vector), "not base64"},
@@ -55,8 +55,8 @@ func TestDecodePayment(t *testing.T) {
 		{"addresses in lower case", with("0xf39Fd6e51aad88F6F4ce6aB8827279cffFb92266", "0xf39fd6e51aad88f6f4ce6ab8827279cfffb92266"), ""},
 	} {
 		_, err := DecodePayment(c.header)
-		if (err != nil) != (c.says != "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v, want it to say %q", c.name, err, c.says)
+		if (err != nil) != (c.wantErr != "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+			t.Errorf("%s: %v, want it to say %q", c.name, err, c.wantErr)
 		}
 		if err != nil && len(err.Error()) > 300 {
 			t.Errorf("%s: the reason has %d bytes", c.name, len(err.Error()))
@@ -90,7 +90,7 @@ func offered() string {
 func TestMatching(t *testing.T) {
 	o := testOffer(t)
 	now := time.Unix(1795219500-200, 0)
-	for _, c := range []struct{ name, old, new, says string }{
+	for _, c := range []struct{ name, old, new, wantErr string }{
 		{"as offered", "", "", ""},
 		{"extra may grow", `"paymentFlow": "upfront"`, `"paymentFlow": "upfront", "mine": 1`, ""},
 		{"unknown member of accepted", `"scheme": "exact"`, `"scheme": "exact", "resource": "x"`, ""},
@@ -134,8 +134,8 @@ func TestMatching(t *testing.T) {
 		if err = o.checkFixed(p); err == nil {
 			err = o.checkCurrent(p, now)
 		}
-		if (c.says == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.says)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.says)
+		if (c.wantErr == "") != (err == nil) || (err != nil && !strings.Contains(err.Error(), c.wantErr)) {
+			t.Errorf("%s: %v, want %q", c.name, err, c.wantErr)
 		}
 	}
 }
@@ -175,7 +175,7 @@ func TestEcho(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := o.echo(&Payment{extensions: tree}); (err == nil) != fits {
+		if err := o.checkEcho(&Payment{extensions: tree}); (err == nil) != fits {
 			t.Errorf("%s: %v", echoed, err)
 		}
 	}
@@ -207,7 +207,7 @@ func FuzzDecodePayment(f *testing.F) {
 			return
 		}
 		// The payment that a facilitator gets must decode to the payment that the client sent.
-		again, err := EncodeHeader(o.payload(p.exact(), o.terms))
+		again, err := EncodeHeader(o.payload(p.exactPayload(), o.terms))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -23,31 +23,31 @@ func TestBundleOwes(t *testing.T) {
 	both, one := []string{"ssl", "whois"}, []string{"whois"}
 	for name, steps := range map[string][]bundleStep{
 		"less and less": {
-			{owes: both, body: "1", owed: both, runs: 1, lookups: 1},
+			{lookupOwes: both, body: "1", owed: both, runs: 1, lookups: 1},
 			{wait: 9 * time.Second, body: "1", owed: both, runs: 1, lookups: 1},
-			{wait: time.Second, owes: one, body: "2", owed: one, runs: 2, lookups: 2},
+			{wait: time.Second, lookupOwes: one, body: "2", owed: one, runs: 2, lookups: 2},
 			{wait: 10 * time.Second, newSignature: true, body: "3", runs: 3, lookups: 3},
 			{wait: time.Hour, body: "3", runs: 3, lookups: 3},
 		},
 		"never better": {
-			{owes: one, body: "1", owed: one, runs: 1, lookups: 1},
-			{wait: time.Minute, owes: both, body: "1", owed: one, runs: 2, lookups: 2},
-			{wait: time.Minute, fails: true, body: "1", owed: one, runs: 3, lookups: 3},
-			{wait: time.Minute, owes: one, body: "1", owed: one, runs: 4, lookups: 4},
-			{wait: 10 * time.Minute, owes: one, body: "1", owed: one, runs: 5, lookups: 5},
+			{lookupOwes: one, body: "1", owed: one, runs: 1, lookups: 1},
+			{wait: time.Minute, lookupOwes: both, body: "1", owed: one, runs: 2, lookups: 2},
+			{wait: time.Minute, lookupFails: true, body: "1", owed: one, runs: 3, lookups: 3},
+			{wait: time.Minute, lookupOwes: one, body: "1", owed: one, runs: 4, lookups: 4},
+			{wait: 10 * time.Minute, lookupOwes: one, body: "1", owed: one, runs: 5, lookups: 5},
 			{wait: 10 * time.Minute, body: "1", owed: one, runs: 5, lookups: 5},
 			{wait: 24*time.Hour - 23*time.Minute, body: "1", runs: 5, lookups: 5}, // a day after the first request, no piece is owed any more
 		},
 		"prevented": {
-			{owes: one, prevented: true, body: "1", owed: one, runs: 1},
-			{wait: 9 * time.Second, owes: one, prevented: true, body: "1", owed: one, runs: 1},
-			{wait: time.Second, owes: one, prevented: true, body: "1", owed: one, runs: 2},
+			{lookupOwes: one, prevented: true, body: "1", owed: one, runs: 1},
+			{wait: 9 * time.Second, lookupOwes: one, prevented: true, body: "1", owed: one, runs: 1},
+			{wait: time.Second, lookupOwes: one, prevented: true, body: "1", owed: one, runs: 2},
 			{wait: 9 * time.Second, body: "1", owed: one, runs: 2},
 			{wait: time.Second, body: "3", runs: 3, lookups: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				d := newBundle(t, b)
 				for i, s := range steps {
 					d.step(fmt.Sprint("step ", i), s)
@@ -61,8 +61,8 @@ func TestBundleOwes(t *testing.T) {
 // bundleStep is one request for a bundle, and its expected outcome.
 type bundleStep struct {
 	wait         time.Duration // the pause before the request
-	owes         []string      // the pieces that the lookup leaves owed, if it runs
-	fails        bool          // the whole lookup fails, if it runs
+	lookupOwes   []string      // the pieces that the lookup leaves owed, if it runs
+	lookupFails  bool          // the whole lookup fails, if it runs
 	prevented    bool          // the lookup tries no owed piece, because a pause after an earlier failure has not ended
 	newSignature bool          // the request has a new signature
 	body         string        // the expected body: the number of the run that made the answer
@@ -74,23 +74,23 @@ type bundleStep struct {
 // bundle is the purchase of a bundle, which a test plays step by step.
 type bundle struct {
 	*harness
-	signs    *receipts
-	receipts map[string]string // the receipt of each answer, by the body of the answer
-	header   string            // the payment header with the first signature
-	since    time.Time         // the time of the last answer that was not a replay
-	now      bundleStep        // the step that is being played
+	signer       *receiptSigner
+	receipts     map[string]string // the receipt of each answer, by the body of the answer
+	header       string            // the payment header with the first signature
+	lastAnswered time.Time         // the time of the last answer that was not a replay
+	playedStep   bundleStep        // the step that is being played
 }
 
 func newBundle(t *testing.T, b *harness) *bundle {
 	t.Helper()
-	d := &bundle{harness: b, signs: newReceipts(t), receipts: map[string]string{}, header: b.sign(nil)}
-	b.window, b.receipts = duplicateWindow, d.signs
+	d := &bundle{harness: b, signer: newReceiptSigner(t), receipts: map[string]string{}, header: b.sign(nil)}
+	b.window, b.receipts = duplicateWindow, d.signer
 	b.keys = []string{"bundle"}
 	b.reply = func(n int32) (x402.Reply, error) {
-		if d.now.fails {
+		if d.playedStep.lookupFails {
 			return x402.Reply{}, lookup.Fault(lookup.HostIntelTimeout, nil)
 		}
-		return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: d.now.owes, Prevented: d.now.prevented}, nil
+		return x402.Reply{Body: []byte{'0' + byte(n)}, Owed: d.playedStep.lookupOwes, Prevented: d.playedStep.prevented}, nil
 	}
 	return d
 }
@@ -98,7 +98,7 @@ func newBundle(t *testing.T, b *harness) *bundle {
 func (d *bundle) step(what string, s bundleStep) {
 	d.t.Helper()
 	time.Sleep(s.wait)
-	d.now = s
+	d.playedStep = s
 	sent := d.header
 	if s.newSignature {
 		sent = d.sign(nil)
@@ -107,11 +107,11 @@ func (d *bundle) step(what string, s bundleStep) {
 	d.expect(what, out, answered())
 	d.checkReceipt(what, s, out)
 	if !out.Replayed {
-		d.since = time.Now()
-	} else if !out.Answered.Equal(d.since) {
-		d.t.Errorf("%s: answered %s, want %s", what, out.Answered, d.since)
+		d.lastAnswered = time.Now()
+	} else if !out.Answered.Equal(d.lastAnswered) {
+		d.t.Errorf("%s: answered %s, want %s", what, out.Answered, d.lastAnswered)
 	}
-	r := d.stored(d.header)
+	r := d.storedPayment(d.header)
 	if string(out.Body) != s.body || !slices.Equal(out.Owed, s.owed) || d.runs.Load() != s.runs || r.Lookups != s.lookups {
 		d.t.Errorf("%s: body %s, owed %v, %d runs, %d lookups", what, out.Body, out.Owed, d.runs.Load(), r.Lookups)
 	}
@@ -123,7 +123,7 @@ func (d *bundle) step(what string, s bundleStep) {
 // checkReceipt checks that an answer has the same receipt each time it is given.
 func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 	d.t.Helper()
-	jws := d.signs.holds(d.t, what, out)
+	jws := d.signer.checkReceipt(d.t, what, out)
 	before, known := d.receipts[s.body]
 	if known && jws != before {
 		d.t.Errorf("%s: the same answer with another receipt", what)
@@ -134,7 +134,7 @@ func (d *bundle) checkReceipt(what string, s bundleStep, out x402.Outcome) {
 // TestPreventedLookupIsNotCounted plays lookups that try nothing, because the pause after an
 // earlier failure on our side has not ended. The ledger must count none of them.
 func TestPreventedLookupIsNotCounted(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) {
 			return nil, lookup.Fault(lookup.BootstrapUnavailable, nil).Prevented()
 		}
@@ -143,7 +143,7 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 			b.expect("prevented", b.ask(h, "GET /a"), expected{status: 503, code: lookup.BootstrapUnavailable, charged: "true", retryable: true, receipt: true})
 			time.Sleep(time.Second)
 		}
-		if r := b.stored(h); r.Lookups != 0 || !r.LeaseUntil.IsZero() {
+		if r := b.storedPayment(h); r.Lookups != 0 || !r.LeaseUntil.IsZero() {
 			t.Errorf("%+v", r)
 		}
 	})
@@ -155,23 +155,23 @@ func TestPreventedLookupIsNotCounted(t *testing.T) {
 // runs, which is always the first payment, and whether this payment had an earlier run.
 func TestSale(t *testing.T) {
 	stuck := false
-	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	withHarness(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, ok := r.(ledger.Payment); stuck && ok && op == ledgertest.Replace && p.LeaseUntil.IsZero() {
 			return ledgertest.FailBefore // as after a kill: no write that ends the lease succeeds
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
-		type told struct {
+		type sale struct {
 			amount string
 			repeat bool
 		}
-		var sales []told
+		var sales []sale
 		b.work = func(ctx context.Context, n int) ([]byte, error) {
 			s, ok := x402.SaleOf(ctx)
 			if !ok || s.Payer != b.wallet.Address().Checksum() || s.Network != terms().Network || s.Transaction != tx {
 				t.Errorf("run %d: %+v, %t", n, s, ok)
 			}
-			sales = append(sales, told{s.Amount, s.Repeat})
+			sales = append(sales, sale{s.Amount, s.Repeat})
 			if n == 2 {
 				return nil, lookup.Fault(lookup.DNSTimeout, nil)
 			}
@@ -186,7 +186,7 @@ func TestSale(t *testing.T) {
 		time.Sleep(time.Minute)
 		b.offer = offer(t, terms(), "7000", "Oslo")
 		b.expect("at another price", b.ask(b.sign(nil), "GET /a"), answered())
-		if want := []told{{"5000", false}, {"5000", true}, {"5000", true}}; !slices.Equal(sales, want) {
+		if want := []sale{{"5000", false}, {"5000", true}, {"5000", true}}; !slices.Equal(sales, want) {
 			t.Errorf("%+v, want %+v", sales, want)
 		}
 	})

@@ -107,7 +107,7 @@ func TestSignatureForms(t *testing.T) {
 		name    string
 		change  func([]byte) []byte
 		foreign bool
-		says    string
+		wantErr string
 	}{
 		{"high s", highS, false, "upper half"},
 		{"s is the order", func(s []byte) []byte { return append(append(append([]byte{}, s[:32]...), order.Bytes()...), 27) }, true, ""},
@@ -124,7 +124,7 @@ func TestSignatureForms(t *testing.T) {
 		p := decodeVector(t)
 		p.Signature = c.change(p.Signature)
 		err := p.Check(p.Digest(domain))
-		if c.foreign != errors.Is(err, errForeign) || err == nil || (c.says != "" && !strings.Contains(err.Error(), c.says)) {
+		if c.foreign != errors.Is(err, errForeign) || err == nil || (c.wantErr != "" && !strings.Contains(err.Error(), c.wantErr)) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

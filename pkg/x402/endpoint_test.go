@@ -10,23 +10,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// These are the names of two endpoints that sell the same thing. In these tests, the first
-// payment of a purchase is always made at the first endpoint.
-const here, there = "GET https://a.example/a", "GET https://b.example/a"
+// These are two endpoints that sell the same thing. In these tests, the first payment of a
+// purchase is always made at firstEndpoint.
+const firstEndpoint, otherEndpoint = "GET https://a.example/a", "GET https://b.example/a"
 
-// bring makes a first payment at the first endpoint, and returns its header. After that, the
+// bringTo makes a first payment at the first endpoint, and returns its header. After that, the
 // payment is answered, owed, in doubt or refused, as the parameter state says.
-func bring(b *harness, state string) (header string) {
+func bringTo(b *harness, state string) (header string) {
 	b.t.Helper()
-	b.at, b.window = here, duplicateWindow
+	b.endpoint, b.window = firstEndpoint, duplicateWindow
 	header = b.sign(nil)
 	switch state {
 	case "owed":
-		b.work = looksUp(lookup.DNSTimeout, "")
+		b.work = lookUpWith(lookup.DNSTimeout, "")
 	case "in doubt":
-		b.settle = settles(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
+		b.settle = settleWith(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, moved())
 	case "refused":
-		b.settle = settles(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
+		b.settle = settleWith(x402.Settlement{Class: x402.Refused, Reason: "insufficient_funds"}, moved())
 	}
 	b.ask(header, "GET /a")
 	time.Sleep(2 * time.Second)
@@ -40,17 +40,17 @@ func bring(b *harness, state string) (header string) {
 func TestOtherEndpoint(t *testing.T) {
 	for state, charged := range map[string]string{"answered": "true", "owed": "true", "in doubt": "null", "refused": "false"} {
 		t.Run(state, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				header := bring(b, state)
-				settles, runs := len(b.settles), int(b.runs.Load())
-				b.at = there
+			withHarness(t, nil, func(t *testing.T, b *harness) {
+				header := bringTo(b, state)
+				settles, runs := len(b.settleTerms), int(b.runs.Load())
+				b.endpoint = otherEndpoint
 				out := b.ask(header, "GET /a")
 				b.expect("there", out, expected{status: 402, code: fault.PaymentRequired, charged: charged, receipt: charged == "true"})
 				if out.Body != nil || out.Replayed {
 					t.Errorf("there: %s", out.Body)
 				}
 				b.expectCalls("there", settles, runs)
-				b.at = here
+				b.endpoint = firstEndpoint
 				b.expect("here", b.ask(header, "GET /a"), answered())
 			})
 		})
@@ -60,10 +60,10 @@ func TestOtherEndpoint(t *testing.T) {
 // TestNoEndpointOnRecord plays a payment whose record comes from a release that did not record
 // endpoints. An endpoint other than the first must answer this payment.
 func TestNoEndpointOnRecord(t *testing.T) {
-	within(t, nil, func(_ *testing.T, b *harness) {
-		header := bring(b, "owed")
+	withHarness(t, nil, func(_ *testing.T, b *harness) {
+		header := bringTo(b, "owed")
 		b.rewrite(header, func(r *ledger.Payment) { r.Endpoint = "" })
-		b.at = there
+		b.endpoint = otherEndpoint
 		b.expect("owed", b.ask(header, "GET /a"), answered())
 		b.expectCalls("in all", 1, 2)
 	})
@@ -84,20 +84,20 @@ func TestBoughtElsewhere(t *testing.T) {
 	}{
 		"answered":                {state: "answered", buys: true, settles: 2, runs: 2},
 		"owed":                    {state: "owed", buys: true, settles: 2, runs: 2},
-		"in doubt, paid":          {state: "in doubt", chain: shows(x402.Paid), buys: true, settles: 2, runs: 1},
-		"in doubt, never paid":    {state: "in doubt", chain: shows(x402.NeverPaid), buys: true, settles: 2, runs: 1},
-		"in doubt, open":          {state: "in doubt", chain: shows(x402.StillOpen), settles: 1},
-		"in doubt, cannot tell":   {state: "in doubt", chain: shows(x402.CannotTell), settles: 1},
+		"in doubt, paid":          {state: "in doubt", chain: chainShowing(x402.Paid), buys: true, settles: 2, runs: 1},
+		"in doubt, never paid":    {state: "in doubt", chain: chainShowing(x402.NeverPaid), buys: true, settles: 2, runs: 1},
+		"in doubt, open":          {state: "in doubt", chain: chainShowing(x402.StillOpen), settles: 1},
+		"in doubt, cannot tell":   {state: "in doubt", chain: chainShowing(x402.CannotTell), settles: 1},
 		"in doubt, no node":       {state: "in doubt", settles: 1},
-		"refused, but paid":       {state: "refused", chain: shows(x402.Paid), buys: true, settles: 2, runs: 1},
-		"refused, never paid":     {state: "refused", chain: shows(x402.NeverPaid), buys: true, settles: 2, runs: 1},
+		"refused, but paid":       {state: "refused", chain: chainShowing(x402.Paid), buys: true, settles: 2, runs: 1},
+		"refused, never paid":     {state: "refused", chain: chainShowing(x402.NeverPaid), buys: true, settles: 2, runs: 1},
 		"refused, no node":        {state: "refused", settles: 1},
-		"refused, and still open": {state: "refused", chain: shows(x402.StillOpen), settles: 1},
+		"refused, and still open": {state: "refused", chain: chainShowing(x402.StillOpen), settles: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(_ *testing.T, b *harness) {
-				bring(b, c.state)
-				b.at, b.chain = there, c.chain
+			withHarness(t, nil, func(_ *testing.T, b *harness) {
+				bringTo(b, c.state)
+				b.endpoint, b.chain = otherEndpoint, c.chain
 				out := b.ask(b.sign(nil), "GET /a")
 				if c.buys {
 					b.expect("there", out, answered())
@@ -114,14 +114,14 @@ func TestBoughtElsewhere(t *testing.T) {
 // another endpoint. The debt must remain, and must be answered at the endpoint where it arose.
 // After that, the second payment must still be answered at its endpoint.
 func TestDebtsOfTwoEndpoints(t *testing.T) {
-	within(t, nil, func(_ *testing.T, b *harness) {
-		debt := bring(b, "owed")
-		b.at = there
+	withHarness(t, nil, func(_ *testing.T, b *harness) {
+		debt := bringTo(b, "owed")
+		b.endpoint = otherEndpoint
 		bought := b.sign(nil)
 		b.expect("bought there", b.ask(bought, "GET /a"), answered())
-		b.at = here
+		b.endpoint = firstEndpoint
 		b.expect("the debt here", b.ask(debt, "GET /a"), answered())
-		b.at = there
+		b.endpoint = otherEndpoint
 		b.expect("again there", b.ask(bought, "GET /a"), answered())
 		b.expectCalls("in all", 2, 3)
 	})
@@ -140,15 +140,15 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 		charged string
 		settles []string // the amounts that the facilitator was asked to settle
 	}{
-		"same price":          {price: "5000", chain: shows(x402.StillOpen), status: 200, charged: "true", settles: []string{"5000", "5000"}},
-		"changed, paid":       {price: "4000", chain: shows(x402.Paid), status: 200, charged: "true", settles: []string{"5000"}},
-		"changed, never paid": {price: "6000", chain: shows(x402.NeverPaid), status: 200, charged: "true", settles: []string{"5000", "6000"}},
-		"changed, open":       {price: "6000", chain: shows(x402.StillOpen), status: 503, charged: "null", settles: []string{"5000"}},
+		"same price":          {price: "5000", chain: chainShowing(x402.StillOpen), status: 200, charged: "true", settles: []string{"5000", "5000"}},
+		"changed, paid":       {price: "4000", chain: chainShowing(x402.Paid), status: 200, charged: "true", settles: []string{"5000"}},
+		"changed, never paid": {price: "6000", chain: chainShowing(x402.NeverPaid), status: 200, charged: "true", settles: []string{"5000", "6000"}},
+		"changed, open":       {price: "6000", chain: chainShowing(x402.StillOpen), status: 503, charged: "null", settles: []string{"5000"}},
 		"changed, no node":    {price: "6000", status: 503, charged: "null", settles: []string{"5000"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				bring(b, "in doubt")
+			withHarness(t, nil, func(t *testing.T, b *harness) {
+				bringTo(b, "in doubt")
 				b.offer, b.chain = offer(t, terms(), c.price, "Oslo"), c.chain
 				code := fault.Code("")
 				if c.status != 200 {
@@ -156,7 +156,7 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 				}
 				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), expected{status: c.status, code: code, charged: c.charged, retryable: c.status == 503, receipt: c.status == 200})
 				var sent []string
-				for _, r := range b.settles {
+				for _, r := range b.settleTerms {
 					sent = append(sent, r.Amount)
 				}
 				if len(sent) != len(c.settles) || sent[len(sent)-1] != c.settles[len(sent)-1] {
@@ -174,8 +174,8 @@ func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {
 			t.Run(name+", "+state, func(t *testing.T) {
-				within(t, nil, func(t *testing.T, b *harness) {
-					former := bring(b, state)
+				withHarness(t, nil, func(t *testing.T, b *harness) {
+					former := bringTo(b, state)
 					b.offer = offer(t, terms(), price, "Oslo")
 					for what, header := range map[string]string{"signed again": b.sign(nil), "the former one": former} {
 						b.expect(what, b.ask(header, "GET /a"), answered())

@@ -388,7 +388,7 @@ func refusalOf(t task) error {
 	if !t.checkRefuses {
 		return nil
 	}
-	return fault.Info{Code: gone, Status: http.StatusGone, Class: fault.NoCharge}.New(nil)
+	return fault.Info{Code: codeGone, Status: http.StatusGone, Class: fault.NoCharge}.New(nil)
 }
 
 // endpointName returns the name that jobs use for an endpoint.

@@ -32,7 +32,7 @@ func SignedFor(o *Offer, from Address, nonce byte, validBefore time.Time, token 
 	c := ledger.Submission{
 		Key:        ledger.Key(o.required.Accepts[0].Network, o.asset.String(), from.String(), "0x"+hex.EncodeToString(p.Nonce[:])),
 		AuthDigest: digestOf(fmt.Sprint(nonce, validBefore.Unix())), SigDigest: digestOf(fmt.Sprint("signature", nonce)),
-		Terms: o.terms, ValidBefore: validBefore.UTC(), Payload: p.stored(), Recovered: true,
+		Terms: o.terms, ValidBefore: validBefore.UTC(), Payload: p.storedPayload(), Recovered: true,
 	}
 	if token != "" {
 		c.Token = digestOf(token)
@@ -51,7 +51,7 @@ func (g *Gate) ServeSigned(ctx context.Context, r Request, s Signed) Outcome {
 	a.claim.NoNode = g.Evidence == nil
 	out := newAdmission(a).decide(ctx)
 	if out == nil {
-		out = a.admitted(ctx)
+		out = a.serveAdmitted(ctx)
 	}
 	out.Trace = *a.trace
 	return *out
@@ -86,7 +86,7 @@ func Conclusions() (rows []Conclusion) {
 // Concluding replaces the Gate's table of conclusions with rows. Each time the Gate chooses a
 // row, it calls onRow with the index of that row.
 func (g *Gate) Concluding(rows []Conclusion, onRow func(row int)) {
-	g.conclusions, g.concluded = make([]conclusion, len(rows)), onRow
+	g.conclusions, g.onConclusion = make([]conclusion, len(rows)), onRow
 	for i, c := range rows {
 		g.conclusions[i] = conclusion(c)
 	}
@@ -118,7 +118,7 @@ func (c Conclusion) String() string {
 		chain = c.chain.String()
 	}
 	if c.class != anyClass {
-		class = map[Class]string{used: "used", expired: "expired"}[c.class]
+		class = map[Class]string{classNonceUsed: "used", classExpired: "expired"}[c.class]
 		if class == "" {
 			class = c.class.String()
 		}

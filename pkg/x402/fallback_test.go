@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// hangs plays a facilitator that never answers. It waits until ctx ends, and then returns what
+// hang plays a facilitator that never answers. It waits until ctx ends, and then returns what
 // the client of a facilitator returns after a time-out.
-func hangs(ctx context.Context, _ int) x402.Settlement {
+func hang(ctx context.Context, _ int) x402.Settlement {
 	<-ctx.Done()
 	return x402.Settlement{Class: x402.Unknown, Reason: "timeout", NoDecision: true}
 }
@@ -28,11 +28,11 @@ func unreached() x402.Settlement {
 	return x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable, Reason: "connect_failed"}
 }
 
-func turned() x402.Settlement {
+func turnedAway() x402.Settlement {
 	return x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized, Reason: "http_401"}
 }
 
-func lost() x402.Settlement {
+func lostReply() x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: "connection_lost", NoDecision: true}
 }
 
@@ -64,44 +64,44 @@ func TestFallback(t *testing.T) {
 	later := func() x402.Finding {
 		behind++
 		if behind == 4 {
-			return shows(x402.Paid)()
+			return chainShowing(x402.Paid)()
 		}
-		return shows(x402.StillOpen)()
+		return chainShowing(x402.StillOpen)()
 	}
-	open, paid, unseen := shows(x402.StillOpen), shows(x402.Paid), shows(x402.CannotTell)
+	open, paid, unseen := chainShowing(x402.StillOpen), chainShowing(x402.Paid), chainShowing(x402.CannotTell)
 	for name, c := range map[string]pairRow{
-		"primary settles":      {primary: moved(), fallback: moved(), chain: open, asked: "p", status: 200, state: ledger.Redeemed},
-		"not reached":          {primary: unreached(), fallback: moved(), chain: open, asked: "pf", status: 200, state: ledger.Redeemed},
-		"turned away":          {primary: turned(), fallback: moved(), chain: open, asked: "pf", status: 200, state: ledger.Redeemed},
-		"refused":              {primary: declined(), fallback: moved(), chain: open, asked: "p", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: primaryName},
-		"screened at the door": {primary: screened(), fallback: moved(), chain: open, asked: "p", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused, refusedBy: primaryName},
-		"used, for another":    {primary: usedNonce(), fallback: moved(), chain: open, asked: "pc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain, refusedBy: primaryName},
-		"used, by us":          {primary: usedNonce(), fallback: moved(), chain: paid, asked: "pc", status: 200, state: ledger.Redeemed},
-		"lost, chain has it":   {primary: lost(), fallback: moved(), chain: paid, asked: "ppc", status: 200, state: ledger.Redeemed},
-		"lost, chain not":      {primary: lost(), fallback: turned(), chain: open, asked: "ppcfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"lost, fallback down":  {primary: lost(), fallback: unreached(), chain: open, asked: "ppcf", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"lost, fallback lies":  {primary: lost(), fallback: moved(), chain: open, asked: "ppcfccccc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"lost, node behind":    {primary: lost(), fallback: moved(), chain: later, asked: "ppcfccc", status: 200, state: ledger.Redeemed},
-		"lost, fallback no":    {primary: lost(), fallback: declined(), chain: open, asked: "ppcfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"lost, blind":          {primary: lost(), fallback: moved(), asked: "ppf", status: 200, state: ledger.Redeemed},
-		"lost, blind, used":    {primary: lost(), fallback: usedNonce(), asked: "ppf", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"lost, node down":      {primary: lost(), fallback: moved(), chain: unseen, asked: "ppcfccccc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"nobody":               {primary: unreached(), fallback: unreached(), chain: open, asked: "pf", status: 503, code: fault.FacilitatorUnavailable, state: ledger.Refused},
-		"door and nobody":      {primary: turned(), fallback: unreached(), chain: open, asked: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused},
-		"nobody and door":      {primary: unreached(), fallback: turned(), chain: open, asked: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused},
-		"fallback refuses":     {primary: unreached(), fallback: declined(), chain: open, asked: "pf", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: fallbackName},
-		"fallback lost, found": {primary: unreached(), fallback: lost(), chain: paid, asked: "pfc", status: 200, state: ledger.Redeemed},
-		"fallback lost":        {primary: turned(), fallback: lost(), chain: open, asked: "pfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
-		"fallback used, blind": {primary: unreached(), fallback: usedNonce(), asked: "pf", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: fallbackName},
-		"door, then used":      {primary: turned(), fallback: usedNonce(), asked: "pf", status: 200, state: ledger.Redeemed},
+		"primary settles":      {primary: moved(), fallback: moved(), chain: open, wantLetters: "p", status: 200, state: ledger.Redeemed},
+		"not reached":          {primary: unreached(), fallback: moved(), chain: open, wantLetters: "pf", status: 200, state: ledger.Redeemed},
+		"turned away":          {primary: turnedAway(), fallback: moved(), chain: open, wantLetters: "pf", status: 200, state: ledger.Redeemed},
+		"refused":              {primary: declined(), fallback: moved(), chain: open, wantLetters: "p", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: primaryName},
+		"screened at the door": {primary: screened(), fallback: moved(), chain: open, wantLetters: "p", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused, refusedBy: primaryName},
+		"used, for another":    {primary: usedNonce(), fallback: moved(), chain: open, wantLetters: "pc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain, refusedBy: primaryName},
+		"used, by us":          {primary: usedNonce(), fallback: moved(), chain: paid, wantLetters: "pc", status: 200, state: ledger.Redeemed},
+		"lost, chain has it":   {primary: lostReply(), fallback: moved(), chain: paid, wantLetters: "ppc", status: 200, state: ledger.Redeemed},
+		"lost, chain not":      {primary: lostReply(), fallback: turnedAway(), chain: open, wantLetters: "ppcfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"lost, fallback down":  {primary: lostReply(), fallback: unreached(), chain: open, wantLetters: "ppcf", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"lost, fallback lies":  {primary: lostReply(), fallback: moved(), chain: open, wantLetters: "ppcfccccc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"lost, node behind":    {primary: lostReply(), fallback: moved(), chain: later, wantLetters: "ppcfccc", status: 200, state: ledger.Redeemed},
+		"lost, fallback no":    {primary: lostReply(), fallback: declined(), chain: open, wantLetters: "ppcfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"lost, blind":          {primary: lostReply(), fallback: moved(), wantLetters: "ppf", status: 200, state: ledger.Redeemed},
+		"lost, blind, used":    {primary: lostReply(), fallback: usedNonce(), wantLetters: "ppf", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"lost, node down":      {primary: lostReply(), fallback: moved(), chain: unseen, wantLetters: "ppcfccccc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"nobody":               {primary: unreached(), fallback: unreached(), chain: open, wantLetters: "pf", status: 503, code: fault.FacilitatorUnavailable, state: ledger.Refused},
+		"door and nobody":      {primary: turnedAway(), fallback: unreached(), chain: open, wantLetters: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused},
+		"nobody and door":      {primary: unreached(), fallback: turnedAway(), chain: open, wantLetters: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused},
+		"fallback refuses":     {primary: unreached(), fallback: declined(), chain: open, wantLetters: "pf", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: fallbackName},
+		"fallback lost, found": {primary: unreached(), fallback: lostReply(), chain: paid, wantLetters: "pfc", status: 200, state: ledger.Redeemed},
+		"fallback lost":        {primary: turnedAway(), fallback: lostReply(), chain: open, wantLetters: "pfc", status: 503, code: fault.SettlementUncertain, state: ledger.Uncertain},
+		"fallback used, blind": {primary: unreached(), fallback: usedNonce(), wantLetters: "pf", status: 402, code: fault.PaymentRequired, state: ledger.Refused, refusedBy: fallbackName},
+		"door, then used":      {primary: turnedAway(), fallback: usedNonce(), wantLetters: "pf", status: 200, state: ledger.Redeemed},
 		"at the door twice": {
-			primary: turned(), fallback: x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorMisconfigured}, chain: open, asked: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused,
+			primary: turnedAway(), fallback: x402.Settlement{Class: x402.TurnedAway, Code: fault.FacilitatorMisconfigured}, chain: open, wantLetters: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused,
 		},
-		"door, then screened":   {primary: turned(), fallback: screened(), chain: open, asked: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused, refusedBy: fallbackName},
-		"lost, and the hash is": {primary: x402.Settlement{Class: x402.Unknown, Transaction: tx}, fallback: moved(), chain: paid, asked: "pc", status: 200, state: ledger.Redeemed},
+		"door, then screened":   {primary: turnedAway(), fallback: screened(), chain: open, wantLetters: "pf", status: 503, code: fault.FacilitatorUnauthorized, state: ledger.Refused, refusedBy: fallbackName},
+		"lost, and the hash is": {primary: x402.Settlement{Class: x402.Unknown, Transaction: tx}, fallback: moved(), chain: paid, wantLetters: "pc", status: 200, state: ledger.Redeemed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(_ *testing.T, b *harness) {
+			withHarness(t, nil, func(_ *testing.T, b *harness) {
 				h := b.sign(nil)
 				b.askPair(h, c)
 				b.askPairAgain(h, c)
@@ -111,12 +111,12 @@ func TestFallback(t *testing.T) {
 }
 
 // pairRow holds the replies of two facilitators and the answer of the chain, and then the
-// expected outcome. If chain is nil, there is no node. asked is a string with one letter for
-// each call, in order: p for the primary, f for the fallback, and c for the chain.
+// expected outcome. If chain is nil, there is no node. wantLetters has a letter for each
+// expected call, in order: p for the primary, f for the fallback, and c for the chain.
 type pairRow struct {
 	primary, fallback x402.Settlement
 	chain             func() x402.Finding
-	asked             string
+	wantLetters       string
 	status            int
 	code              fault.Code
 	state             ledger.State
@@ -129,18 +129,18 @@ type pairRow struct {
 func (b *harness) askPair(h string, c pairRow) {
 	b.t.Helper()
 	b.withFallback(c.chain)
-	b.settle, b.fallback = settles(c.primary), settles(c.fallback)
+	b.settle, b.fallback = settleWith(c.primary), settleWith(c.fallback)
 	out := b.ask(h, "GET /a")
-	r := b.stored(h)
+	r := b.storedPayment(h)
 	code := fault.Code("")
 	if out.Fault != nil {
 		code = out.Fault.Code
 	}
-	if out.Status != c.status || code != c.code || r.State != c.state || b.asked != c.asked || r.RefusedBy != c.refusedBy {
+	if out.Status != c.status || code != c.code || r.State != c.state || b.callLetters != c.wantLetters || r.RefusedBy != c.refusedBy {
 		b.t.Errorf("%d %s, %s, asked %s, refused by %q; want %d %s, %s, %s, %q",
-			out.Status, code, r.State, b.asked, r.RefusedBy, c.status, c.code, c.state, c.asked, c.refusedBy)
+			out.Status, code, r.State, b.callLetters, r.RefusedBy, c.status, c.code, c.state, c.wantLetters, c.refusedBy)
 	}
-	turned := c.primary.Class == x402.TurnedAway || strings.Contains(b.asked, "f") && c.fallback.Class == x402.TurnedAway
+	turned := c.primary.Class == x402.TurnedAway || strings.Contains(b.callLetters, "f") && c.fallback.Class == x402.TurnedAway
 	if turned && r.State == ledger.Refused && !r.Sent {
 		b.t.Error("turned away, and not on record as sent")
 	}
@@ -151,12 +151,12 @@ func (b *harness) askPair(h string, c pairRow) {
 // facilitator. The new process may also ask the chain.
 func (b *harness) askPairAgain(h string, c pairRow) {
 	b.t.Helper()
-	b.takeAsked()
-	b.settle, b.fallback = settles(unreached()), settles(unreached())
+	b.takeCallLetters()
+	b.settle, b.fallback = settleWith(unreached()), settleWith(unreached())
 	time.Sleep(time.Minute)
 	b.restart()
 	b.ask(h, "GET /a")
-	if asked := strings.Trim(b.takeAsked(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
+	if asked := strings.Trim(b.takeCallLetters(), "c"); c.refusedBy != "" && asked != c.refusedBy[:1] {
 		b.t.Errorf("refused by %s, and asked again: %s", c.refusedBy, asked)
 	}
 }
@@ -165,42 +165,42 @@ func (b *harness) askPairAgain(h string, c pairRow) {
 // payment before. The payment is in doubt. In the first part, the fallback is asked alone. A
 // success that the fallback reports must not count until the chain shows the payment.
 func TestFallbackAloneInDoubt(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.withFallback(shows(x402.StillOpen))
-		b.settle, b.fallback = settles(unreached()), settles(declined())
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.withFallback(chainShowing(x402.StillOpen))
+		b.settle, b.fallback = settleWith(unreached()), settleWith(declined())
 		h := b.sign(nil)
 		b.ask(h, "GET /a")
 		time.Sleep(time.Minute)
-		b.fallback = settles(lost())
+		b.fallback = settleWith(lostReply())
 		b.expect("in doubt", b.ask(h, "GET /a"), uncertain())
-		b.takeAsked()
-		b.fallback = settles(moved())
+		b.takeCallLetters()
+		b.fallback = settleWith(moved())
 		b.expect("it boasts", b.ask(h, "GET /a"), uncertain())
-		if asked := b.takeAsked(); asked != "fccccc" {
+		if asked := b.takeCallLetters(); asked != "fccccc" {
 			t.Errorf("asked %s", asked)
 		}
-		b.chain = shows(x402.Paid)
+		b.chain = chainShowing(x402.Paid)
 		b.expect("it is true", b.ask(h, "GET /a"), answered())
 	})
 	// In the second part, the primary has refused the payment, but the record does not name the
 	// primary, as if there had been no fallback when the record was made. The primary must be
 	// asked alone, and a success that the primary reports must count at once.
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.withFallback(shows(x402.StillOpen))
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.withFallback(chainShowing(x402.StillOpen))
 		h := b.sign(nil)
-		for _, s := range []x402.Settlement{declined(), unreached(), lost(), moved()} {
-			b.settle = settles(s)
-			b.takeAsked()
+		for _, s := range []x402.Settlement{declined(), unreached(), lostReply(), moved()} {
+			b.settle = settleWith(s)
+			b.takeCallLetters()
 			b.ask(h, "GET /a")
 			time.Sleep(time.Minute)
-			if asked := strings.Trim(b.takeAsked(), "c"); asked != "p" {
+			if asked := strings.Trim(b.takeCallLetters(), "c"); asked != "p" {
 				t.Errorf("the primary alone: asked %s", asked)
 			}
 			if s.Class != x402.Moved {
 				b.rewrite(h, func(r *ledger.Payment) { r.Asked, r.RefusedBy = nil, "" })
 			}
 		}
-		if r := b.stored(h); r.State != ledger.Redeemed {
+		if r := b.storedPayment(h); r.State != ledger.Redeemed {
 			t.Errorf("the primary alone: %s", r.State)
 		}
 	})
@@ -226,12 +226,12 @@ func TestFallbackVerifies(t *testing.T) {
 		"no":         {down, no, "pf", 402},
 		"nobody":     {down, down, "pf", 503},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.withFallback(nil)
 			b.verify, b.fallbackVerify = c.primary, c.fallback
 			out := b.ask(b.sign(contractPayer), "GET /a")
-			if out.Status != c.status || b.asked != c.asked {
-				t.Errorf("%s: %d, asked %s; want %d, %s", name, out.Status, b.asked, c.status, c.asked)
+			if out.Status != c.status || b.callLetters != c.asked {
+				t.Errorf("%s: %d, asked %s; want %d, %s", name, out.Status, b.callLetters, c.status, c.asked)
 			}
 			if b.timeLeft[0] != 1500*time.Millisecond {
 				t.Errorf("%s: the primary had %s", name, b.timeLeft[0])
@@ -246,7 +246,7 @@ func TestFallbackVerifies(t *testing.T) {
 // to the primary, to find out whether the primary answers again. Once the primary has answered,
 // all payments must go to the primary again.
 func TestPrimaryHangs(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		settled := false
 		b.withFallback(func() x402.Finding {
 			if settled {
@@ -254,38 +254,38 @@ func TestPrimaryHangs(t *testing.T) {
 			}
 			return x402.Finding{Fate: x402.StillOpen}
 		})
-		b.settle = hangs
+		b.settle = hang
 		b.fallback = func(context.Context, int) x402.Settlement { settled = true; return moved() }
 		for i := range 5 {
 			settled = false
 			begun := time.Now()
 			b.expect("hangs", b.ask(b.sign(nil), fmt.Sprint("GET /", i)), answered())
-			if asked, took := b.takeAsked(), time.Since(begun); asked != "ppcfc" || took > 13*time.Second {
+			if asked, took := b.takeCallLetters(), time.Since(begun); asked != "ppcfc" || took > 13*time.Second {
 				t.Errorf("payment %d: asked %s, took %s", i, asked, took)
 			}
 		}
 		begun := time.Now()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /5"), answered())
-		if asked, took := b.takeAsked(), time.Since(begun); asked != "f" || took > 0 {
+		if asked, took := b.takeCallLetters(), time.Since(begun); asked != "f" || took > 0 {
 			t.Errorf("breaker open: asked %s, took %s", asked, took)
 		}
 		time.Sleep(30 * time.Second)
 		settled = false
 		b.settle = func(ctx context.Context, _ int) x402.Settlement { // while the primary hangs, another payment arrives
-			b.settle = hangs
+			b.settle = hang
 			b.expect("beside it", b.ask(b.sign(nil), "GET /7"), answered())
-			return hangs(ctx, 0)
+			return hang(ctx, 0)
 		}
 		b.expect("one tries", b.ask(b.sign(nil), "GET /6"), answered())
 		b.expect("still down", b.ask(b.sign(nil), "GET /10"), answered())
-		if asked := b.takeAsked(); asked != "pfpcf" {
+		if asked := b.takeCallLetters(); asked != "pfpcf" {
 			t.Errorf("half open: asked %s", asked)
 		}
-		b.settle = settles(moved())
+		b.settle = settleWith(moved())
 		time.Sleep(30 * time.Second)
 		b.expect("up again", b.ask(b.sign(nil), "GET /8"), answered())
 		b.expect("closed", b.ask(b.sign(nil), "GET /9"), answered())
-		if asked := b.takeAsked(); asked != "pp" {
+		if asked := b.takeCallLetters(); asked != "pp" {
 			t.Errorf("closed: asked %s", asked)
 		}
 	})
@@ -295,22 +295,22 @@ func TestPrimaryHangs(t *testing.T) {
 // In the first part, every call hangs. In the second part there is no node, the attempt to
 // reach the primary fails after four seconds, and the fallback hangs.
 func TestBudgetsWithAFallback(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(func() x402.Finding { time.Sleep(b.timeLeft[len(b.timeLeft)-1]); return x402.Finding{} })
-		b.settle, b.fallback = hangs, hangs
+		b.settle, b.fallback = hang, hang
 		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
 		want := []time.Duration{4 * time.Second, 2 * time.Second, 2 * time.Second, 4 * time.Second, 2 * time.Second}
 		if fmt.Sprint(b.timeLeft) != fmt.Sprint(want) {
-			t.Errorf("%s had %v, want %v", b.asked, b.timeLeft, want)
+			t.Errorf("%s had %v, want %v", b.callLetters, b.timeLeft, want)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
-		b.fallback = hangs
+		b.fallback = hang
 		b.settle = func(ctx context.Context, _ int) x402.Settlement { time.Sleep(4 * time.Second); return unreached() }
 		b.expect("hanging", b.ask(b.sign(nil), "GET /a"), uncertain())
 		if want := []time.Duration{4 * time.Second, 5 * time.Second}; fmt.Sprint(b.timeLeft) != fmt.Sprint(want) {
-			t.Errorf("%s had %v, want %v", b.asked, b.timeLeft, want)
+			t.Errorf("%s had %v, want %v", b.callLetters, b.timeLeft, want)
 		}
 	})
 }
@@ -321,17 +321,17 @@ func TestBudgetsWithAFallback(t *testing.T) {
 // must open the breaker.
 func TestTimeoutsOfContractWallets(t *testing.T) {
 	for asked, payer := range map[string]func(*x402test.Draft){"p": contractPayer, "f": nil} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.withFallback(nil)
-			b.settle = hangs
+			b.settle = hang
 			b.verify = x402.Verification{Valid: true}
 			for i := range 6 {
 				b.ask(b.sign(payer), fmt.Sprint("GET /", i))
 			}
-			b.settle = settles(moved())
-			b.takeAsked()
+			b.settle = settleWith(moved())
+			b.takeCallLetters()
 			b.expect("an account", b.ask(b.sign(nil), "GET /a"), answered())
-			if got := b.takeAsked(); got != asked {
+			if got := b.takeCallLetters(); got != asked {
 				t.Errorf("asked %s, want %s", got, asked)
 			}
 		})
@@ -343,25 +343,25 @@ func TestTimeoutsOfContractWallets(t *testing.T) {
 // no facilitator as asked. For the breaker of the primary, this repeat must neither count as a
 // time-out nor end the row of time-outs: one more time-out must open the breaker.
 func TestNotSentAgain(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
-		b.settle, b.fallback = hangs, hangs
+		b.settle, b.fallback = hang, hang
 		b.ask(b.sign(nil), "GET /0")
-		b.fallback = settles(moved())
+		b.fallback = settleWith(moved())
 		for i := range 3 {
 			b.ask(b.sign(nil), fmt.Sprint("GET /", i+1))
 		}
 		time.Sleep(5 * time.Minute)
-		b.takeAsked()
+		b.takeCallLetters()
 		out := b.ask(b.sign(nil), "GET /0")
 		b.expect("past its window", out, uncertain())
-		if asked := b.takeAsked(); asked != "" || len(out.Trace.Asked) > 0 {
+		if asked := b.takeCallLetters(); asked != "" || len(out.Trace.Asked) > 0 {
 			t.Errorf("asked %q, noted %+v", asked, out.Trace.Asked)
 		}
 		b.ask(b.sign(nil), "GET /5") // this is the fifth payment that meets a time-out
-		b.takeAsked()
+		b.takeCallLetters()
 		b.expect("left alone", b.ask(b.sign(nil), "GET /6"), answered())
-		if asked := b.takeAsked(); asked != "f" {
+		if asked := b.takeCallLetters(); asked != "f" {
 			t.Errorf("asked %q", asked)
 		}
 	})
@@ -370,17 +370,17 @@ func TestNotSentAgain(t *testing.T) {
 // TestNoTimeToAsk plays a store that is slow to record the name of the fallback. If less than a
 // second is left after that, the fallback must not be asked.
 func TestNoTimeToAsk(t *testing.T) {
-	within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+	withHarness(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 		if p, _ := r.(ledger.Payment); op == ledgertest.Replace && p.State == ledger.Settling && len(p.Asked) == 2 {
 			time.Sleep(4*time.Second + time.Millisecond)
 		}
 		return ledgertest.None
 	}, func(t *testing.T, b *harness) {
 		b.withFallback(nil)
-		b.settle = settles(unreached())
+		b.settle = settleWith(unreached())
 		b.expect("no time", b.ask(b.sign(nil), "GET /a"), expected{status: 503, code: fault.FacilitatorUnavailable, charged: "false", retryable: true})
-		if b.asked != "p" {
-			t.Errorf("asked %q", b.asked)
+		if b.callLetters != "p" {
+			t.Errorf("asked %q", b.callLetters)
 		}
 	})
 }

@@ -39,12 +39,12 @@ const tokenLength = 22
 // with the few bytes beside it.
 type Form struct {
 	head, tail []byte
-	// before is the base64 of head without the bytes in end. after is the base64 of tail
-	// without the bytes in begin.
-	before, after string
-	// end has the last bytes of head, and begin the first bytes of tail. These bytes share
-	// base64 groups with the token, so they are encoded together with each token.
-	end, begin []byte
+	// headBase64 is the base64 of head without the bytes in headEnd. tailBase64 is the base64
+	// of tail without the bytes in tailStart.
+	headBase64, tailBase64 string
+	// headEnd has the last bytes of head, and tailStart the first bytes of tail. These bytes
+	// share base64 groups with the token, so they are encoded together with each token.
+	headEnd, tailStart []byte
 }
 
 // NewForm returns the Form of the value that build returns for a retry token. It fails if this
@@ -63,12 +63,12 @@ func NewForm(build func(token string) any) (Form, error) {
 	shared := min(missing, len(tail))
 	encode := base64.StdEncoding.EncodeToString
 	return Form{
-		head:   head,
-		tail:   tail,
-		before: encode(head[:whole]),
-		end:    head[whole:],
-		begin:  tail[:shared],
-		after:  encode(tail[shared:]),
+		head:       head,
+		tail:       tail,
+		headBase64: encode(head[:whole]),
+		headEnd:    head[whole:],
+		tailStart:  tail[:shared],
+		tailBase64: encode(tail[shared:]),
 	}, nil
 }
 
@@ -81,14 +81,14 @@ func (f Form) JSON(token string) []byte {
 // base64.
 func (f Form) Header(token string) string {
 	middle := make([]byte, 0, 2*tokenLength) // only middle is encoded for each token
-	middle = append(middle, f.end...)
+	middle = append(middle, f.headEnd...)
 	middle = append(middle, token...)
-	middle = append(middle, f.begin...)
+	middle = append(middle, f.tailStart...)
 	encoded := base64.StdEncoding.AppendEncode(make([]byte, 0, 2*tokenLength), middle)
 	var header strings.Builder
-	header.Grow(len(f.before) + len(encoded) + len(f.after))
-	header.WriteString(f.before)
+	header.Grow(len(f.headBase64) + len(encoded) + len(f.tailBase64))
+	header.WriteString(f.headBase64)
 	header.Write(encoded)
-	header.WriteString(f.after)
+	header.WriteString(f.tailBase64)
 	return header.String()
 }

@@ -53,8 +53,8 @@ import (
 const (
 	verifyBudget = 3 * time.Second
 	settleBudget = 15 * time.Second
-	// afterwork is reserved for writing the outcome and the answer to the ledger.
-	afterwork = 2 * time.Second
+	// writeTime is reserved for writing the outcome and the answer to the ledger.
+	writeTime = 2 * time.Second
 	// leaseMargin is how long a lease lasts beyond the deadline of its request.
 	leaseMargin = 3 * time.Second
 )
@@ -79,12 +79,12 @@ type Gate struct {
 	Log    *slog.Logger
 
 	// Only tests set the following fields. If conclusions is not nil, it replaces the table of
-	// conclusions. If concluded is not nil, it is called with the number of the table's row
+	// conclusions. If onConclusion is not nil, it is called with the number of the table's row
 	// that was chosen. If pause is not nil, it replaces the real wait: it waits for a
 	// duration, and returns false if ctx ends first.
-	conclusions []conclusion
-	concluded   func(row int)
-	pause       func(ctx context.Context, d time.Duration) bool
+	conclusions  []conclusion
+	onConclusion func(row int)
+	pause        func(ctx context.Context, d time.Duration) bool
 }
 
 // Slots limits how many requests settle and look up at once.
@@ -169,7 +169,7 @@ type Job struct {
 	// It is set for jobs such as ping, where two payments cannot share an answer.
 	NoImplicitRetry bool
 	// Check returns nil if the payment may be sent. The Gate calls it before it sends a
-	// payment; holder.stopped has the exceptions. If Check returns an error, which is a
+	// payment; holder.jobRefusal has the exceptions. If Check returns an error, which is a
 	// *fault.Error, the payment is not sent and not charged. A payment that is already paid is
 	// answered regardless of Check. A nil Check allows every send.
 	Check func(ctx context.Context) error

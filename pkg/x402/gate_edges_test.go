@@ -28,7 +28,7 @@ import (
 // the store works again, the payment must be answered.
 func TestStoreFailsBeforeTheClaim(t *testing.T) {
 	for op, payer := range map[ledgertest.Op]func(*x402test.Draft){ledgertest.Fetch: contractPayer, ledgertest.Create: nil} {
-		within(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
+		withHarness(t, ledgertest.Failing(op, ledgertest.FailBefore, 1), func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
 			h := b.sign(payer)
 			b.expect("store down", b.ask(h, "GET /a"), expected{status: 503, code: fault.LedgerUnavailable, charged: "null", retryable: true})
@@ -58,11 +58,11 @@ func TestCorruptRecords(t *testing.T) {
 			redeemed(r)
 			r.Receipt, r.Answer = nil, &ledger.Answer{Stored: true}
 		}, "true"},
-		"in doubt without terms": {lost(), func(r *ledger.Payment) { r.Terms = json.RawMessage(`[]`) }, "null"},
+		"in doubt without terms": {lostReply(), func(r *ledger.Payment) { r.Terms = json.RawMessage(`[]`) }, "null"},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
-			b.settle = settles(c.settle)
+			b.settle = settleWith(c.settle)
 			h := b.sign(contractPayer)
 			b.ask(h, "GET /a")
 			b.rewrite(h, c.change)
@@ -70,13 +70,13 @@ func TestCorruptRecords(t *testing.T) {
 			b.expectCalls(name, 1, 0)
 		})
 	}
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.chain = shows(x402.NeverPaid)
-		b.settle = settles(x402.Settlement{Class: x402.NotSent})
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.chain = chainShowing(x402.NeverPaid)
+		b.settle = settleWith(x402.Settlement{Class: x402.NotSent})
 		h := b.sign(nil)
 		b.expect("not sent", b.ask(h, "GET /a"), expected{status: 503, code: fault.FacilitatorUnavailable, charged: "false", retryable: true})
 		b.rewrite(h, func(r *ledger.Payment) { r.Terms = json.RawMessage(`{"amount":"-5"}`) })
-		b.settle = settles(x402.Settlement{Class: x402.Unknown})
+		b.settle = settleWith(x402.Settlement{Class: x402.Unknown})
 		b.expect("doubt", b.ask(h, "GET /a"), uncertain())
 		if len(b.questions) != 0 {
 			t.Error("the chain was asked")
@@ -89,8 +89,8 @@ func TestCorruptRecords(t *testing.T) {
 // settlement.
 func TestNoTime(t *testing.T) {
 	for _, c := range []struct {
-		given, late   time.Duration // given is the time of the request; late is how long it takes to get a slot
-		claimed, sent bool
+		requestTime, slotDelay time.Duration // the time of the request; how long it takes to get a slot
+		claimed, sent          bool
 	}{
 		{12 * time.Second, 0, true, true},
 		{12*time.Second - time.Millisecond, 0, false, false},
@@ -98,16 +98,16 @@ func TestNoTime(t *testing.T) {
 		{27 * time.Second, 15*time.Second + time.Millisecond, true, false},
 		{27 * time.Second, time.Minute, true, false},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			b.slots = &countedSlots{delay: c.late}
-			b.given = c.given
+		withHarness(t, nil, func(t *testing.T, b *harness) {
+			b.slots = &countedSlots{delay: c.slotDelay}
+			b.requestTime = c.requestTime
 			out := b.ask(b.sign(nil), "GET /a")
 			if !c.sent {
 				charged := map[bool]string{true: "false", false: "null"}[c.claimed]
 				b.expect(fmt.Sprint(c), out, expected{status: 503, code: fault.PaymentUnavailable, charged: charged, retryable: true})
 			}
-			if claimed := b.store.Calls(ledgertest.Create) == 2; claimed != c.claimed || (len(b.settles) == 1) != c.sent {
-				t.Errorf("%+v: %d %v, claimed %t, %d sent", c, out.Status, out.Fault, claimed, len(b.settles))
+			if claimed := b.store.Calls(ledgertest.Create) == 2; claimed != c.claimed || (len(b.settleTerms) == 1) != c.sent {
+				t.Errorf("%+v: %d %v, claimed %t, %d sent", c, out.Status, out.Fault, claimed, len(b.settleTerms))
 			}
 		})
 	}
@@ -117,8 +117,8 @@ func TestNoTime(t *testing.T) {
 // settlement has 15 s. The settlement of a payment in doubt has 13 s, because the request also
 // needs 4 s for the chain, 8 s for the lookup and 2 s for the writes.
 func TestBudgetOfEachCall(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.chain = shows(x402.CannotTell)
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.chain = chainShowing(x402.CannotTell)
 		b.verify = x402.Verification{Valid: true}
 		b.work = func(ctx context.Context, _ int) ([]byte, error) {
 			if until, _ := ctx.Deadline(); time.Until(until) != 8*time.Second {
@@ -129,17 +129,17 @@ func TestBudgetOfEachCall(t *testing.T) {
 		h := b.sign(contractPayer)
 		until := time.Now().Add(27*time.Second + 3*time.Second) // the request's deadline, plus leaseMargin
 		b.settle = func(context.Context, int) x402.Settlement {
-			if r := b.stored(h); !r.LeaseUntil.Equal(until) {
+			if r := b.storedPayment(h); !r.LeaseUntil.Equal(until) {
 				t.Errorf("the lease ends at %s, want %s", r.LeaseUntil, until)
 			}
-			return lost()
+			return lostReply()
 		}
 		b.expect("unknown", b.ask(h, "GET /a"), uncertain())
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
 			<-ctx.Done()
 			return x402.Settlement{Class: x402.Unknown}
 		}
-		b.chain = shows(x402.Paid)
+		b.chain = chainShowing(x402.Paid)
 		b.expect("in doubt, at the last moment", b.ask(h, "GET /a"), answered())
 		if got := fmt.Sprint(b.timeLeft); got != "[3s 15s 4s 13s 4s]" {
 			t.Errorf("verify, and settle and chain twice: %s", got)
@@ -150,21 +150,21 @@ func TestBudgetOfEachCall(t *testing.T) {
 // TestChainWithLittleTime checks that the chain is asked within the time that is left, if at
 // least half a second is left.
 func TestChainWithLittleTime(t *testing.T) {
-	for late, want := range map[time.Duration]string{
+	for settleDelay, want := range map[time.Duration]string{
 		15 * time.Second:                          "[2s]",
 		16500 * time.Millisecond:                  "[500ms]",
 		16500*time.Millisecond + time.Microsecond: "[]",
 		time.Minute:                               "[]",
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			b.chain = shows(x402.StillOpen)
+		withHarness(t, nil, func(t *testing.T, b *harness) {
+			b.chain = chainShowing(x402.StillOpen)
 			b.settle = func(context.Context, int) x402.Settlement {
-				time.Sleep(late)
+				time.Sleep(settleDelay)
 				return x402.Settlement{Class: x402.Unknown}
 			}
 			b.expect("unknown", b.ask(b.sign(nil), "GET /a"), uncertain())
 			if got := fmt.Sprint(b.timeLeft[1:]); got != want {
-				t.Errorf("settled after %s: the chain had %s, want %s", late, got, want)
+				t.Errorf("settled after %s: the chain had %s, want %s", settleDelay, got, want)
 			}
 		})
 	}
@@ -174,26 +174,26 @@ func TestChainWithLittleTime(t *testing.T) {
 // slot is free, the claim is given back, and no lookup is counted. A replay needs no slot. A
 // slot that cannot be released does not change the answer.
 func TestSlots(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		r := &countedSlots{full: fault.New(fault.Overloaded, nil)}
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		r := &countedSlots{acquireErr: fault.New(fault.Overloaded, nil)}
 		b.slots = r
 		h := b.sign(nil)
 		b.expect("full", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "false", retryable: true})
 		b.expectCalls("full", 0, 0)
-		r.full = nil
-		b.work = looksUp(lookup.DNSTimeout)
+		r.acquireErr = nil
+		b.work = lookUpWith(lookup.DNSTimeout)
 		b.expect("room, owed", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		time.Sleep(time.Second)
-		r.full = fault.New(fault.Overloaded, nil)
+		r.acquireErr = fault.New(fault.Overloaded, nil)
 		for _, r.delay = range []time.Duration{0, 28 * time.Second} { // the second delay ends after the deadline
 			b.expect("full again, owed", b.ask(h, "GET /a"), expected{status: 503, code: fault.Overloaded, charged: "true", retryable: true, receipt: true})
-			if kept := b.stored(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
+			if kept := b.storedPayment(h); kept.Lookups != 1 || !kept.LeaseUntil.IsZero() {
 				t.Errorf("no slot after %s: %d lookups, lease until %s", r.delay, kept.Lookups, kept.LeaseUntil)
 			}
 		}
 		r.delay = 0
-		r.full, r.broken = nil, errors.New("store down")
-		b.work = looksUp("")
+		r.acquireErr, r.releaseErr = nil, errors.New("store down")
+		b.work = lookUpWith("")
 		b.expect("room again", b.ask(h, "GET /a"), answered())
 		b.expect("a replay takes no slot", b.ask(h, "GET /a"), answered())
 		b.expectCalls("in all", 1, 2)
@@ -208,7 +208,7 @@ func TestSlots(t *testing.T) {
 // the facilitator says that the signature is valid. A payment on record must not be verified
 // again.
 func TestContractWallets(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		for says, v := range map[string]x402.Verification{
 			"signature is not the payer's: bad":               {Reason: "bad", BadSignature: true},
 			"the facilitator does not accept the payment: no": {Reason: "no"},
@@ -230,18 +230,18 @@ func TestContractWallets(t *testing.T) {
 	})
 	// A request with the retry token of the first claim may have another signature by the same
 	// wallet. The other signature is accepted without another call of /verify.
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Valid: true}
-		b.settle = settles(lost(), lost(), moved())
+		b.settle = settleWith(lostReply(), lostReply(), moved())
 		var sealed x402test.Draft
 		h := b.sign(func(d *x402test.Draft) { contractPayer(d); sealed = *d })
 		b.expect("in doubt", b.ask(h, "GET /a"), uncertain())
 		b.verify = x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
-		b.expect("other, in doubt", b.ask(resigned(t, sealed), "GET /a"), uncertain())
+		b.expect("other, in doubt", b.ask(copyResigned(t, sealed), "GET /a"), uncertain())
 		b.expect("paid", b.ask(h, "GET /a"), answered())
-		b.expect("other, paid", b.ask(resigned(t, sealed), "GET /a"), answered())
-		if len(b.shown) != 1 {
-			t.Errorf("%d verifies, want 1", len(b.shown))
+		b.expect("other, paid", b.ask(copyResigned(t, sealed), "GET /a"), answered())
+		if len(b.verifyPayloads) != 1 {
+			t.Errorf("%d verifies, want 1", len(b.verifyPayloads))
 		}
 	})
 }
@@ -251,7 +251,7 @@ func TestContractWallets(t *testing.T) {
 // the payment gets no answer. But the reply does not say that nothing was charged, because the
 // Reconciler will find the transfer on the chain.
 func TestContractWalletPaidByAThirdParty(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.verify = x402.Verification{Reason: x402.ReasonNonceUsed, NonceUsed: true}
 		for range 2 { // the second time there is a node, which must not be asked
 			out := b.ask(b.sign(contractPayer), "GET /a")
@@ -259,15 +259,15 @@ func TestContractWalletPaidByAThirdParty(t *testing.T) {
 			if out.Trace.Unrecorded || b.writes() != 0 || len(b.questions) != 0 {
 				t.Errorf("unrecorded %t, %d writes", out.Trace.Unrecorded, b.writes())
 			}
-			b.chain = shows(x402.Paid)
+			b.chain = chainShowing(x402.Paid)
 		}
 	})
 }
 
-// listed gives the harness the offer of a real operation, with all its extensions. It reads
-// the offer from a golden file of package discovery: an import of that package would bring the
-// dependencies of the web pages into the go.sum of every seller.
-func (b *harness) listed() {
+// useListedOffer gives the harness the offer of a real operation, with all its extensions. It
+// reads the offer from a golden file of package discovery: an import of that package would
+// bring the dependencies of the web pages into the go.sum of every seller.
+func (b *harness) useListedOffer() {
 	var offers map[string]x402.PaymentRequired
 	if err := json.Unmarshal(must(os.ReadFile("../discovery/testdata/golden/offers.json")), &offers); err != nil {
 		panic(err)
@@ -283,14 +283,14 @@ func (b *harness) listed() {
 func TestOneAuthorizationIsSentAsTheSameBytes(t *testing.T) {
 	for name, change := range map[string]func(*x402test.Draft){"a key": nil, "a contract": contractPayer} {
 		var sent [2][]x402.Payload
-		within(t, nil, func(_ *testing.T, b *harness) {
-			b.listed()
+		withHarness(t, nil, func(_ *testing.T, b *harness) {
+			b.useListedOffer()
 			plain := b.sign(change)
 			for i, header := range []string{plain, disguised(plain)} {
-				b.store, b.sent, b.shown = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil), nil, nil
+				b.store, b.settlePayloads, b.verifyPayloads = ledgertest.NewFaulty(b.t, &ledgertest.Memory{}, nil), nil, nil
 				b.verify = x402.Verification{Valid: true}
 				b.ask(header, "GET /a")
-				sent[i] = append(b.shown, b.sent...)
+				sent[i] = append(b.verifyPayloads, b.settlePayloads...)
 			}
 		})
 		if want := map[string]int{"a key": 1, "a contract": 2}[name]; len(sent[0]) != want {
@@ -332,8 +332,8 @@ func disguised(header string) string {
 // TestWhatTheFacilitatorIsSent checks that the facilitator gets the terms, the resource and
 // the extensions of the offer, except the payment-identifier extension.
 func TestWhatTheFacilitatorIsSent(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.listed()
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.useListedOffer()
 		b.ask(b.sign(func(d *x402test.Draft) { d.Payload.Extensions, d.Payload.Resource = nil, nil }), "GET /a") // this client echoes nothing
 		required := b.offer.Required("")
 		extensions := maps.Clone(required.Extensions)
@@ -341,13 +341,13 @@ func TestWhatTheFacilitatorIsSent(t *testing.T) {
 			t.Fatalf("the offer has the extensions %v", slices.Sorted(maps.Keys(extensions)))
 		}
 		delete(extensions, x402.ExtensionIdentifier)
-		got := b.sent[0]
+		got := b.settlePayloads[0]
 		want := x402.Payload{
 			X402Version: 2, Resource: &required.Resource, Accepted: must(json.Marshal(required.Accepts[0])),
 			Payload: got.Payload, Extensions: extensions,
 		}
-		if diff := cmp.Diff(want, got); diff != "" || b.settles[0] != required.Accepts[0] {
-			t.Errorf("sent under %+v (-want +got):\n%s", b.settles[0], diff)
+		if diff := cmp.Diff(want, got); diff != "" || b.settleTerms[0] != required.Accepts[0] {
+			t.Errorf("sent under %+v (-want +got):\n%s", b.settleTerms[0], diff)
 		}
 	})
 }

@@ -33,33 +33,33 @@ type harness struct {
 	offer  *x402.Offer
 	wallet *x402test.Wallet
 
-	given    time.Duration   // how much time a request has; 0 means 27 s
-	keys     []string        // values of the header Idempotency-Key
-	window   time.Duration   // x402.Request.Window
-	separate bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
-	most     int             // x402.Job.MostRuns
-	at       string          // x402.Job.Endpoint
-	check    func() error    // x402.Job.Check; nil means that the job has no Check
-	client   context.Context // context of the requests; nil means one that does not end
+	requestTime     time.Duration   // how much time a request has; 0 means 27 s
+	keys            []string        // values of the header Idempotency-Key
+	window          time.Duration   // x402.Request.Window
+	noImplicitRetry bool            // x402.Job.NoImplicitRetry: each request is a separate purchase
+	maxRuns         int             // x402.Job.MostRuns
+	endpoint        string          // x402.Job.Endpoint
+	check           func() error    // x402.Job.Check; nil means that the job has no Check
+	clientCtx       context.Context // context of the requests; nil means one that does not end
 
-	// These set fields of the Gate: two becomes its Settler, and chain plays its Evidence.
+	// These set fields of the Gate: pair becomes its Settler, and chain plays its Evidence.
 	meter    x402.Meter
 	slots    x402.Slots
 	receipts x402.Receipts
 	payees   *ledger.Payees
-	two      *fallback.Pair
+	pair     *fallback.Pair
 	chain    func() x402.Finding
 
 	// These decide how the facilitators reply. n is the number of the call of Settle, from 1.
 	settle, fallback       func(ctx context.Context, n int) x402.Settlement
 	verify, fallbackVerify x402.Verification
 	onVerify               func() // called while a signature is verified
-	// sent and settles have the arguments of all Settle calls; shown has the payloads of Verify calls.
-	sent, shown []x402.Payload
-	settles     []x402.Requirements
-	questions   []x402.Question // the questions to the chain
-	asked       string          // who was called, one letter per call: "p" the primary or only facilitator, "f" the fallback, "c" the chain
-	timeLeft    []time.Duration // how much time each of these calls had
+	// These are the arguments of all calls of Settle, and the payloads of all calls of Verify.
+	settlePayloads, verifyPayloads []x402.Payload
+	settleTerms                    []x402.Requirements
+	questions                      []x402.Question // the questions to the chain
+	callLetters                    string          // who was called, one letter per call: "p" the primary or only facilitator, "f" the fallback, "c" the chain
+	timeLeft                       []time.Duration // how much time each of these calls had
 
 	// These say what the work does in its nth run, and count how often it ran.
 	work  func(ctx context.Context, n int) ([]byte, error)
@@ -82,12 +82,12 @@ type facilitator struct {
 }
 
 func (f facilitator) Settle(ctx context.Context, p x402.Payload, r x402.Requirements) x402.Settlement {
-	f.called(ctx, f.name)
+	f.recordCall(ctx, f.name)
 	f.mu.Lock()
-	f.sent, f.settles = append(f.sent, p), append(f.settles, r)
-	n := len(f.settles)
+	f.settlePayloads, f.settleTerms = append(f.settlePayloads, p), append(f.settleTerms, r)
+	n := len(f.settleTerms)
 	f.mu.Unlock()
-	if a := p.Payload.Authorization; f.two != nil {
+	if a := p.Payload.Authorization; f.pair != nil {
 		r := ledgertest.Payment(f.t, f.store, recordKey(strings.ToLower(a.From), a.Nonce))
 		if !slices.Contains(r.Asked, f.name) || r.State != ledger.Settling {
 			f.t.Errorf("%s is asked, and the record, %s, names %v", f.name, r.State, r.Asked)
@@ -100,9 +100,9 @@ func (f facilitator) Settle(ctx context.Context, p x402.Payload, r x402.Requirem
 }
 
 func (f facilitator) Verify(ctx context.Context, p x402.Payload, _ x402.Requirements) x402.Verification {
-	f.called(ctx, f.name)
+	f.recordCall(ctx, f.name)
 	f.mu.Lock()
-	f.shown = append(f.shown, p)
+	f.verifyPayloads = append(f.verifyPayloads, p)
 	f.mu.Unlock()
 	if f.onVerify != nil {
 		f.onVerify()
@@ -117,44 +117,44 @@ func (f facilitator) Verify(ctx context.Context, p x402.Payload, _ x402.Requirem
 
 // Find implements x402.Evidence. The harness also plays the chain.
 func (b *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
-	b.called(ctx, "chain")
+	b.recordCall(ctx, "chain")
 	b.questions = append(b.questions, q)
 	return b.chain()
 }
 
-// called records a call, and the time until its deadline.
-func (b *harness) called(ctx context.Context, who string) {
+// recordCall records a call, and the time until its deadline.
+func (b *harness) recordCall(ctx context.Context, who string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.asked += who[:1]
+	b.callLetters += who[:1]
 	until, _ := ctx.Deadline()
 	b.timeLeft = append(b.timeLeft, time.Until(until))
 }
 
-// takeAsked returns the letters in asked, and clears them for the next step of a test.
-func (b *harness) takeAsked() string {
-	asked := b.asked
-	b.asked = ""
+// takeCallLetters returns callLetters, and clears it for the next step of a test.
+func (b *harness) takeCallLetters() string {
+	asked := b.callLetters
+	b.callLetters = ""
 	return asked
 }
 
 // withFallback gives the Gate two facilitators. If node is nil, there is no node.
 func (b *harness) withFallback(node func() x402.Finding) {
-	b.chain, b.fallback = node, settles(moved())
+	b.chain, b.fallback = node, settleWith(moved())
 	b.restart()
 }
 
 // restart replaces both facilitators, as a new process does, which knows no earlier failures.
 func (b *harness) restart() {
-	b.two = &fallback.Pair{
+	b.pair = &fallback.Pair{
 		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
 		Second:  fallback.Member{Facilitator: facilitator{b, fallbackName}, Name: fallbackName},
 		Now:     time.Now,
 	}
 }
 
-// shows returns the answer of a chain that shows the same fate for every payment.
-func shows(v x402.Fate) func() x402.Finding {
+// chainShowing returns the answer of a chain that shows the same fate for every payment.
+func chainShowing(v x402.Fate) func() x402.Finding {
 	return func() x402.Finding { return x402.Finding{Fate: v, Transaction: tx, Reason: "cancelled"} }
 }
 
@@ -178,8 +178,8 @@ func offer(t *testing.T, terms x402.Terms, amount, city string) *x402.Offer {
 	return o
 }
 
-// within runs a test with a harness in a synctest bubble.
-func within(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
+// withHarness runs a test with a harness in a synctest bubble.
+func withHarness(t *testing.T, decide ledgertest.Decide, test func(t *testing.T, b *harness)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		wallet := must(x402test.NewWallet(rand.Reader))
@@ -215,20 +215,20 @@ func (b *harness) askWith(header, path string, invalid error) x402.Outcome {
 		Ledger:  ledger.New(b.store, time.Now, func() string { return fmt.Sprint("w", b.ids.Add(1)) }),
 		Settler: x402.One(facilitator{b, primaryName}), Slots: b.slots, Receipts: b.receipts, Payees: b.payees, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	}
-	if b.two != nil {
-		gate.Settler = b.two
+	if b.pair != nil {
+		gate.Settler = b.pair
 	}
 	if b.chain != nil {
 		gate.Evidence = b
 	}
-	return gate.Serve(cmp.Or(b.client, context.Background()), x402.Request{
-		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.given, 27*time.Second)), Keys: b.keys, Window: b.window,
+	return gate.Serve(cmp.Or(b.clientCtx, context.Background()), x402.Request{
+		Signature: header, Offer: b.offer, Meter: b.meter, Arrived: time.Now(), Deadline: time.Now().Add(cmp.Or(b.requestTime, 27*time.Second)), Keys: b.keys, Window: b.window,
 		Prepare: func() (x402.Job, error) {
 			if invalid != nil {
 				return x402.Job{}, invalid
 			}
 			job := x402.Job{
-				Fingerprint: path, Endpoint: b.at, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.separate, MostRuns: b.most,
+				Fingerprint: path, Endpoint: b.endpoint, Budget: 8 * time.Second, Timeout: lookup.Info(lookup.DNSTimeout), NoImplicitRetry: b.noImplicitRetry, MostRuns: b.maxRuns,
 				Run: func(ctx context.Context) (x402.Reply, error) {
 					if b.reply != nil {
 						return b.reply(b.runs.Add(1))
@@ -283,8 +283,8 @@ func (b *harness) expect(what string, got x402.Outcome, want expected) {
 
 func (b *harness) expectCalls(what string, settles, runs int) {
 	b.t.Helper()
-	if len(b.settles) != settles || int(b.runs.Load()) != runs {
-		b.t.Errorf("%s: %d settles and %d lookups, want %d and %d", what, len(b.settles), b.runs.Load(), settles, runs)
+	if len(b.settleTerms) != settles || int(b.runs.Load()) != runs {
+		b.t.Errorf("%s: %d settles and %d lookups, want %d and %d", what, len(b.settleTerms), b.runs.Load(), settles, runs)
 	}
 }
 
@@ -292,32 +292,32 @@ func contractPayer(d *x402test.Draft) {
 	d.Payload.Payload.Authorization.From = "0x2222222222222222222222222222222222222222"
 }
 
-// another returns the same authorization with another signature and without the retry token.
-// Somebody who copied the authorization from the chain cannot send the token, because the
-// chain does not show it.
-func another(t *testing.T, d x402test.Draft) string {
+// copyWithoutToken returns the same authorization with another signature and without the retry
+// token. Somebody who copied the authorization from the chain cannot send the token, because
+// the chain does not show it.
+func copyWithoutToken(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Extensions = maps.Clone(d.Payload.Extensions)
 	delete(d.Payload.Extensions, "retry-token")
-	return resigned(t, d)
+	return copyResigned(t, d)
 }
 
-// resigned returns the same authorization with another signature of a contract wallet.
-func resigned(t *testing.T, d x402test.Draft) string {
+// copyResigned returns the same authorization with another signature of a contract wallet.
+func copyResigned(t *testing.T, d x402test.Draft) string {
 	t.Helper()
 	d.Payload.Payload.Signature = "0x" + strings.Repeat("ab", 100)
 	return must(x402.EncodeHeader(d.Payload))
 }
 
-// settles returns a function that answers the nth settlement with the nth result. When the
+// settleWith returns a function that answers the nth settlement with the nth result. When the
 // results are used up, it repeats the last one.
-func settles(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
+func settleWith(all ...x402.Settlement) func(context.Context, int) x402.Settlement {
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// looksUp returns work whose nth lookup fails with the nth code. If this code is empty, the
+// lookUpWith returns work whose nth lookup fails with the nth code. If this code is empty, the
 // lookup gives an answer. When the codes are used up, the last code is repeated.
-func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
+func lookUpWith(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {
 			return nil, lookup.Fault(code, nil)
@@ -326,8 +326,8 @@ func looksUp(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	}
 }
 
-// stored returns the record of a payment.
-func (b *harness) stored(header string) ledger.Payment {
+// storedPayment returns the record of a payment.
+func (b *harness) storedPayment(header string) ledger.Payment {
 	b.t.Helper()
 	r := ledgertest.Payment(b.t, b.store, b.key(header))
 	if r == nil {
@@ -337,17 +337,17 @@ func (b *harness) stored(header string) ledger.Payment {
 }
 
 // countedSlots counts the slots taken and released. Acquire waits for delay, and then returns
-// the error full or, if that is nil, a slot. Release calls release and returns the error broken.
+// acquireErr or, if that is nil, a slot. Release calls release and returns releaseErr.
 type countedSlots struct {
-	delay           time.Duration
-	full, broken    error
-	release         func()
-	taken, released int
+	delay                  time.Duration
+	acquireErr, releaseErr error
+	release                func()
+	taken, released        int
 }
 
 func (r *countedSlots) Acquire(context.Context, string, time.Time) (x402.Slot, error) {
-	if time.Sleep(r.delay); r.full != nil {
-		return nil, r.full
+	if time.Sleep(r.delay); r.acquireErr != nil {
+		return nil, r.acquireErr
 	}
 	r.taken++
 	return r, nil
@@ -358,7 +358,7 @@ func (r *countedSlots) Release(context.Context) error {
 		r.release()
 	}
 	r.released++
-	return r.broken
+	return r.releaseErr
 }
 
 // key returns the key under which the ledger keeps a payment.
@@ -374,7 +374,7 @@ func recordKey(payer, nonce string) string {
 // rewrite changes a stored record directly, without applying the rules of the ledger.
 func (b *harness) rewrite(header string, change func(r *ledger.Payment)) {
 	b.t.Helper()
-	r := b.stored(header)
+	r := b.storedPayment(header)
 	r.Version, r.WriteID = r.Version+1, fmt.Sprint("rewritten ", r.Key, r.Version+1)
 	change(&r)
 	ledgertest.MustPut(b.t, b.store, r)

@@ -19,7 +19,7 @@ import (
 
 type standing struct {
 	charged string
-	bring   func(b *harness, h string)
+	reach   func(b *harness, h string)
 }
 
 // standings returns, for each stored state, a function that brings a payment into that state.
@@ -27,9 +27,9 @@ type standing struct {
 func standings() map[string]standing {
 	after := func(s x402.Settlement, seen func() x402.Finding, failing bool) func(*harness, string) {
 		return func(b *harness, h string) {
-			b.chain, b.settle = seen, settles(s)
+			b.chain, b.settle = seen, settleWith(s)
 			if failing {
-				b.work = looksUp(lookup.DNSTimeout)
+				b.work = lookUpWith(lookup.DNSTimeout)
 			}
 			b.ask(h, "GET /a")
 		}
@@ -40,7 +40,7 @@ func standings() map[string]standing {
 			owed(b, h)
 			time.Sleep(25 * time.Hour)
 			l := ledger.New(b.store, time.Now, func() string { return "closed" })
-			if _, err := l.Apply(b.t.Context(), b.stored(h), end, ledger.Change{Transaction: tx}); err != nil {
+			if _, err := l.Apply(b.t.Context(), b.storedPayment(h), end, ledger.Change{Transaction: tx}); err != nil {
 				b.t.Fatal(err)
 			}
 		}
@@ -57,7 +57,7 @@ func standings() map[string]standing {
 		}},
 		"uncertain": {"null", after(x402.Settlement{Class: x402.Unknown, Reason: "timeout"}, nil, false)},
 		"refused":   {"false", after(x402.Settlement{Class: x402.Refused, Reason: "no"}, nil, false)},
-		"disproved": {"false", after(usedNonce(), shows(x402.NeverPaid), false)},
+		"disproved": {"false", after(usedNonce(), chainShowing(x402.NeverPaid), false)},
 		"owed":      {"true", owed},
 		"spent":     {"true", func(b *harness, h string) { owed(b, h); time.Sleep(25 * time.Hour) }},
 		"redeemed":  {"true", after(moved(), nil, false)},
@@ -96,11 +96,11 @@ func TestTurnedAwaySaysWhatTheRecordSays(t *testing.T) {
 	}
 	for state, s := range standings() {
 		for name, w := range ways {
-			if !arises(state, name, w) {
+			if !canArise(state, name, w) {
 				continue
 			}
 			t.Run(state+", "+name, func(t *testing.T) {
-				within(t, nil, func(_ *testing.T, b *harness) {
+				withHarness(t, nil, func(_ *testing.T, b *harness) {
 					b.refuseBy(w, s, strings.HasSuffix(name, "second signature"))
 				})
 			})
@@ -116,8 +116,8 @@ type wayToRefuse struct {
 	ask    func(b *harness, h, other string) x402.Outcome
 }
 
-// arises reports whether a payment in the given state can be refused in the named way.
-func arises(state, name string, w wayToRefuse) bool {
+// canArise reports whether a payment in the given state can be refused in the named way.
+func canArise(state, name string, w wayToRefuse) bool {
 	if name == "again, when it has ended" {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
@@ -138,26 +138,26 @@ func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.verify = x402.Verification{Valid: true}
 	var draft x402test.Draft
 	h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
-	s.bring(b, h)
-	before, settles, runs := b.stored(h).Version, len(b.settles), b.runs.Load()
-	out := w.ask(b, h, another(b.t, draft))
+	s.reach(b, h)
+	before, settles, runs := b.storedPayment(h).Version, len(b.settleTerms), b.runs.Load()
+	out := w.ask(b, h, copyWithoutToken(b.t, draft))
 	b.expect("turned away", out, expected{status: w.status, code: w.code, charged: s.charged, receipt: s.charged == "true" && !stranger})
 	if stranger && out.Receipt != nil {
 		b.t.Errorf("told %+v", out.Receipt)
 	}
-	if len(b.settles) != settles || b.runs.Load() != runs || b.stored(h).Version != before || out.Trace.Unrecorded {
-		b.t.Errorf("%d settlements, version %d after %d", len(b.settles)-settles, b.stored(h).Version, before)
+	if len(b.settleTerms) != settles || b.runs.Load() != runs || b.storedPayment(h).Version != before || out.Trace.Unrecorded {
+		b.t.Errorf("%d settlements, version %d after %d", len(b.settleTerms)-settles, b.storedPayment(h).Version, before)
 	}
 }
 
 // TestAssetRespelled checks that a deployment may write the token's address in another letter
 // case. A payment from before the deployment is still answered.
 func TestAssetRespelled(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
-		standings()["owed"].bring(b, h)
+		standings()["owed"].reach(b, h)
 		time.Sleep(2 * time.Second)
-		b.work = looksUp("")
+		b.work = lookUpWith("")
 		lower := terms()
 		lower.Asset = "0x833589fcd6edb6e08f4c7c32d4f71b54bda02913"
 		b.offer = offer(t, lower, "5000", "Oslo")
@@ -177,7 +177,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 		"is due back": {}, "refunded by transaction 0xback": {end: ledger.EventRefund}, "authorization already used": {end: ledger.EventAttest},
 		"comes without another charge": {payer: contractPayer},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
 			h := b.sign(c.payer)
 			l := ledger.New(b.store, time.Now, rand.Text)
@@ -206,7 +206,7 @@ func TestMoneyWithoutARequest(t *testing.T) {
 // nothing from the record.
 func TestNonceOfAnotherAuthorization(t *testing.T) {
 	for name, contract := range map[string]bool{"a key": false, "a contract wallet": true} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
 			var nonce string
 			change := func(d *x402test.Draft) {
@@ -251,9 +251,9 @@ func TestClaimedWhileVerified(t *testing.T) {
 		"refused":           {settled: declined(), status: 402, code: fault.PaymentRequired, sent: 2},
 		"paid, by somebody": {settled: moved(), stranger: true, status: 402, code: fault.PaymentRequired, sent: 1, works: 1},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.verify = x402.Verification{Valid: true}
-			b.settle = settles(c.settled)
+			b.settle = settleWith(c.settled)
 			var draft x402test.Draft
 			h := b.sign(func(d *x402test.Draft) { contractPayer(d); draft = *d })
 			b.onVerify = func() {
@@ -264,7 +264,7 @@ func TestClaimedWhileVerified(t *testing.T) {
 			}
 			copied := h
 			if c.stranger {
-				copied = another(t, draft)
+				copied = copyWithoutToken(t, draft)
 			}
 			out := b.ask(copied, "GET /a")
 			b.expect(name, out, expected{status: c.status, code: c.code, charged: fmt.Sprint(c.settled.Class == x402.Moved), receipt: c.receipt})

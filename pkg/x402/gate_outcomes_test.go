@@ -17,7 +17,7 @@ import (
 )
 
 func TestInvalidParametersAreNotCharged(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		b.expect("invalid", b.askWith(h, "", lookup.Fault(lookup.InvalidDomain, nil)), expected{status: 400, code: lookup.InvalidDomain, charged: "false"})
 		b.expectCalls("invalid", 0, 0)
@@ -26,7 +26,7 @@ func TestInvalidParametersAreNotCharged(t *testing.T) {
 		}
 		b.expect("corrected, same signature", b.ask(h, "GET /a"), answered())
 	})
-	within(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(_ *testing.T, b *harness) {
+	withHarness(t, ledgertest.Failing(ledgertest.Fetch, ledgertest.FailBefore, 1), func(_ *testing.T, b *harness) {
 		out := b.askWith(b.sign(nil), "GET /a", lookup.Fault(lookup.InvalidDomain, nil))
 		b.expect("no ledger", out, expected{status: 400, code: lookup.InvalidDomain, charged: "null"})
 	})
@@ -42,13 +42,13 @@ func TestUnrecorded(t *testing.T) {
 	never := x402.Finding{Fate: x402.NeverPaid, Reason: "cancelled"}
 	noKey := x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnauthorized}
 	for name, c := range map[string]struct {
-		said   x402.Settlement
-		chain  x402.Finding
-		fails  []int // the writes that fail: 1 is the first write over an existing record
-		steals bool  // another attempt takes the lease
-		work   error
-		status int
-		code   fault.Code
+		said      x402.Settlement
+		chain     x402.Finding
+		fails     []int // the writes that fail: 1 is the first write over an existing record
+		leaseLost bool  // another attempt takes the lease
+		work      error
+		status    int
+		code      fault.Code
 	}{
 		"answered":                   {said: moved(), status: 200},
 		"settlement":                 {said: moved(), fails: []int{1}, status: 200},
@@ -56,21 +56,21 @@ func TestUnrecorded(t *testing.T) {
 		"owed lookup":                {said: moved(), fails: []int{2}, work: owed, status: 504, code: lookup.DNSTimeout},
 		"settlement and owed lookup": {said: moved(), fails: []int{1, 2}, work: owed, status: 504, code: lookup.DNSTimeout},
 		"refused":                    {said: declined(), fails: []int{1}, status: 503, code: fault.SettlementUncertain},
-		"refused, lost":              {said: declined(), steals: true, status: 503, code: fault.SettlementUncertain},
-		"disproved":                  {said: lost(), chain: never, fails: []int{1}, status: 503, code: fault.SettlementUncertain},
-		"disproved, lost":            {said: lost(), chain: never, steals: true, status: 503, code: fault.SettlementUncertain},
+		"refused, lost":              {said: declined(), leaseLost: true, status: 503, code: fault.SettlementUncertain},
+		"disproved":                  {said: lostReply(), chain: never, fails: []int{1}, status: 503, code: fault.SettlementUncertain},
+		"disproved, lost":            {said: lostReply(), chain: never, leaseLost: true, status: 503, code: fault.SettlementUncertain},
 		"not sent":                   {said: noKey, fails: []int{1}, status: 503, code: fault.FacilitatorUnauthorized},
-		"not sent, lost":             {said: noKey, steals: true, status: 503, code: fault.FacilitatorUnauthorized},
-		"unknown":                    {said: lost(), fails: []int{1}, status: 503, code: fault.SettlementUncertain},
-		"unknown, lost":              {said: lost(), steals: true, status: 503, code: fault.SettlementUncertain},
-		"unknown, recorded":          {said: lost(), status: 503, code: fault.SettlementUncertain},
+		"not sent, lost":             {said: noKey, leaseLost: true, status: 503, code: fault.FacilitatorUnauthorized},
+		"unknown":                    {said: lostReply(), fails: []int{1}, status: 503, code: fault.SettlementUncertain},
+		"unknown, lost":              {said: lostReply(), leaseLost: true, status: 503, code: fault.SettlementUncertain},
+		"unknown, recorded":          {said: lostReply(), status: 503, code: fault.SettlementUncertain},
 	} {
-		within(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails...), func(t *testing.T, b *harness) {
+		withHarness(t, ledgertest.Failing(ledgertest.Replace, ledgertest.FailBefore, c.fails...), func(t *testing.T, b *harness) {
 			b.chain = func() x402.Finding { return c.chain }
 			b.work = func(context.Context, int) ([]byte, error) { return []byte("{}"), c.work }
 			h := b.sign(nil)
 			b.settle = func(context.Context, int) x402.Settlement {
-				if c.steals { // another attempt takes the lease if its clock is ahead, or if this process was frozen
+				if c.leaseLost { // another attempt takes the lease if its clock is ahead, or if this process was frozen
 					b.rewrite(h, func(r *ledger.Payment) {
 						r.WriteID, r.Attempt, r.LeaseUntil = "other", r.Attempt+1, time.Now().Add(30*time.Second)
 					})
@@ -87,7 +87,7 @@ func TestUnrecorded(t *testing.T) {
 			if out.Trace.Unrecorded != (c.fails != nil) || !paid && out.Receipt != nil || c.status == 504 && out.Fault.Wait() == 0 {
 				t.Errorf("%s: unrecorded %t, PAYMENT-RESPONSE %+v, %v", name, out.Trace.Unrecorded, out.Receipt, out.Fault)
 			}
-			if r := b.stored(h); c.steals && (r.WriteID != "other" || r.State != ledger.Settling) {
+			if r := b.storedPayment(h); c.leaseLost && (r.WriteID != "other" || r.State != ledger.Settling) {
 				t.Errorf("%s: the other attempt was overwritten: %+v", name, r)
 			}
 		})
@@ -98,18 +98,18 @@ func TestUnrecorded(t *testing.T) {
 // facilitator was used before.
 type fakeMeter struct {
 	harness *harness
-	full    error
+	openErr error
 	notes   []string
 	close   func()
 }
 
 func (s *fakeMeter) Open(context.Context) error {
 	b := s.harness
-	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settles)+len(b.shown) > 0 {
+	if n := b.writes() + b.store.Calls(ledgertest.Fetch); n+len(b.settleTerms)+len(b.verifyPayloads) > 0 {
 		s.notes = append(s.notes, "late")
 	}
 	s.notes = append(s.notes, "open")
-	return s.full
+	return s.openErr
 }
 
 func (s *fakeMeter) Close(_ context.Context, atFault bool) {
@@ -119,24 +119,24 @@ func (s *fakeMeter) Close(_ context.Context, atFault bool) {
 	s.notes = append(s.notes, fmt.Sprint("at fault ", atFault))
 }
 
-func (s *fakeMeter) heard() string { return strings.Join(s.notes, ", ") }
+func (s *fakeMeter) callText() string { return strings.Join(s.notes, ", ") }
 
 const (
-	paidUp  = "open, at fault false"
-	atFault = "open, at fault true"
+	notAtFaultCalls = "open, at fault false"
+	atFaultCalls    = "open, at fault true"
 )
 
 // TestMeter checks what the meter counts for every kind of request. A request that fails an
 // earlier check does not reach the meter. The meter hears only the last request of a case. It
 // notes "late" (see fakeMeter) if an earlier request of the case has used the ledger.
 func TestMeter(t *testing.T) {
-	as := func(s ...x402.Settlement) func(*harness) string {
-		return func(b *harness) string { b.settle = settles(s...); return b.sign(nil) }
+	settling := func(s ...x402.Settlement) func(*harness) string {
+		return func(b *harness) string { b.settle = settleWith(s...); return b.sign(nil) }
 	}
-	on := func(v x402.Fate, s x402.Settlement) func(*harness) string {
+	onChain := func(v x402.Fate, s x402.Settlement) func(*harness) string {
 		return func(b *harness) string {
-			b.chain = shows(v)
-			return as(s)(b)
+			b.chain = chainShowing(v)
+			return settling(s)(b)
 		}
 	}
 	signed := func(change func(b *harness, d *x402test.Draft)) func(*harness) string {
@@ -152,67 +152,67 @@ func TestMeter(t *testing.T) {
 		b.work = func(context.Context, int) ([]byte, error) { return nil, lookup.Fault(lookup.SSLTimeout, nil).Silence() }
 		return b.sign(nil)
 	}
-	owed := func(b *harness) string { b.work = looksUp(lookup.DNSTimeout); return b.sign(nil) }
+	owed := func(b *harness) string { b.work = lookUpWith(lookup.DNSTimeout); return b.sign(nil) }
 	for name, c := range map[string]struct {
 		header func(b *harness) string
 		status int
 		want   string
 	}{
-		"paid":    {as(moved()), 200, paidUp},
+		"paid":    {settling(moved()), 200, notAtFaultCalls},
 		"garbage": {func(*harness) string { return "garbage" }, 402, ""},
 		"another payee": {signed(func(b *harness, d *x402test.Draft) {
 			d.Payload.Payload.Authorization.To = b.wallet.Address().String()
-		}), 402, paidUp},
+		}), 402, notAtFaultCalls},
 		"another network": {signed(func(_ *harness, d *x402test.Draft) {
 			d.Payload.Accepted = []byte(strings.Replace(string(d.Payload.Accepted), "8453", "1", 1))
 		}), 402, ""},
 		"expired": {signed(func(_ *harness, d *x402test.Draft) {
 			d.Payload.Payload.Authorization.ValidBefore = fmt.Sprint(time.Now().Unix() + 1)
-		}), 402, paidUp},
-		"empty account":                   {as(declined()), 402, atFault},
-		"facilitator down":                {as(unreached()), 503, paidUp},
-		"in doubt":                        {as(lost()), 503, paidUp},
-		"reverted":                        {as(reverted()), 503, atFault},
-		"reverted, and paid by the chain": {on(x402.Paid, reverted()), 200, paidUp},
-		"cancelled":                       {on(x402.NeverPaid, usedNonce()), 402, atFault},
-		"cancelled, again":                {again(on(x402.NeverPaid, usedNonce()), "GET /a"), 402, "late, " + paidUp},
-		"silent host":                     {silent, 504, atFault},
-		"silent host, owed":               {again(silent, "GET /a"), 504, "late, " + atFault},
+		}), 402, notAtFaultCalls},
+		"empty account":                   {settling(declined()), 402, atFaultCalls},
+		"facilitator down":                {settling(unreached()), 503, notAtFaultCalls},
+		"in doubt":                        {settling(lostReply()), 503, notAtFaultCalls},
+		"reverted":                        {settling(reverted()), 503, atFaultCalls},
+		"reverted, and paid by the chain": {onChain(x402.Paid, reverted()), 200, notAtFaultCalls},
+		"cancelled":                       {onChain(x402.NeverPaid, usedNonce()), 402, atFaultCalls},
+		"cancelled, again":                {again(onChain(x402.NeverPaid, usedNonce()), "GET /a"), 402, "late, " + notAtFaultCalls},
+		"silent host":                     {silent, 504, atFaultCalls},
+		"silent host, owed":               {again(silent, "GET /a"), 504, "late, " + atFaultCalls},
 		"bundle with a silent host": {func(b *harness) string {
 			b.reply = func(int32) (x402.Reply, error) {
 				return x402.Reply{Body: []byte("{}"), Owed: []string{"ssl"}, Silent: true}, nil
 			}
 			return b.sign(nil)
-		}, 200, atFault},
-		"replay":              {again(as(moved()), "GET /a"), 200, "late, " + paidUp},
-		"for another request": {again(as(moved()), "GET /b"), 402, "late, " + paidUp},
-		"owed":                {again(owed, "GET /a"), 504, "late, " + paidUp},
+		}, 200, atFaultCalls},
+		"replay":              {again(settling(moved()), "GET /a"), 200, "late, " + notAtFaultCalls},
+		"for another request": {again(settling(moved()), "GET /b"), 402, "late, " + notAtFaultCalls},
+		"owed":                {again(owed, "GET /a"), 504, "late, " + notAtFaultCalls},
 		"copied from the chain": {func(b *harness) string {
 			d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 			b.ask(must(b.wallet.Seal(d)), "GET /a")
-			return another(b.t, d)
-		}, 402, "late, " + paidUp},
-		"signature that nobody knows":  {verified(x402.Verification{Reason: "signature", BadSignature: true}), 402, atFault},
-		"signature that nobody judges": {verified(x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}), 503, atFault},
-		"a contract that pays":         {verified(x402.Verification{Valid: true}), 200, paidUp},
+			return copyWithoutToken(b.t, d)
+		}, 402, "late, " + notAtFaultCalls},
+		"signature that nobody knows":  {verified(x402.Verification{Reason: "signature", BadSignature: true}), 402, atFaultCalls},
+		"signature that nobody judges": {verified(x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}), 503, atFaultCalls},
+		"a contract that pays":         {verified(x402.Verification{Valid: true}), 200, notAtFaultCalls},
 		"signed anew in doubt": {func(b *harness) string {
-			again(as(lost(), moved()), "GET /a")(b)
+			again(settling(lostReply(), moved()), "GET /a")(b)
 			return b.sign(nil)
-		}, 200, "late, " + paidUp},
+		}, 200, "late, " + notAtFaultCalls},
 		"no room": {func(b *harness) string {
-			b.slots = &countedSlots{full: fault.New(fault.Overloaded, nil)}
+			b.slots = &countedSlots{acquireErr: fault.New(fault.Overloaded, nil)}
 			return b.sign(nil)
-		}, 503, paidUp},
+		}, 503, notAtFaultCalls},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				header := c.header(b)
 				s := &fakeMeter{harness: b}
 				b.meter = s
 				if out := b.ask(header, "GET /a"); out.Status != c.status {
 					t.Errorf("status %d, want %d: %v", out.Status, c.status, out.Fault)
 				}
-				if got := s.heard(); got != c.want {
+				if got := s.callText(); got != c.want {
 					t.Errorf("the meter heard %q, want %q", got, c.want)
 				}
 			})
@@ -224,19 +224,19 @@ func TestMeter(t *testing.T) {
 func unrecoverable(b *harness) string {
 	d := must(b.wallet.Draft(b.offer.Required(""), time.Now()))
 	contractPayer(&d)
-	return another(b.t, d)
+	return copyWithoutToken(b.t, d)
 }
 
 // TestMeterFull checks a request that the meter refuses or cannot count. The request must be
 // answered before the ledger is read or written, and before the facilitator is asked.
 func TestMeterFull(t *testing.T) {
 	for _, code := range []fault.Code{fault.RateLimited, fault.LedgerUnavailable} {
-		within(t, nil, func(t *testing.T, b *harness) {
-			s := &fakeMeter{harness: b, full: fault.New(code, nil)}
+		withHarness(t, nil, func(t *testing.T, b *harness) {
+			s := &fakeMeter{harness: b, openErr: fault.New(code, nil)}
 			b.meter = s
 			info := infoOf(code)
 			b.expect(string(code), b.ask(b.sign(nil), "GET /a"), expected{status: info.Status, code: code, charged: "null", retryable: true})
-			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settles); n > 0 || s.heard() != "open" {
+			if n := b.writes() + b.store.Calls(ledgertest.Fetch) + len(b.settleTerms); n > 0 || s.callText() != "open" {
 				t.Errorf("%s: %d calls, and the meter heard %q", code, n, s.notes)
 			}
 		})
@@ -249,7 +249,7 @@ func TestMeterFull(t *testing.T) {
 func TestBesideTheAnswer(t *testing.T) {
 	for name, capped := range map[string]bool{"no cap": false, "with a cap": true} {
 		var meets func()
-		within(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+		withHarness(t, func(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 			if op == ledgertest.Replace && r.Status() == string(ledger.Redeemed) {
 				meets()
 			}
@@ -265,7 +265,7 @@ func TestBesideTheAnswer(t *testing.T) {
 			s := &fakeMeter{harness: b, close: meets}
 			b.meter = s
 			b.expect(name, b.ask(b.sign(nil), "GET /a"), answered())
-			if got := s.heard(); got != paidUp {
+			if got := s.callText(); got != notAtFaultCalls {
 				t.Errorf("the meter heard %q", got)
 			}
 		})

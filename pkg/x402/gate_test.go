@@ -22,7 +22,7 @@ import (
 )
 
 func TestPaidOnce(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		first := b.ask(h, "GET /a")
 		b.expect("first", first, answered())
@@ -82,7 +82,7 @@ func TestRefusedAtTheDoor(t *testing.T) {
 			d.Payload.Payload.Authorization.ValidBefore = "115792089237316195423570985008687907853269984665640564039457584007913129639935"
 		}, reads: 1},
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			header := b.sign(c.change)
 			if c.edit != nil {
 				header = c.edit(header)
@@ -92,8 +92,8 @@ func TestRefusedAtTheDoor(t *testing.T) {
 			if !strings.Contains(out.Fault.Public(), says) {
 				t.Errorf("%q does not say %q", out.Fault.Public(), says)
 			}
-			if reads := b.store.Calls(ledgertest.Fetch); reads != c.reads || b.writes()+len(b.shown)+len(b.settles) != 0 {
-				t.Errorf("%s: %d reads, %d writes, %d verifies, %d settles", says, reads, b.writes(), len(b.shown), len(b.settles))
+			if reads := b.store.Calls(ledgertest.Fetch); reads != c.reads || b.writes()+len(b.verifyPayloads)+len(b.settleTerms) != 0 {
+				t.Errorf("%s: %d reads, %d writes, %d verifies, %d settles", says, reads, b.writes(), len(b.verifyPayloads), len(b.settleTerms))
 			}
 		})
 	}
@@ -113,12 +113,12 @@ func TestOwed(t *testing.T) {
 func testOwed(t *testing.T, most int, waits []time.Duration) {
 	t.Helper()
 	for code, fails := range map[fault.Code]func(context.Context, int) ([]byte, error){
-		lookup.DNSTimeout:   looksUp(lookup.DNSTimeout),
+		lookup.DNSTimeout:   lookUpWith(lookup.DNSTimeout),
 		fault.InternalError: func(context.Context, int) ([]byte, error) { panic("bug") },
 	} {
-		within(t, nil, func(t *testing.T, b *harness) {
+		withHarness(t, nil, func(t *testing.T, b *harness) {
 			b.work = fails
-			b.most = most
+			b.maxRuns = most
 			h := b.sign(nil)
 			for i, wait := range waits {
 				runs := i + 1
@@ -171,7 +171,7 @@ func TestSilence(t *testing.T) {
 		"a day, one lookup": {[]*fault.Error{quiet}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				b.window = 30 * time.Hour
 				b.work = func(_ context.Context, n int) ([]byte, error) { return nil, c.lookups[n-1] }
 				h := b.sign(nil)
@@ -186,12 +186,12 @@ func TestSilence(t *testing.T) {
 				if c.answer {
 					b.expectSilence(h)
 				} else {
-					b.work = looksUp(lookup.UpstreamUnavailable)
+					b.work = lookUpWith(lookup.UpstreamUnavailable)
 					b.expect("then", b.ask(h, "GET /a"), expected{status: 503, code: lookup.UpstreamUnavailable, charged: "true", retryable: true, receipt: true})
 					runs++
 				}
 				b.expectCalls("in all", 1, runs)
-				if r := b.stored(h); (r.State == ledger.Redeemed) != c.answer {
+				if r := b.storedPayment(h); (r.State == ledger.Redeemed) != c.answer {
 					t.Errorf("stored %s", r.State)
 				}
 			})
@@ -217,9 +217,9 @@ func (b *harness) expectSilence(h string) {
 // TestClientGoesAway checks that a request continues when its client disconnects, and that its
 // answer is stored.
 func TestClientGoesAway(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		var cancel context.CancelFunc
-		b.client, cancel = context.WithCancel(t.Context())
+		b.clientCtx, cancel = context.WithCancel(t.Context())
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
 			cancel()
 			if ctx.Err() != nil {
@@ -242,7 +242,7 @@ func TestClientGoesAway(t *testing.T) {
 func TestLargeAnswers(t *testing.T) {
 	noise := make([]byte, 600<<10)
 	_, _ = rand.Read(noise) // Read never fails
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
 		b.expect("first", b.ask(h, "GET /a"), answered())
@@ -256,7 +256,7 @@ func TestLargeAnswers(t *testing.T) {
 		}
 		b.expectCalls("in all", 1, 1)
 	})
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.store = ledgertest.NewFaulty(t, &ledgertest.Memory{Keep: ledger.LeastKept}, nil)
 		b.work = func(context.Context, int) ([]byte, error) { return noise, nil }
 		h := b.sign(nil)
@@ -270,7 +270,7 @@ func TestLargeAnswers(t *testing.T) {
 				t.Error("not looked up")
 			}
 		}
-		if r := b.stored(h); r.Owed() {
+		if r := b.storedPayment(h); r.Owed() {
 			t.Errorf("a debt: %+v", r)
 		}
 		time.Sleep(11 * time.Minute)
@@ -284,20 +284,20 @@ func TestLargeAnswers(t *testing.T) {
 // these times its payer gets the recorded reason. If a payment was not sent because of an error
 // on our side, it may be sent again at once.
 func TestRefusedIsSpaced(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		no := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
-		b.settle = settles(no)
+		b.settle = settleWith(no)
 		h := b.sign(nil)
 		var asked []time.Duration
 		begun := time.Now()
 		for range 4 * 192 {
-			sent, wrote := len(b.settles), b.store.Calls(ledgertest.Replace)
+			sent, wrote := len(b.settleTerms), b.store.Calls(ledgertest.Replace)
 			out := b.ask(h, "GET /a")
 			b.expect("refused", out, expected{status: 402, code: fault.PaymentRequired, charged: "false"})
 			if out.Receipt == nil || out.Receipt.ErrorReason != no.Reason {
 				t.Fatalf("%+v", out)
 			}
-			if len(b.settles) > sent {
+			if len(b.settleTerms) > sent {
 				asked = append(asked, time.Since(begun))
 			} else if b.store.Calls(ledgertest.Replace) != wrote {
 				t.Fatal("a repeat that is answered from the record is written")
@@ -308,20 +308,20 @@ func TestRefusedIsSpaced(t *testing.T) {
 			t.Errorf("asked after %s", got)
 		}
 	})
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		for _, s := range []x402.Settlement{
 			{Class: x402.NotSent, Code: fault.FacilitatorUnavailable}, {Class: x402.TurnedAway, Code: fault.FacilitatorUnauthorized},
 			{Class: x402.Refused, Reason: "no"},
 		} {
-			b.settle = settles(s)
+			b.settle = settleWith(s)
 			b.ask(h, "GET /a")
 		}
 		b.expectCalls("ours, ours, the payer's", 3, 0)
 		time.Sleep(time.Second)
-		b.settle = settles(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
+		b.settle = settleWith(x402.Settlement{Class: x402.NotSent, Code: fault.FacilitatorUnavailable})
 		b.ask(h, "GET /a")
-		b.settle = settles(moved())
+		b.settle = settleWith(moved())
 		b.expect("not sent, and again at once", b.ask(h, "GET /a"), answered())
 	})
 }
@@ -331,14 +331,14 @@ func TestRefusedIsSpaced(t *testing.T) {
 // that write fails, the lookup stays counted: a failing write must not give the payer an extra
 // lookup. The result of the previous lookup must be kept.
 func TestNoTimeToLookUp(t *testing.T) {
-	for before, late := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
+	for before, delay := range map[int]time.Duration{0: 20 * time.Second, 1: 28 * time.Second, mostTries - 1: 20 * time.Second} {
 		for how, name := range map[ledgertest.Fault]string{
 			ledgertest.None:       "written",
 			ledgertest.FailBefore: "not written",
 			ledgertest.FailAfter:  "written, and the reply is lost",
 		} {
 			t.Run(fmt.Sprint(before, " before, ", name), func(t *testing.T) {
-				lookUpTooLate(t, before, late, how)
+				lookUpTooLate(t, before, delay, how)
 			})
 		}
 	}
@@ -348,12 +348,12 @@ func TestNoTimeToLookUp(t *testing.T) {
 const mostTries = 5
 
 // lookUpTooLate sends a payment whose first lookups fail; failures is their number. Then the
-// settlement or the slot takes so long (late) that the next lookup has no time left. A write
+// settlement or the slot takes so long (delay) that the next lookup has no time left. A write
 // therefore takes that lookup off the count. writeFault is the fault of this write.
-func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault ledgertest.Fault) {
+func lookUpTooLate(t *testing.T, failures int, delay time.Duration, writeFault ledgertest.Fault) {
 	t.Helper()
 	armed := failures == 0
-	within(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
+	withHarness(t, func(op ledgertest.Op, n int, r ledger.Record) ledgertest.Fault {
 		p, ok := r.(ledger.Payment)
 		if armed && op == ledgertest.Replace && (failures == 0 && n == 1 || failures > 0 && ok && p.LeaseUntil.IsZero()) {
 			return writeFault
@@ -362,20 +362,20 @@ func lookUpTooLate(t *testing.T, failures int, late time.Duration, writeFault le
 	}, func(t *testing.T, b *harness) {
 		slots := &countedSlots{}
 		b.slots = slots
-		b.work = looksUp(lookup.UpstreamUnavailable)
-		b.most = mostTries
+		b.work = lookUpWith(lookup.UpstreamUnavailable)
+		b.maxRuns = mostTries
 		h := b.sign(nil)
 		b.askOften(h, failures, 0, 11*time.Minute)
 		armed = true
 		if failures == 0 {
-			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(late); return moved() }
+			b.settle = func(context.Context, int) x402.Settlement { time.Sleep(delay); return moved() }
 		} else {
-			slots.delay = late
+			slots.delay = delay
 		}
 		b.expect("no time", b.ask(h, "GET /a"), expected{status: 504, code: lookup.DNSTimeout, charged: "true", retryable: true, receipt: true})
 		b.expectCalls("no time", 1, failures)
 		armed, slots.delay = false, 0
-		if r := b.stored(h); failures > 0 && writeFault != ledgertest.FailBefore && (r.Lookups != failures || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
+		if r := b.storedPayment(h); failures > 0 && writeFault != ledgertest.FailBefore && (r.Lookups != failures || r.LastFault.Code != string(lookup.UpstreamUnavailable)) {
 			t.Errorf("%d lookups before, %+v", failures, r)
 		}
 		b.askOften(h, mostTries+2, 11*time.Minute, 0)

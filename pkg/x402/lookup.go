@@ -19,28 +19,28 @@ type lookup struct {
 	*holder
 	paid *SettleResponse
 	// began reports whether the job was run. It is not run if too little time is left.
-	began bool
-	lost  bool // another attempt has taken the lease of the payment
+	began     bool
+	leaseLost bool // another attempt has taken the lease of the payment
 }
 
 // lookUp runs the job of a payment whose money has moved, if enough time is left for the job's
 // whole budget. Up to half a second of the budget may be missing, because some time passes
-// between the end of the settlement and this call. The argument settled is a receipt that is
-// not on record yet, or nil if the receipt is on record. lookUp writes a new receipt to the
-// ledger while the job runs.
-func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
-	const moment = time.Second / 2
-	proof := cmp.Or(settled, h.record().Receipt)
+// between the end of the settlement and this call. newReceipt is a receipt that is not on
+// record yet, or nil if the receipt is on record. lookUp writes a new receipt to the ledger
+// while the job runs.
+func (h *holder) lookUp(ctx context.Context, newReceipt *ledger.Receipt) *Outcome {
+	const tolerance = time.Second / 2
+	proof := cmp.Or(newReceipt, h.record().Receipt)
 	l := &lookup{
 		holder: h,
-		paid:   success(proof),
-		began:  h.spare() >= -moment,
+		paid:   successResponse(proof),
+		began:  h.spareTime() >= -tolerance,
 	}
-	sale := l.sale(proof, settled == nil)
+	sale := l.sale(proof, newReceipt == nil)
 	var writing sync.WaitGroup
 	var writeErr error
-	if settled != nil {
-		writing.Go(func() { writeErr = h.hold.Settled(withoutDeadline(ctx), *settled, l.began) })
+	if newReceipt != nil {
+		writing.Go(func() { writeErr = h.hold.Settled(withoutDeadline(ctx), *newReceipt, l.began) })
 	}
 	var reply Reply
 	var jobErr error
@@ -51,9 +51,9 @@ func (h *holder) lookUp(ctx context.Context, settled *ledger.Receipt) *Outcome {
 	}
 	writing.Wait()
 	if h.wrote(ctx, "settlement not recorded", writeErr) {
-		h.seen(ledger.Settled)
+		h.noteState(ledger.Settled)
 	}
-	l.lost = errors.Is(writeErr, ledger.ErrLost)
+	l.leaseLost = errors.Is(writeErr, ledger.ErrLost)
 	if unfinished, ok := errors.AsType[*Unfinished](jobErr); ok {
 		return l.answerUnfinished(ctx, unfinished)
 	}
@@ -88,17 +88,17 @@ func faultOf(err error) *fault.Error {
 // end records the outcome of a lookup and returns the answer.
 func (l *lookup) end(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	switch {
-	case l.lost:
+	case l.leaseLost:
 		// Another attempt has the lease, so this answer cannot be stored and is not given. But
 		// the settlement was recorded (ledger.Hold.Settled). Therefore the payer can get the
 		// answer with the next retry.
-		return failed(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).with(l.paid)
+		return faultOutcome(fault.New(fault.SettlementUncertain, ledger.ErrLost), new(true)).withResponse(l.paid)
 	case f == nil, f.Info().Class == fault.Answer:
-		return l.redeem(ctx, reply, f).with(l.paid)
+		return l.redeem(ctx, reply, f).withResponse(l.paid)
 	case f.IsSilence() && ledger.SilenceDecides(l.record(), l.gate.Now()):
-		return l.redeem(ctx, reply, silence(f)).with(l.paid)
+		return l.redeem(ctx, reply, silenceFault(f)).withResponse(l.paid)
 	}
-	return l.owe(ctx, f).with(l.paid)
+	return l.endOwed(ctx, f).withResponse(l.paid)
 }
 
 // answerUnfinished answers a payment whose work continues although its time is up: the answer
@@ -110,7 +110,7 @@ func (l *lookup) answerUnfinished(ctx context.Context, u *Unfinished) *Outcome {
 	l.dues.close(ctx, false)
 	ctx = withoutDeadline(ctx)
 	f := l.job.Timeout.New(u)
-	out := l.answers().owed(f, l.record(), true).with(l.paid)
+	out := l.responder().owed(f, l.record(), true).withResponse(l.paid)
 	out.Finish = func() {
 		reply, err := awaitRest(u)
 		l.end(ctx, reply, faultOf(err))
@@ -163,12 +163,12 @@ func (l *lookup) callJob(ctx context.Context, sale Sale) (reply Reply, err error
 func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outcome {
 	stored := storedAnswer(l.record())
 	if f == nil && stored != nil && len(reply.Owed) >= len(stored.Owed) {
-		return l.noBetter(ctx, reply.Prevented)
+		return l.keepStoredAnswer(ctx, reply.Prevented)
 	}
 	out := l.answerWith(reply, f)
 	begun := l.gate.Now()
-	signed := l.signed(ctx, out.Body)
-	out.Receipt = l.paid.with(signed)
+	signed := l.signReceipt(ctx, out.Body)
+	out.Receipt = l.paid.withReceipt(signed)
 	answer, err := l.gate.Ledger.NewAnswer(out.Status, out.Body)
 	if err == nil {
 		answer.Owed = reply.Owed
@@ -178,12 +178,12 @@ func (l *lookup) redeem(ctx context.Context, reply Reply, f *fault.Error) *Outco
 	}
 	l.trace.Record = l.since(begun)
 	if errors.Is(err, ledger.ErrLost) {
-		return failed(fault.New(fault.SettlementUncertain, err), new(true))
+		return faultOutcome(fault.New(fault.SettlementUncertain, err), new(true))
 	}
 	// The payer has paid, and gets the answer even if it could not be stored. After a failed
 	// write, the next claim finds that the payment is settled, or asks the chain.
 	if l.wrote(ctx, "answer not recorded", err) {
-		l.seen(ledger.Redeemed)
+		l.noteState(ledger.Redeemed)
 	} else {
 		l.trace.Cause = err
 	}
@@ -217,14 +217,14 @@ func (l *lookup) answerWith(reply Reply, f *fault.Error) *Outcome {
 }
 
 // signBudget is the maximum time for signing a receipt, including the time to read the key if
-// the key is in a secret. The constant afterwork includes this time, and the time for storing
+// the key is in a secret. The constant writeTime includes this time, and the time for storing
 // the answer.
 const signBudget = time.Second
 
-// signed returns the signed receipt of the answer that this attempt gives. If there is no key,
-// or if the key is not available in time, signed returns the empty string, and the answer is
-// given without a receipt.
-func (l *lookup) signed(ctx context.Context, body []byte) string {
+// signReceipt returns the signed receipt of the answer that this attempt gives. If there is no
+// key, or if the key is not available in time, signReceipt returns the empty string, and the
+// answer is given without a receipt.
+func (l *lookup) signReceipt(ctx context.Context, body []byte) string {
 	if l.gate.Receipts == nil {
 		return ""
 	}
@@ -247,9 +247,10 @@ func (l *lookup) signed(ctx context.Context, body []byte) string {
 	return jws
 }
 
-// success returns the PAYMENT-RESPONSE for the receipt of a transfer, or nil if r is nil.
-// Apart from the signed receipt of the answer, it is the same on every answer to the payment.
-func success(r *ledger.Receipt) *SettleResponse {
+// successResponse returns the PAYMENT-RESPONSE for the receipt of a transfer, or nil if r is
+// nil. Apart from the signed receipt of the answer, it is the same on every answer to the
+// payment.
+func successResponse(r *ledger.Receipt) *SettleResponse {
 	if r == nil {
 		return nil
 	}
@@ -261,9 +262,9 @@ func success(r *ledger.Receipt) *SettleResponse {
 	}
 }
 
-// with returns a copy of the response with a signed receipt. If jws is empty, it returns the
-// response itself.
-func (s *SettleResponse) with(jws string) *SettleResponse {
+// withReceipt returns a copy of the response with a signed receipt. If jws is empty, it
+// returns the response itself.
+func (s *SettleResponse) withReceipt(jws string) *SettleResponse {
 	if jws == "" {
 		return s
 	}
@@ -272,21 +273,21 @@ func (s *SettleResponse) with(jws string) *SettleResponse {
 	return &out
 }
 
-// noBetter ends a lookup of a bundle that found no more parts than the stored answer has, and
-// replays the stored answer.
-func (l *lookup) noBetter(ctx context.Context, prevented bool) *Outcome {
+// keepStoredAnswer ends a lookup of a bundle that found no more parts than the stored answer
+// has. It replays the stored answer.
+func (l *lookup) keepStoredAnswer(ctx context.Context, prevented bool) *Outcome {
 	err := l.hold.KeepAnswer(withoutDeadline(ctx), prevented)
 	l.wrote(ctx, "lookup of a bundle not recorded", err)
-	return l.answers().replay(l.record())
+	return l.responder().replay(l.record())
 }
 
-// owe ends a lookup that gave no answer. The payment remains settled, so the payer remains
+// endOwed ends a lookup that gave no answer. The payment remains settled, so the payer remains
 // charged. As long as the seller allows another lookup, the payer can retry with the same
 // signature.
-func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
+func (l *lookup) endOwed(ctx context.Context, f *fault.Error) *Outcome {
 	counts := l.began && !f.IsPrevented()
 	if storedAnswer(l.record()) != nil {
-		return l.noBetter(ctx, !counts)
+		return l.keepStoredAnswer(ctx, !counts)
 	}
 	begun := l.gate.Now()
 	err := l.release(withoutDeadline(ctx), f, counts)
@@ -299,7 +300,7 @@ func (l *lookup) owe(ctx context.Context, f *fault.Error) *Outcome {
 	}
 	more := ledger.Stand(&r, l.view()) != ledger.StandingExhausted
 	wait := max(ledger.NextLookup(r), f.Wait())
-	return l.answers().owed(f.After(wait), r, more)
+	return l.responder().owed(f.After(wait), r, more)
 }
 
 // release gives the lease back after a lookup that gave no answer. If the lookup counts, it

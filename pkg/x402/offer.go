@@ -46,14 +46,14 @@ type Offer struct {
 	// offer and of its siblings (NewOffer). A client need not echo the retry token, which
 	// differs in each challenge, or the signature of the terms. Therefore these two are not in
 	// infos.
-	infos     map[string][]object
-	form      Form                       // PAYMENT-REQUIRED with the default reason
-	unsigned  *Offer                     // this offer without its signature; nil if this offer is unsigned
-	forwarded map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
-	// former is the offer before the last change, or nil. Payments that fit it are still
+	infos          map[string][]object
+	form           Form                       // PAYMENT-REQUIRED with the default reason
+	unsignedOffer  *Offer                     // this offer without its signature; nil if this offer is unsigned
+	sentExtensions map[string]json.RawMessage // the extensions that are sent to the facilitator with a payment
+	// formerOffer is the offer before the last change, or nil. Payments that fit it are still
 	// accepted for some time.
-	former *Offer
-	until  time.Time // when payments for the former offer stop being accepted; zero if there is none
+	formerOffer *Offer
+	formerUntil time.Time // when payments for the former offer stop being accepted; zero if there is none
 }
 
 // NewOffer returns an offer. required must have exactly one way to pay. It must have no retry
@@ -80,8 +80,8 @@ func NewOffer(required PaymentRequired, siblings ...PaymentRequired) (*Offer, er
 	// operation. The payment identifier is not sent, because only the payer and this server
 	// use it. If the facilitator got the identifier, it might store results by identifier, and
 	// give one payer the result of another.
-	o.forwarded = maps.Clone(required.Extensions)
-	delete(o.forwarded, ExtensionIdentifier)
+	o.sentExtensions = maps.Clone(required.Extensions)
+	delete(o.sentExtensions, ExtensionIdentifier)
 	return o, o.encode()
 }
 
@@ -136,7 +136,7 @@ func (o *Offer) encode() error {
 	}
 	o.form = form
 	size := len(form.Header(placeholder))
-	if size >= MaxOfferHeader && o.unsigned == nil {
+	if size >= MaxOfferHeader && o.unsignedOffer == nil {
 		return fmt.Errorf("offer for %s: %w, which would have %d bytes and must stay below %d",
 			url, ErrOfferSize, size, MaxOfferHeader)
 	}
@@ -148,14 +148,14 @@ func (o *Offer) encode() error {
 // terms of the new offer.
 func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	next := *o
-	next.former = former
-	next.until = until
+	next.formerOffer = former
+	next.formerUntil = until
 	return &next
 }
 
 // accepts reports whether new payments with the terms r are accepted at the time now.
 func (o *Offer) accepts(r Requirements, now time.Time) bool {
-	if now.Before(o.until) && o.former.accepts(r, now) {
+	if now.Before(o.formerUntil) && o.formerOffer.accepts(r, now) {
 		return true
 	}
 	offered := o.required.Accepts[0]
@@ -163,12 +163,12 @@ func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	return sameToken && r.Amount == offered.Amount && r.PayTo == offered.PayTo
 }
 
-// of returns the offer with which a payment is compared. This is the former offer if payments
-// for the former offer are still accepted and this payment fits it. Otherwise it is o. A
-// payment that fits both offers may be compared with either.
-func (o *Offer) of(p *Payment, now time.Time) *Offer {
-	if now.Before(o.until) && o.former.checkCurrent(p, now) == nil {
-		return o.former
+// matchingOffer returns the offer with which a payment is compared. This is the former offer
+// if payments for the former offer are still accepted and this payment fits it. Otherwise it
+// is o. A payment that fits both offers may be compared with either.
+func (o *Offer) matchingOffer(p *Payment, now time.Time) *Offer {
+	if now.Before(o.formerUntil) && o.formerOffer.checkCurrent(p, now) == nil {
+		return o.formerOffer
 	}
 	return o
 }
@@ -179,7 +179,7 @@ func (o *Offer) of(p *Payment, now time.Time) *Offer {
 // signature serves all challenges. The signature does not affect payments. A client may echo
 // any signature or none, and no signature is sent to a facilitator.
 func (o *Offer) Signed(r Receipts) (*Offer, error) {
-	if o.unsigned != nil || r == nil {
+	if o.unsignedOffer != nil || r == nil {
 		return o, nil
 	}
 	terms := o.required.Accepts[0]
@@ -198,17 +198,17 @@ func (o *Offer) Signed(r Receipts) (*Offer, error) {
 		return o, nil
 	}
 	next := *o
-	next.unsigned = o
-	next.required = o.required.with(ExtensionReceipt, offerExtension(jws))
+	next.unsignedOffer = o
+	next.required = o.required.withExtension(ExtensionReceipt, offerExtension(jws))
 	return &next, next.encode()
 }
 
 // Unsigned returns the offer without the signature of its terms.
 func (o *Offer) Unsigned() *Offer {
-	if o.unsigned == nil {
+	if o.unsignedOffer == nil {
 		return o
 	}
-	return o.unsigned
+	return o.unsignedOffer
 }
 
 // offerExtension returns the offer-receipt extension of an offer. Its JSON Schema is short,
@@ -226,8 +226,8 @@ func offerExtension(jws string) json.RawMessage {
 // always complete. An empty reason selects the default reason of the offer.
 func (o *Offer) Challenges(reason, token string) ([]string, error) {
 	forms := []*Offer{o}
-	if o.unsigned != nil {
-		forms = append(forms, o.unsigned)
+	if o.unsignedOffer != nil {
+		forms = append(forms, o.unsignedOffer)
 	}
 	var headers []string
 	if reason == "" || reason == o.required.Error {
@@ -289,10 +289,10 @@ func (o *Offer) checkCurrent(p *Payment, now time.Time) error {
 	if p.Value.Cmp(o.amount) != 0 {
 		return fmt.Errorf("authorization.value is %s, the price is %s", p.Value, o.amount)
 	}
-	if err := o.echo(p); err != nil {
+	if err := o.checkEcho(p); err != nil {
 		return err
 	}
-	return window(p, now)
+	return checkWindow(p, now)
 }
 
 func mismatch(key string, want, got any) error {
@@ -303,10 +303,10 @@ func mismatch(key string, want, got any) error {
 	return fmt.Errorf("accepted.%s is %s, the offer says %v", key, excerpt(text), want)
 }
 
-// echo checks the extensions of a payment. If the client echoes an extension of the offer, the
-// echo must contain everything that was advertised. A client may leave extensions out, add
-// members to them, and send other extensions.
-func (o *Offer) echo(p *Payment) error {
+// checkEcho checks the extensions of a payment. If the client echoes an extension of the
+// offer, the echo must contain everything that was advertised. A client may leave extensions
+// out, add members to them, and send other extensions.
+func (o *Offer) checkEcho(p *Payment) error {
 	for key, infos := range o.infos {
 		echoed, ok := p.extensions[key]
 		if !ok || echoed == nil {
@@ -330,9 +330,9 @@ func containsAny(infos []object, echo any) bool {
 	return false
 }
 
-// window checks the window of the authorization: it has begun, enough time is left until it
-// ends, and it does not end too far in the future.
-func window(p *Payment, now time.Time) error {
+// checkWindow checks the window of the authorization: the window has begun, enough time is
+// left until it ends, and it does not end too far in the future.
+func checkWindow(p *Payment, now time.Time) error {
 	earliest := now.Add(leastWindow)
 	latest := now.Add(MaxWindow)
 	problem := ""
@@ -366,7 +366,7 @@ func (o *Offer) payload(exact ExactPayload, terms json.RawMessage) Payload {
 		Resource:    &resource,
 		Accepted:    terms,
 		Payload:     exact,
-		Extensions:  o.forwarded,
+		Extensions:  o.sentExtensions,
 	}
 }
 

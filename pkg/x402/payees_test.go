@@ -18,7 +18,7 @@ import (
 // is answered from a record writes no payee.
 func TestNotesPayee(t *testing.T) {
 	key := ledger.SoldKey(terms().Network, strings.ToLower(terms().Asset))
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		l := ledger.New(b.store, time.Now, rand.Text)
 		b.payees = ledger.NewPayees(l)
 		b.settle = func(ctx context.Context, _ int) x402.Settlement {
@@ -43,7 +43,7 @@ func TestNotesPayee(t *testing.T) {
 			}
 			return ledgertest.None
 		}
-		b.settle = settles(moved())
+		b.settle = settleWith(moved())
 		b.expect("not noted", b.ask(b.sign(nil), "GET /b"), answered())
 	})
 }

@@ -80,18 +80,18 @@ func parsePayment(carrier string, tree object) (*Payment, error) {
 	root := section{members: tree, err: &err}
 	root.checkVersion()
 	p := &Payment{
-		accepted:   root.within("accepted").members,
+		accepted:   root.member("accepted").members,
 		extensions: object{},
 	}
 	if tree["extensions"] != nil {
-		p.extensions = root.within("extensions").members
+		p.extensions = root.member("extensions").members
 	}
-	payload := root.within("payload")
+	payload := root.member("payload")
 	if _, other := payload.members["permit2Authorization"]; other {
 		err = errors.New("payload is a Permit2 one, this server takes EIP-3009")
 	}
 	p.Signature = parseMember(payload, "signature", parseSignature)
-	authorization := payload.within("authorization")
+	authorization := payload.member("authorization")
 	p.From = parseMember(authorization, "from", ParseAddress)
 	p.To = parseMember(authorization, "to", ParseAddress)
 	p.Value = parseMember(authorization, "value", ParseUint256)
@@ -134,9 +134,9 @@ func (s section) checkVersion() {
 	}
 }
 
-// within returns the section of a member, which must be an object. After an error, the
+// member returns the section of a member, which must be an object. After an error, the
 // returned section is empty.
-func (s section) within(key string) section {
+func (s section) member(key string) section {
 	inner := section{path: s.path + key + ".", err: s.err}
 	if *s.err != nil {
 		return inner
@@ -173,7 +173,7 @@ const identifierAlphabet = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 // ValidKey reports whether a purchase key can be sent in the Idempotency-Key header. A valid
 // key has 1 to 255 visible ASCII characters.
-func ValidKey(key string) bool { return visible(key, 255) }
+func ValidKey(key string) bool { return isVisibleASCII(key, 255) }
 
 // purchaseKey returns the key by which the payer names a purchase that must be charged once.
 // The key is the value of the Idempotency-Key header
@@ -232,22 +232,22 @@ const longestToken = 64
 // sender is the payer.
 func (p *Payment) token() string {
 	token, _ := p.info(ExtensionToken)["token"].(string)
-	if !visible(token, longestToken) {
+	if !isVisibleASCII(token, longestToken) {
 		return ""
 	}
 	return token
 }
 
-// visible reports whether s consists of visible ASCII characters, without spaces, and has at
-// least one and at most limit of them.
-func visible(s string, limit int) bool {
+// isVisibleASCII reports whether s consists of visible ASCII characters, without spaces, and
+// has at least one and at most limit of them.
+func isVisibleASCII(s string, limit int) bool {
 	return s != "" && len(s) <= limit && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }
 
-// exact returns the authorization and its signature in one fixed spelling, without anything
-// else that the client sent. Therefore one authorization is always sent as the same bytes, by
-// which a facilitator recognizes a repeated request.
-func (p *Payment) exact() ExactPayload {
+// exactPayload returns the authorization and its signature in one fixed spelling, without
+// anything else that the client sent. Therefore one authorization is always sent as the same
+// bytes, by which a facilitator recognizes a repeated request.
+func (p *Payment) exactPayload() ExactPayload {
 	return ExactPayload{
 		Signature: "0x" + hex.EncodeToString(p.Signature),
 		Authorization: Authorization{
@@ -261,10 +261,10 @@ func (p *Payment) exact() ExactPayload {
 	}
 }
 
-// stored returns the authorization and its signature as JSON, in the form that the ledger
-// keeps. Marshalling cannot fail, because all members are strings.
-func (p *Payment) stored() json.RawMessage {
-	b, _ := json.Marshal(p.exact())
+// storedPayload returns the authorization and its signature as JSON, in the form that the
+// ledger keeps. Marshalling cannot fail, because all members are strings.
+func (p *Payment) storedPayload() json.RawMessage {
+	b, _ := json.Marshal(p.exactPayload())
 	return b
 }
 

@@ -19,19 +19,19 @@ import (
 // fault (Meter.Close), because anybody can send that payment.
 func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	a.dues.atFault = true
-	switch c.Result { //nolint:exhaustive // all others are answered as unproven
+	switch c.Result { //nolint:exhaustive // all others get the unprovenOutcome
 	case ledger.InFlight:
-		return a.answers().inFlight(c.Record, c.Wait)
+		return a.responder().inFlight(c.Record, c.Wait)
 	case ledger.Over:
-		return a.answers().ended(c.Record)
+		return a.responder().ended(c.Record)
 	case ledger.Held:
 	default:
-		return unproven(c.Record)
+		return unprovenOutcome(c.Record)
 	}
 	a.dues.worked = true
-	a.opensNothing = true
+	a.provesNoRight = true
 	h := &holder{a, c.Hold}
-	if out := a.adopt(c.Record); out != nil {
+	if out := a.adoptTerms(c.Record); out != nil {
 		return h.endUnsent(ctx, out)
 	}
 	p, err := a.gate.Ledger.OpenPurchase(ctx, h.hold)
@@ -41,19 +41,19 @@ func (a *attempt) settleOnly(ctx context.Context, c ledger.Claim) *Outcome {
 	case err != nil:
 		return h.endUnsent(ctx, ledgerFault(err, nil))
 	case !p.OwnedBy(h.hold): // another payment owns the purchase, so this payment is not sent again
-		return h.endUnsent(ctx, unproven(h.record()))
+		return h.endUnsent(ctx, unprovenOutcome(h.record()))
 	}
 	return h.fulfil(ctx)
 }
 
-// charge records that the money of a payment has moved, and says in the answer that the
+// answerCharged records that the money of a payment has moved, and says in the answer that the
 // payment was charged. The sender does not get what was paid for.
-func (h *holder) charge(ctx context.Context, receipt ledger.Receipt) *Outcome {
+func (h *holder) answerCharged(ctx context.Context, receipt ledger.Receipt) *Outcome {
 	err := h.hold.Settled(withoutDeadline(ctx), receipt, false)
 	recorded := h.wrote(ctx, "settlement not recorded", err)
 	if !recorded && !errors.Is(err, ledger.ErrLost) {
-		return failed(fault.New(fault.SettlementUncertain, err), nil)
+		return faultOutcome(fault.New(fault.SettlementUncertain, err), nil)
 	}
-	h.seen(ledger.Settled)
-	return refused(alreadyUsed, nil).charged(new(true))
+	h.noteState(ledger.Settled)
+	return refusalOutcome(reasonUsed, nil).setCharged(new(true))
 }

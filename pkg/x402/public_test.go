@@ -22,9 +22,9 @@ func withoutToken(d *x402test.Draft) { delete(d.Payload.Extensions, "retry-token
 func TestCopyInDoubt(t *testing.T) {
 	for name, path := range map[string]string{"the right question": "GET /a", "a guess": "GET /b"} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				b.window = duplicateWindow
-				b.settle = settles(lost(), lost(), moved())
+				b.settle = settleWith(lostReply(), lostReply(), moved())
 				copied := b.sign(withoutToken)
 				meter := &fakeMeter{harness: b}
 				first := b.ask(copied, "GET /a")
@@ -41,7 +41,7 @@ func TestCopyInDoubt(t *testing.T) {
 					t.Errorf("settled: %v", settled.Fault)
 				}
 				b.expectCalls("copies", 3, 0)
-				if heard := strings.ReplaceAll(meter.heard(), "late, ", ""); heard != atFault+", "+atFault+", "+paidUp {
+				if heard := strings.ReplaceAll(meter.callText(), "late, ", ""); heard != atFaultCalls+", "+atFaultCalls+", "+notAtFaultCalls {
 					t.Errorf("the copies count as %q", heard)
 				}
 				b.expect("signed again", b.ask(b.sign(nil), "GET /a"), answered())
@@ -56,15 +56,15 @@ func TestCopyInDoubt(t *testing.T) {
 // second payment must not become the owner, and the sender of the copy must not get the
 // owner's answer.
 func TestCopyOfAnother(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
-		b.chain = shows(x402.StillOpen)
-		b.settle = settles(moved(), lost(), moved())
+		b.chain = chainShowing(x402.StillOpen)
+		b.settle = settleWith(moved(), lostReply(), moved())
 		own := b.sign(nil)
 		b.expect("another payment", b.ask(own, "GET /a"), answered())
 		copied := b.sign(withoutToken)
 		b.expect("in doubt", b.ask(copied, "GET /b"), uncertain())
-		b.rewrite(copied, func(r *ledger.Payment) { r.Purchase = b.stored(own).Purchase })
+		b.rewrite(copied, func(r *ledger.Payment) { r.Purchase = b.storedPayment(own).Purchase })
 		b.expect("a copy", b.ask(copied, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "null"})
 		b.expectCalls("in all", 2, 1)
 	})
@@ -74,9 +74,9 @@ func TestCopyOfAnother(t *testing.T) {
 // purchase. When the payment is repeated, it must be answered, because no other signature
 // could get its answer. After that it must count as used.
 func TestOwnPurchaseInDoubt(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.separate = true
-		b.settle = settles(lost(), moved())
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.noImplicitRetry = true
+		b.settle = settleWith(lostReply(), moved())
 		h := b.sign(withoutToken)
 		b.expect("first", b.ask(h, "GET /ping"), uncertain())
 		b.expect("again", b.ask(h, "GET /ping"), answered())
@@ -90,21 +90,21 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 // copy came to another endpoint than the original: the copy may be for something else than
 // what the payer wanted. The Gate must only ask the chain about the payment.
 func TestCopyIsNotSent(t *testing.T) {
-	for name, comes := range map[string]func(b *harness){
+	for name, changeShop := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },
-		"another endpoint": func(b *harness) { b.at = there },
+		"another endpoint": func(b *harness) { b.endpoint = otherEndpoint },
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(_ *testing.T, b *harness) {
-				b.at, b.window = here, duplicateWindow
-				b.chain = shows(x402.StillOpen)
-				b.settle = settles(lost(), moved())
+			withHarness(t, nil, func(_ *testing.T, b *harness) {
+				b.endpoint, b.window = firstEndpoint, duplicateWindow
+				b.chain = chainShowing(x402.StillOpen)
+				b.settle = settleWith(lostReply(), moved())
 				copied := b.sign(withoutToken)
 				b.expect("first", b.ask(copied, "GET /a"), uncertain())
-				comes(b)
+				changeShop(b)
 				b.expect("open", b.ask(copied, "GET /a"), uncertain())
 				b.expectCalls("in doubt", 1, 0)
-				b.chain = shows(x402.Paid)
+				b.chain = chainShowing(x402.Paid)
 				b.expect("paid", b.ask(copied, "GET /a"), expected{status: 402, code: fault.PaymentRequired, charged: "true"})
 				b.expectCalls("in all", 1, 0)
 			})

@@ -12,9 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerElsewhere means that the owner of the purchase was made for another request: the payer
+// ownerOtherRequest means that the owner of the purchase was made for another request: the payer
 // has used one key for two requests.
-const ownerElsewhere ledger.Ownership = -1
+const ownerOtherRequest ledger.Ownership = -1
 
 // view returns what this attempt needs to classify a record: the time, the arrival and the
 // endpoint of its request, and whether there is a node.
@@ -27,11 +27,11 @@ func (a *attempt) view() ledger.View {
 	}
 }
 
-// purchase returns the name of the purchase to which the payment belongs. The name is made
+// purchaseName returns the name of the purchase to which the payment belongs. The name is made
 // from the payer's key. If there is no key, the name is made from the request, or it is empty
 // for a job with NoImplicitRetry. An empty name means that no other payment can join the
 // purchase.
-func (a *attempt) purchase(key string) string {
+func (a *attempt) purchaseName(key string) string {
 	var id string
 	switch {
 	case key != "" && a.job.KeyScope != "":
@@ -50,23 +50,24 @@ func (a *attempt) purchase(key string) string {
 // record of the owner, or nil if that record no longer exists. ownershipOf does no I/O.
 func (a *attempt) ownershipOf(r *ledger.Payment) ledger.Ownership {
 	if r != nil && r.Request != a.job.Fingerprint {
-		return ownerElsewhere
+		return ownerOtherRequest
 	}
 	return a.gate.Ledger.Ownership(r, a.view())
 }
 
 // These are the limits for joining a purchase.
 const (
-	// mostTurns is how often buy loads a purchase at most. If another attempt changes the
+	// maxTurns is how often buy loads a purchase at most. If another attempt changes the
 	// purchase, buy must load it again.
-	mostTurns = 8
-	// mostWait is how long a request waits at most while another attempt works on the payment
-	// that owns the purchase. Meanwhile the record of the owner is read at intervals that grow
-	// from firstLook to lastLook. The request is not answered 409 at once, because the
-	// reference clients do not retry after a 409.
-	mostWait  = 8 * time.Second
-	firstLook = 50 * time.Millisecond
-	lastLook  = time.Second
+	maxTurns = 8
+	// maxOwnerWait is how long a request waits at most while another attempt works on the
+	// payment that owns the purchase. Meanwhile the record of the owner is read again after
+	// each pause. The first pause is firstPause; each later one is twice as long, up to
+	// maxPause. The request is not answered 409 at once, because the reference clients do not
+	// retry after a 409.
+	maxOwnerWait = 8 * time.Second
+	firstPause   = 50 * time.Millisecond
+	maxPause     = time.Second
 )
 
 // buy continues with a claimed payment that may have to be sent. It opens the purchase first,
@@ -74,8 +75,8 @@ const (
 // purchase, join decides: the answer comes from the owner, or this payment takes the purchase
 // over.
 func (h *holder) buy(ctx context.Context) *Outcome {
-	until := h.gate.Now().Add(min(mostWait, h.spare()))
-	for range mostTurns {
+	until := h.gate.Now().Add(min(maxOwnerWait, h.spareTime()))
+	for range maxTurns {
 		p, err := h.gate.Ledger.OpenPurchase(ctx, h.hold)
 		switch {
 		case errors.Is(err, ledger.ErrConflict):
@@ -114,13 +115,13 @@ func (h *holder) notePayee(ctx context.Context) {
 // join answers a payment whose purchase belongs to another payment. It returns nil if the
 // purchase must be loaded again.
 func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) *Outcome {
-	owner, err := h.await(ctx, p, until)
+	owner, err := h.awaitOwner(ctx, p, until)
 	if err != nil {
 		return h.endUnsent(ctx, ledgerFault(err, nil))
 	}
 	switch h.ownershipOf(owner) {
-	case ownerElsewhere:
-		return h.endUnsent(ctx, failed(fault.New(fault.IdempotencyConflict, nil), new(false)))
+	case ownerOtherRequest:
+		return h.endUnsent(ctx, faultOutcome(fault.New(fault.IdempotencyConflict, nil), new(false)))
 	case ledger.OwnerBusy:
 		if !owner.SoldAt(h.job.Endpoint) {
 			owner = nil // the receipt of the owner belongs to another endpoint, and is not shown here
@@ -128,7 +129,7 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 		return h.endUnsent(ctx, inProgress(owner))
 	case ledger.OwnerAnswers:
 		h.supersede(ctx, owner.Key)
-		return h.follow(ctx, *owner)
+		return h.answerFromOwner(ctx, *owner)
 	case ledger.OwnerDoubt:
 		return h.resolve(ctx, *owner, until)
 	case ledger.OwnerDead, ledger.OwnerOver:
@@ -139,19 +140,20 @@ func (h *holder) join(ctx context.Context, p *ledger.Purchase, until time.Time) 
 
 // noRule returns the answer for a purchase whose owner fits no rule. That would be a bug.
 func noRule() *Outcome {
-	return failed(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
+	return faultOutcome(fault.New(fault.PaymentUnavailable, errors.New("no rule for the owner of this purchase")), nil)
 }
 
 // takeOver makes this payment the owner of the purchase, and then settles and answers this
-// payment. former is the record of the previous owner, or nil if that record no longer exists.
-// takeOver returns nil if another attempt has changed the record or the purchase meanwhile.
-func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledger.Payment) *Outcome {
+// payment. formerOwner is the record of the previous owner, or nil if that record no longer
+// exists. takeOver returns nil if another attempt has changed the record or the purchase
+// meanwhile.
+func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, formerOwner *ledger.Payment) *Outcome {
 	if h.record().Owner != "" { // this payment is in doubt, and another payment of the purchase was answered in its place
-		if out := h.answerOfOwner(ctx, former); out != nil {
+		if out := h.answerOfOwner(ctx, formerOwner); out != nil {
 			return h.endUnsent(ctx, out)
 		}
 	}
-	p, err := h.gate.Ledger.ReplaceOwner(ctx, p, former, h.hold)
+	p, err := h.gate.Ledger.ReplaceOwner(ctx, p, formerOwner, h.hold)
 	switch {
 	case errors.Is(err, ledger.ErrConflict):
 		return nil
@@ -164,11 +166,11 @@ func (h *holder) takeOver(ctx context.Context, p *ledger.Purchase, former *ledge
 	return h.fulfil(ctx)
 }
 
-// await returns the record of a purchase's owner. While another attempt works on the owner,
-// await pauses and loads the record again. When the deadline comes, it returns the record as
-// it was loaded last.
-func (a *attempt) await(ctx context.Context, p *ledger.Purchase, deadline time.Time) (*ledger.Payment, error) {
-	pause := firstLook
+// awaitOwner returns the record of a purchase's owner. While another attempt works on the
+// owner, awaitOwner pauses and loads the record again. When the deadline comes, it returns the
+// record as it was loaded last.
+func (a *attempt) awaitOwner(ctx context.Context, p *ledger.Purchase, deadline time.Time) (*ledger.Payment, error) {
+	pause := firstPause
 	for {
 		owner, err := a.gate.Ledger.Owner(ctx, p)
 		if err != nil || a.ownershipOf(owner) != ledger.OwnerBusy {
@@ -177,7 +179,7 @@ func (a *attempt) await(ctx context.Context, p *ledger.Purchase, deadline time.T
 		if !a.pause(ctx, pause, deadline) {
 			return owner, nil
 		}
-		pause = min(2*pause, lastLook)
+		pause = min(2*pause, maxPause)
 	}
 }
 
@@ -207,22 +209,22 @@ func (h *holder) endUnsent(ctx context.Context, out *Outcome) *Outcome {
 	reason := cmp.Or(h.record().Reason, "another payment of the purchase was under way")
 	err := h.hold.End(withoutDeadline(ctx), ledger.EventNotSent, reason, "")
 	h.wrote(ctx, "attempt not ended", err)
-	h.seen(h.record().State)
+	h.noteState(h.record().State)
 	unsure := h.record().Doubt || errors.Is(err, ledger.ErrLost)
 	saysNo := out.Payment.Charged != nil && !*out.Payment.Charged
 	if !unsure || !saysNo {
 		return out
 	}
 	if out.Status == http.StatusPaymentRequired {
-		return failed(fault.New(fault.SettlementUncertain, out.Fault), nil)
+		return faultOutcome(fault.New(fault.SettlementUncertain, out.Fault), nil)
 	}
-	return out.charged(nil)
+	return out.setCharged(nil)
 }
 
 func inProgress(owner *ledger.Payment) *Outcome {
-	out := failed(fault.New(fault.PaymentInProgress, nil), nil)
+	out := faultOutcome(fault.New(fault.PaymentInProgress, nil), nil)
 	if owner != nil && owner.Paid() {
-		return out.by(*owner)
+		return out.withRecord(*owner)
 	}
 	return out
 }
@@ -233,17 +235,17 @@ func inProgress(owner *ledger.Payment) *Outcome {
 func (h *holder) supersede(ctx context.Context, owner string) {
 	err := h.hold.Supersede(withoutDeadline(ctx), owner)
 	h.wrote(ctx, "superseded payment not ended", err)
-	h.seen(h.record().State)
+	h.noteState(h.record().State)
 }
 
-// follow answers from the record of the payment that owns the purchase. If the owner's answer
-// is owed, follow runs the owner's lookup.
-func (a *attempt) follow(ctx context.Context, owner ledger.Payment) *Outcome {
-	joined, c, err := a.resume(ctx, owner)
+// answerFromOwner answers from the record of the payment that owns the purchase. If the
+// owner's answer is owed, answerFromOwner runs the owner's lookup.
+func (a *attempt) answerFromOwner(ctx context.Context, owner ledger.Payment) *Outcome {
+	ownerAttempt, c, err := a.resume(ctx, owner)
 	if err != nil {
-		return ledgerFault(err, new(true)).with(success(owner.Receipt))
+		return ledgerFault(err, new(true)).withResponse(successResponse(owner.Receipt))
 	}
-	return joined.proceed(ctx, c)
+	return ownerAttempt.proceed(ctx, c)
 }
 
 // resume claims the lease of r, another payment of the same payer. It returns a copy of this
@@ -254,17 +256,17 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 	if err != nil {
 		return nil, ledger.Claim{}, err
 	}
-	joined := *a
-	joined.joined = true
-	joined.terms = terms
-	joined.claim = ledger.Submission{
+	ownerAttempt := *a
+	ownerAttempt.hasJoined = true
+	ownerAttempt.terms = terms
+	ownerAttempt.claim = ledger.Submission{
 		Key:        r.Key,
 		AuthDigest: r.AuthDigest,
 		Terms:      r.Terms,
 		Asks:       a.claim.Asks,
 	}
-	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.lease())
-	return &joined, c, err
+	c, err := a.gate.Ledger.Resume(ctx, r, a.claim.Asks, a.leaseEnd())
+	return &ownerAttempt, c, err
 }
 
 // resolve finds out whether r, the payment that owns the purchase, was made. It sends r again
@@ -279,7 +281,7 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 // neither sent nor answered here. resolve then only asks the chain, and returns nil when the
 // chain shows that r was made or never will be.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
-	joined, c, err := h.resume(ctx, r)
+	ownerAttempt, c, err := h.resume(ctx, r)
 	switch {
 	case err != nil:
 		return h.endUnsent(ctx, ledgerFault(err, nil))
@@ -287,11 +289,11 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 		if h.pause(ctx, c.Wait, until) {
 			return nil
 		}
-		return h.endUnsent(ctx, h.explain(h.answers().ended(c.Record), c.Record))
+		return h.endUnsent(ctx, h.explain(h.responder().ended(c.Record), c.Record))
 	case c.Hold == nil:
 		return nil // the owner cannot be claimed now, for example because another attempt holds its lease
 	}
-	owner := &holder{joined, c.Hold}
+	owner := &holder{ownerAttempt, c.Hold}
 	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)
 	notOwner := err == nil && !p.OwnedBy(owner.hold)
 	switch {
@@ -301,11 +303,11 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 	case err != nil:
 		return h.endUnsent(ctx, owner.endUnsent(ctx, ledgerFault(err, nil)))
 	}
-	elsewhere := !r.SoldAt(h.job.Endpoint)
-	owner.opensNothing = elsewhere
+	otherEndpoint := !r.SoldAt(h.job.Endpoint)
+	owner.provesNoRight = otherEndpoint
 	out := owner.fulfil(ctx)
 	switch now := owner.record(); {
-	case now.Paid() && elsewhere:
+	case now.Paid() && otherEndpoint:
 		return nil
 	case now.Paid():
 		h.supersede(ctx, r.Key)
@@ -353,8 +355,8 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	}
 	var owner *ledger.Payment
 	if p != nil && p.Owner != r.Key {
-		until := a.gate.Now().Add(min(mostWait, a.spare()))
-		owner, err = a.await(ctx, p, until)
+		until := a.gate.Now().Add(min(maxOwnerWait, a.spareTime()))
+		owner, err = a.awaitOwner(ctx, p, until)
 		if err != nil {
 			return ledgerFault(err, nil)
 		}
@@ -362,7 +364,7 @@ func (a *attempt) replaced(ctx context.Context, r ledger.Payment) *Outcome {
 	if out := a.answerOfOwner(ctx, owner); out != nil {
 		return out
 	}
-	return refused("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
+	return refusalOutcome("this authorization was replaced by another payment for the same request, and is not charged: sign a new one", nil)
 }
 
 // answerOfOwner answers a superseded authorization from the payment that owns the purchase,
@@ -376,11 +378,11 @@ func (a *attempt) answerOfOwner(ctx context.Context, owner *ledger.Payment) *Out
 	case ledger.OwnerBusy:
 		return inProgress(owner)
 	case ledger.OwnerAnswers:
-		return a.follow(ctx, *owner)
+		return a.answerFromOwner(ctx, *owner)
 	case ledger.OwnerOver:
 		kept := a.request.Arrived.Before(owner.AnsweredAt.Add(ledger.KeptFor))
 		if owner.State == ledger.Redeemed && kept {
-			return a.follow(ctx, *owner)
+			return a.answerFromOwner(ctx, *owner)
 		}
 	}
 	return nil

@@ -28,15 +28,15 @@ func (b *harness) expectReplay(what string, first, again x402.Outcome) {
 	}
 }
 
-// inDoubt changes a record as if the payment was sent and the facilitator gave no reply.
-func inDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
+// markInDoubt changes a record as if the payment was sent and the facilitator gave no reply.
+func markInDoubt(r *ledger.Payment) { r.Doubt, r.Sent = true, true }
 
 // TestOnePurchaseOneCharge plays a payer who signs again for the same request. Without a key,
 // the payer must not be charged again before the duplicate window ends. With the same key, the
 // payer must not be charged again for a day. Another payer, another key, or another request
 // without a key makes a separate purchase. Another request with the same key is a conflict.
 func TestOnePurchaseOneCharge(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
 		var n atomic.Int32
 		b.work = func(context.Context, int) ([]byte, error) { return fmt.Appendf(nil, `{"n":%d}`, n.Add(1)), nil }
@@ -45,7 +45,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		time.Sleep(duplicateWindow - time.Nanosecond)
 		second := b.sign(nil)
 		b.expectReplay("second signature", first, b.ask(second, "GET /a"))
-		if r := b.stored(second); r.State != ledger.Superseded || r.Sent || r.Payload != nil {
+		if r := b.storedPayment(second); r.State != ledger.Superseded || r.Sent || r.Payload != nil {
 			t.Errorf("second signature: %+v", r)
 		}
 		b.expectCalls("two signatures", 1, 1)
@@ -65,7 +65,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 		b.expectReplay("the same key", keyed, b.ask(b.sign(nil), "GET /a"))
 		elsewhere := b.sign(nil)
 		b.expect("the same key, elsewhere", b.ask(elsewhere, "GET /b"), expected{status: 409, code: fault.IdempotencyConflict, charged: "false"})
-		b.rewrite(elsewhere, inDoubt)
+		b.rewrite(elsewhere, markInDoubt)
 		b.expect("that, in doubt", b.ask(elsewhere, "GET /b"), expected{status: 409, code: fault.IdempotencyConflict, charged: "null"})
 		b.keys = []string{`"order-7"`}
 		b.expectReplay("the same key in quotes", keyed, b.ask(b.sign(nil), "GET /a"))
@@ -85,10 +85,10 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 // TestOwnerOfAPurchase checks the answer to a second payment for a purchase that a first
 // payment owns. Each row has another state of the first payment.
 func TestOwnerOfAPurchase(t *testing.T) {
-	never, open, unseen := shows(x402.NeverPaid), shows(x402.StillOpen), shows(x402.CannotTell)
-	failing := func(b *harness) { b.work = looksUp(lookup.DNSTimeout) }
-	working := func(b *harness) { b.work = looksUp("") }
-	exhausting := func(b *harness) { failing(b); b.most = 5 }
+	never, open, unseen := chainShowing(x402.NeverPaid), chainShowing(x402.StillOpen), chainShowing(x402.CannotTell)
+	failing := func(b *harness) { b.work = lookUpWith(lookup.DNSTimeout) }
+	working := func(b *harness) { b.work = lookUpWith("") }
+	exhausting := func(b *harness) { failing(b); b.maxRuns = 5 }
 	refunds := func(b *harness, h string) {
 		working(b)
 		b.rewrite(h, func(r *ledger.Payment) { r.SendingBack = &ledger.SendingBack{At: time.Now(), By: "an operator"} })
@@ -101,40 +101,40 @@ func TestOwnerOfAPurchase(t *testing.T) {
 		working(b)
 	}
 	for _, c := range []ownerRow{
-		{name: "in doubt, and it moves", first: lost(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "in doubt, and still in doubt", first: lost(), second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt, the chain saw it move", chain: unseen, later: shows(x402.Paid), first: lost(), second: lost(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "in doubt, proven dead", chain: unseen, later: never, first: lost(), second: lost(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, own: ledger.Refused, owner: ledger.Superseded},
-		{name: "in doubt past its window, open", chain: unseen, later: open, first: lost(), wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "in doubt past its window, dead", chain: unseen, later: never, first: lost(), wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
-		{name: "in doubt past its window, nobody sees it", first: lost(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Uncertain},
+		{name: "in doubt, and it moves", first: lostReply(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "in doubt, and still in doubt", first: lostReply(), second: lostReply(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, secondState: ledger.Refused, firstState: ledger.Uncertain},
+		{name: "in doubt, the chain saw it move", chain: unseen, laterChain: chainShowing(x402.Paid), first: lostReply(), second: lostReply(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "in doubt, proven dead", chain: unseen, laterChain: never, first: lostReply(), second: lostReply(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 3, secondState: ledger.Refused, firstState: ledger.Superseded},
+		{name: "in doubt past its window, open", chain: unseen, laterChain: open, first: lostReply(), wait: 5 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, secondState: ledger.Refused, firstState: ledger.Uncertain},
+		{name: "in doubt past its window, dead", chain: unseen, laterChain: never, first: lostReply(), wait: 5 * time.Minute, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Redeemed, firstState: ledger.Superseded},
+		{name: "in doubt past its window, nobody sees it", first: lostReply(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, secondState: ledger.Refused, firstState: ledger.Uncertain},
 
-		{name: "refused, and refused again", first: declined(), wait: time.Second, second: declined(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused a moment ago", first: declined(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "refused twice, the last time a moment ago", first: declined(), after: func(b *harness, h string) { time.Sleep(time.Second); b.ask(h, "GET /a") }, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused, and it moves now", first: declined(), wait: time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "refused, and in doubt now", first: declined(), wait: time.Second, second: lost(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Uncertain},
-		{name: "refused past its window, blind, early", first: declined(), wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
-		{name: "refused past its window, blind", first: declined(), wait: 15*time.Minute + time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
-		{name: "refused past its window, the chain says open", chain: unseen, later: open, first: declined(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, own: ledger.Refused, owner: ledger.Refused},
-		{name: "turned away, and turned away again", first: turned(), second: turned(), status: 503, code: fault.FacilitatorUnauthorized, charge: "false", retry: true, sent: 2, own: ledger.Refused, owner: ledger.Refused},
-		{name: "turned away, and it moves now", first: turned(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "never sent", first: unreached(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, own: ledger.Redeemed, owner: ledger.Superseded},
+		{name: "refused, and refused again", first: declined(), wait: time.Second, second: declined(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, secondState: ledger.Refused, firstState: ledger.Refused},
+		{name: "refused a moment ago", first: declined(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "refused twice, the last time a moment ago", first: declined(), after: func(b *harness, h string) { time.Sleep(time.Second); b.ask(h, "GET /a") }, second: moved(), status: 402, code: fault.PaymentRequired, charge: "false", sent: 2, secondState: ledger.Refused, firstState: ledger.Refused},
+		{name: "refused, and it moves now", first: declined(), wait: time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "refused, and in doubt now", first: declined(), wait: time.Second, second: lostReply(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 2, secondState: ledger.Refused, firstState: ledger.Uncertain},
+		{name: "refused past its window, blind, early", first: declined(), wait: 15 * time.Minute, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, secondState: ledger.Refused, firstState: ledger.Refused},
+		{name: "refused past its window, blind", first: declined(), wait: 15*time.Minute + time.Second, second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Redeemed, firstState: ledger.Superseded},
+		{name: "refused past its window, the chain says open", chain: unseen, laterChain: open, first: declined(), wait: time.Hour, second: moved(), status: 503, code: fault.SettlementUncertain, charge: "null", retry: true, sent: 1, secondState: ledger.Refused, firstState: ledger.Refused},
+		{name: "turned away, and turned away again", first: turnedAway(), second: turnedAway(), status: 503, code: fault.FacilitatorUnauthorized, charge: "false", retry: true, sent: 2, secondState: ledger.Refused, firstState: ledger.Refused},
+		{name: "turned away, and it moves now", first: turnedAway(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "never sent", first: unreached(), second: moved(), status: 200, charge: "true", sent: 2, runs: 1, secondState: ledger.Redeemed, firstState: ledger.Superseded},
 
-		{name: "owed", before: failing, after: func(b *harness, _ string) { working(b); time.Sleep(time.Second) }, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 2, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "owed after five lookups, too early", before: failing, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "owed after five lookups", before: failing, after: spend, wait: 20 * time.Minute, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "owed for a week", before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "owed for a week, with a key", keyed: true, before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, own: ledger.Superseded, owner: ledger.Redeemed},
-		{name: "no lookup left", before: exhausting, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "no lookup left, a week later", before: exhausting, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, own: ledger.Superseded, owner: ledger.Settled},
-		{name: "a refund is begun", before: failing, after: refunds, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed, owner: ledger.Settled},
+		{name: "owed", before: failing, after: func(b *harness, _ string) { working(b); time.Sleep(time.Second) }, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 2, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "owed, too early", before: failing, after: func(b *harness, _ string) { working(b) }, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 1, secondState: ledger.Superseded, firstState: ledger.Settled},
+		{name: "owed after five lookups, too early", before: failing, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", retry: true, sent: 1, runs: 5, secondState: ledger.Superseded, firstState: ledger.Settled},
+		{name: "owed after five lookups", before: failing, after: spend, wait: 20 * time.Minute, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "owed for a week", before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "owed for a week, with a key", keyed: true, before: failing, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 200, charge: "true", sent: 1, runs: 6, secondState: ledger.Superseded, firstState: ledger.Redeemed},
+		{name: "no lookup left", before: exhausting, after: spend, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, secondState: ledger.Superseded, firstState: ledger.Settled},
+		{name: "no lookup left, a week later", before: exhausting, after: spend, wait: 7 * 24 * time.Hour, first: moved(), second: moved(), status: 504, code: lookup.DNSTimeout, charge: "true", sent: 1, runs: 5, secondState: ledger.Superseded, firstState: ledger.Settled},
+		{name: "a refund is begun", before: failing, after: refunds, first: moved(), second: moved(), status: 200, charge: "true", sent: 2, runs: 2, secondState: ledger.Redeemed, firstState: ledger.Settled},
 
-		{name: "its record is gone", first: moved(), wait: 36 * 24 * time.Hour, keyed: true, second: moved(), status: 200, charge: "true", sent: 2, runs: 2, own: ledger.Redeemed},
+		{name: "its record is gone", first: moved(), wait: 36 * 24 * time.Hour, keyed: true, second: moved(), status: 200, charge: "true", sent: 2, runs: 2, secondState: ledger.Redeemed},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, nil, func(_ *testing.T, b *harness) {
+			withHarness(t, nil, func(_ *testing.T, b *harness) {
 				first := b.buyFirst(c)
 				b.buySecond(c, first)
 			})
@@ -144,23 +144,23 @@ func TestOwnerOfAPurchase(t *testing.T) {
 
 // ownerRow is a payment that opens a purchase, and a second payment for the same purchase.
 type ownerRow struct {
-	name   string
-	chain  func() x402.Finding // what the chain shows when the first payment is sent; nil means that there is no node
-	later  func() x402.Finding // what the chain shows when the second payment is sent
-	first  x402.Settlement
-	before func(b *harness)           // called before the first payment
-	after  func(b *harness, h string) // called after the first payment
-	wait   time.Duration
-	keyed  bool
-	second x402.Settlement
-	status int
-	code   fault.Code
-	charge string
-	retry  bool
+	name       string
+	chain      func() x402.Finding // what the chain shows when the first payment is sent; nil means that there is no node
+	laterChain func() x402.Finding // what the chain shows when the second payment is sent
+	first      x402.Settlement
+	before     func(b *harness)           // called before the first payment
+	after      func(b *harness, h string) // called after the first payment
+	wait       time.Duration
+	keyed      bool
+	second     x402.Settlement
+	status     int
+	code       fault.Code
+	charge     string
+	retry      bool
 	// These are the total numbers of settlements sent and of lookups run.
-	sent, runs int
-	own        ledger.State // state of the second payment at the end
-	owner      ledger.State // state of the first payment at the end
+	sent, runs  int
+	secondState ledger.State // state of the second payment at the end
+	firstState  ledger.State // state of the first payment at the end
 }
 
 // buyFirst sends the first payment.
@@ -172,7 +172,7 @@ func (b *harness) buyFirst(c ownerRow) (signature string) {
 	if c.before != nil {
 		c.before(b)
 	}
-	b.settle = settles(c.first)
+	b.settle = settleWith(c.first)
 	signature = b.sign(nil)
 	b.ask(signature, "GET /a")
 	if c.after != nil {
@@ -185,22 +185,22 @@ func (b *harness) buyFirst(c ownerRow) (signature string) {
 // buySecond sends the second payment, and checks the final state of both payments.
 func (b *harness) buySecond(c ownerRow, first string) {
 	b.t.Helper()
-	b.chain = c.later
-	b.settle = settles(c.second)
+	b.chain = c.laterChain
+	b.settle = settleWith(c.second)
 	second := b.sign(nil)
 	out := b.ask(second, "GET /a")
 	b.expect("second", out, expected{status: c.status, code: c.code, charged: c.charge, retryable: c.retry, receipt: c.charge == "true"})
 	b.expectCalls("second", c.sent, c.runs)
-	if r := b.stored(second); r.State != c.own {
-		b.t.Errorf("the second is %s, want %s (%s)", r.State, c.own, r.Reason)
+	if r := b.storedPayment(second); r.State != c.secondState {
+		b.t.Errorf("the second is %s, want %s (%s)", r.State, c.secondState, r.Reason)
 	}
-	if c.owner != "" && b.stored(first).State != c.owner {
-		b.t.Errorf("the first is %s, want %s", b.stored(first).State, c.owner)
+	if c.firstState != "" && b.storedPayment(first).State != c.firstState {
+		b.t.Errorf("the first is %s, want %s", b.storedPayment(first).State, c.firstState)
 	}
 	// Each time the first payment is sent, it must have the same bytes.
-	for _, p := range b.sent {
-		if p.Payload.Authorization.Nonce == b.sent[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.sent[0]) {
-			b.t.Errorf("sent %+v, then %+v", b.sent[0], p)
+	for _, p := range b.settlePayloads {
+		if p.Payload.Authorization.Nonce == b.settlePayloads[0].Payload.Authorization.Nonce && !reflect.DeepEqual(p, b.settlePayloads[0]) {
+			b.t.Errorf("sent %+v, then %+v", b.settlePayloads[0], p)
 		}
 	}
 	if out.Fault == nil || out.Fault.Code != fault.SettlementUncertain {
@@ -217,7 +217,7 @@ func (b *harness) buySecond(c ownerRow, first string) {
 // request is a conflict. An invalid identifier is refused.
 func TestPaymentIdentifier(t *testing.T) {
 	const id = `"pay_7d5d747be160e280504c099d984bcfe0"`
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		named := func(id string) string {
 			return b.sign(func(d *x402test.Draft) {
 				d.Payload.Extensions[x402.ExtensionIdentifier] = json.RawMessage(`{"info":{"required":false,"id":` + id + `}}`)
@@ -234,12 +234,12 @@ func TestPaymentIdentifier(t *testing.T) {
 	})
 }
 
-// TestPingIsBoughtAnew checks that, without a key, each payment for a ping is settled and gets
-// a new answer. Pings with the same key are one purchase.
-func TestPingIsBoughtAnew(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+// TestEachPingIsAPurchase checks that, without a key, each payment for a ping is settled and
+// gets a new answer. Pings with the same key are one purchase.
+func TestEachPingIsAPurchase(t *testing.T) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		b.window = duplicateWindow
-		b.separate = true
+		b.noImplicitRetry = true
 		h := b.sign(nil)
 		b.expect("ping", b.ask(h, "GET /ping"), answered())
 		if n := b.writes(); n != 3 {
@@ -258,7 +258,7 @@ func TestPingIsBoughtAnew(t *testing.T) {
 // TestInvalidKeys checks that an invalid key is refused before anything is written, that
 // nothing is charged, and that unusual but valid keys are accepted.
 func TestInvalidKeys(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
+	withHarness(t, nil, func(t *testing.T, b *harness) {
 		h := b.sign(nil)
 		for _, keys := range [][]string{{""}, {`""`}, {"a b"}, {"\x7f"}, {"é"}, {strings.Repeat("k", 256)}, {"a", "a"}, {"a\tb"}} {
 			b.keys = keys
@@ -281,10 +281,10 @@ func TestInvalidKeys(t *testing.T) {
 // answer to a second payment must advise a new Idempotency-Key. A payment with a new key must
 // be answered.
 func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
-	within(t, nil, func(t *testing.T, b *harness) {
-		b.window, b.chain = duplicateWindow, shows(x402.StillOpen)
+	withHarness(t, nil, func(t *testing.T, b *harness) {
+		b.window, b.chain = duplicateWindow, chainShowing(x402.StillOpen)
 		bad := x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_payload_signature", BadSignature: true}
-		b.settle = settles(bad, bad, moved())
+		b.settle = settleWith(bad, bad, moved())
 		b.ask(b.sign(nil), "GET /a")
 		for _, when := range []string{"asked again", "from the record"} {
 			time.Sleep(2 * time.Second)
@@ -294,7 +294,7 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 			if says := out.Fault.Public(); !strings.Contains(says, "To buy at once, send a new Idempotency-Key") {
 				t.Errorf("%s: %q", when, says)
 			}
-			b.rewrite(h, inDoubt)
+			b.rewrite(h, markInDoubt)
 			b.expect(when+", in doubt itself", b.ask(h, "GET /a"), uncertain())
 		}
 		b.keys = []string{"order-2"}
@@ -309,19 +309,19 @@ func TestRefusedSignatureHoldsThePurchase(t *testing.T) {
 func TestWithoutExtensions(t *testing.T) {
 	for name, c := range map[string]bareRow{
 		"with":               {token: true},
-		"without":            {says: signAgain},
-		"without a purchase": {own: true, says: noRepeat},
+		"without":            {wantAdvice: signAgain},
+		"without a purchase": {noImplicitRetry: true, wantAdvice: noRepeat},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
+			withHarness(t, nil, func(t *testing.T, b *harness) {
 				b.window = duplicateWindow
-				b.separate = c.own
+				b.noImplicitRetry = c.noImplicitRetry
 				h := b.sign(func(d *x402test.Draft) {
 					if !c.token {
 						delete(d.Payload.Extensions, "retry-token")
 					}
 				})
-				b.work = looksUp(lookup.DNSTimeout, "")
+				b.work = lookUpWith(lookup.DNSTimeout, "")
 				inFlight := make(chan x402.Outcome, 1)
 				b.settle = func(context.Context, int) x402.Settlement {
 					time.Sleep(2 * time.Second)
@@ -340,7 +340,7 @@ func TestWithoutExtensions(t *testing.T) {
 					}
 				}
 				time.Sleep(time.Second)
-				if !c.own {
+				if !c.noImplicitRetry {
 					b.expect("signed again", b.ask(b.sign(nil), "GET /a"), answered())
 					b.expectCalls("in all", 1, 2)
 				}
@@ -351,9 +351,9 @@ func TestWithoutExtensions(t *testing.T) {
 
 // bareRow is a payment that may come without its offer's extensions, and the expected advice.
 type bareRow struct {
-	own   bool // x402.Job.NoImplicitRetry: each request is a separate purchase
-	token bool
-	says  string // what the answer must advise: signAgain, noRepeat or neither
+	noImplicitRetry bool // x402.Job.NoImplicitRetry: each request is a separate purchase
+	token           bool
+	wantAdvice      string // what the answer must advise: signAgain, noRepeat or neither
 }
 
 const (
@@ -369,7 +369,7 @@ func (c bareRow) check(t *testing.T, what string, out x402.Outcome) {
 		t.Errorf("%s: %q", what, told)
 	}
 	for _, text := range []string{signAgain, noRepeat} {
-		if strings.Contains(told, text) != (text == c.says) {
+		if strings.Contains(told, text) != (text == c.wantAdvice) {
 			t.Errorf("%s: %q", what, told)
 		}
 	}

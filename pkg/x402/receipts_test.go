@@ -17,37 +17,37 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// receipts is a signer with one key. If err is set, the key is not available.
-type receipts struct {
+// receiptSigner is a signer with one key. If err is set, the key is not available.
+type receiptSigner struct {
 	*receipt.Signer
 	public ed25519.PublicKey
 	err    error
 }
 
-func newReceipts(t *testing.T) *receipts {
+func newReceiptSigner(t *testing.T) *receiptSigner {
 	t.Helper()
 	private := ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize))
 	public := private.Public().(ed25519.PublicKey) //nolint:forcetypeassert // Public documents this type
 	s := must(receipt.NewSigner(private, []ed25519.PublicKey{public}))
-	return &receipts{Signer: s, public: public}
+	return &receiptSigner{Signer: s, public: public}
 }
 
-func (r *receipts) Sign(_ context.Context, d receipt.Statement) (string, error) {
+func (r *receiptSigner) Sign(_ context.Context, d receipt.Statement) (string, error) {
 	if r.err != nil {
 		return "", r.err
 	}
 	return r.Signer.Sign(d)
 }
 
-func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
+func (r *receiptSigner) SignOffer(o receipt.Offer) (string, error) {
 	if r.err == nil {
 		return r.Signer.SignOffer(o)
 	}
 	return "", nil
 }
 
-// holds checks that an answer has a valid receipt, and returns the receipt.
-func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
+// checkReceipt checks that an answer has a valid receipt, and returns the receipt.
+func (r *receiptSigner) checkReceipt(t *testing.T, what string, out x402.Outcome) string {
 	t.Helper()
 	jws := ""
 	if out.Receipt != nil {
@@ -61,7 +61,7 @@ func (r *receipts) holds(t *testing.T, what string, out x402.Outcome) string {
 	return jws
 }
 
-func unsigned(t *testing.T, what string, out x402.Outcome) {
+func checkNoReceipt(t *testing.T, what string, out x402.Outcome) {
 	t.Helper()
 	if out.Receipt != nil && out.Receipt.Extensions != (x402.ResponseExtensions{}) {
 		t.Errorf("%s: %d with %+v", what, out.Status, out.Receipt)
@@ -75,7 +75,7 @@ func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
 		status int
-		broken error // the error while the key is not available; nil means that it is available
+		keyErr error // the error while the key is not available; nil means that it is available
 	}{
 		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
 		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},
@@ -83,8 +83,8 @@ func TestReceipts(t *testing.T) {
 		"an answer after one":  {nil, 200, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				d := newReceiptTrial(t, b, c.broken)
+			withHarness(t, nil, func(t *testing.T, b *harness) {
+				d := newReceiptTrial(t, b, c.keyErr)
 				b.reply = c.answer
 				if c.answer == nil {
 					d.oweFirst()
@@ -93,10 +93,10 @@ func TestReceipts(t *testing.T) {
 				if out.Status != c.status {
 					t.Fatalf("%d %v", out.Status, out.Fault)
 				}
-				if c.broken != nil {
-					d.withoutKey(out)
+				if c.keyErr != nil {
+					d.checkWithoutKey(out)
 				} else {
-					d.withKey(out)
+					d.checkWithKey(out)
 				}
 			})
 		})
@@ -106,13 +106,13 @@ func TestReceipts(t *testing.T) {
 // receiptTrial is a purchase in which each answer must have one receipt.
 type receiptTrial struct {
 	*harness
-	signs *receipts
+	signs *receiptSigner
 	first string // the first payment
 }
 
 func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 	t.Helper()
-	d := &receiptTrial{harness: b, signs: newReceipts(t), first: b.sign(nil)}
+	d := &receiptTrial{harness: b, signs: newReceiptSigner(t), first: b.sign(nil)}
 	d.signs.err = broken
 	b.window, b.receipts = duplicateWindow, d.signs
 	b.keys = []string{"purchase"}
@@ -124,40 +124,40 @@ func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 func (d *receiptTrial) oweFirst() {
 	d.t.Helper()
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }
-	unsigned(d.t, "owed", d.ask(d.first, "GET /a"))
+	checkNoReceipt(d.t, "owed", d.ask(d.first, "GET /a"))
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":2}`)}, nil }
 	time.Sleep(time.Second)
 }
 
-// withoutKey checks that an answer that could not be signed has no receipt, even when it is
+// checkWithoutKey checks that an answer that could not be signed has no receipt, even when it is
 // sent again.
-func (d *receiptTrial) withoutKey(out x402.Outcome) {
+func (d *receiptTrial) checkWithoutKey(out x402.Outcome) {
 	d.t.Helper()
-	unsigned(d.t, "without the key", out)
+	checkNoReceipt(d.t, "without the key", out)
 	if !out.Trace.Unreceipted {
 		d.t.Error("that the receipt is missing is not noted")
 	}
-	unsigned(d.t, "again, without the key", d.ask(d.first, "GET /a"))
+	checkNoReceipt(d.t, "again, without the key", d.ask(d.first, "GET /a"))
 	d.expectReplay("without the key", out, d.ask(d.first, "GET /a"))
 }
 
-// withKey checks that a signed answer has a receipt, and has the same receipt when it is sent
-// again. A day later the answer is gone, and the reply has no receipt.
-func (d *receiptTrial) withKey(out x402.Outcome) {
+// checkWithKey checks that a signed answer has a receipt, and has the same receipt when it is
+// sent again. A day later the answer is gone, and the reply has no receipt.
+func (d *receiptTrial) checkWithKey(out x402.Outcome) {
 	d.t.Helper()
-	jws := d.signs.holds(d.t, "answered", out)
+	jws := d.signs.checkReceipt(d.t, "answered", out)
 	if out.Trace.Unreceipted {
 		d.t.Error("the receipt is noted as missing")
 	}
 	time.Sleep(time.Hour)
 	for what, header := range map[string]string{"again": d.first, "by another payment": d.sign(nil)} {
 		again := d.ask(header, "GET /a")
-		if got := d.signs.holds(d.t, what, again); got != jws || string(again.Body) != string(out.Body) {
+		if got := d.signs.checkReceipt(d.t, what, again); got != jws || string(again.Body) != string(out.Body) {
 			d.t.Errorf("%s: %s with %s, was %s with %s", what, again.Body, got, out.Body, jws)
 		}
 	}
 	time.Sleep(24 * time.Hour)
-	unsigned(d.t, "a day later", d.ask(d.first, "GET /a"))
+	checkNoReceipt(d.t, "a day later", d.ask(d.first, "GET /a"))
 }
 
 // TestSignedOffer checks that an offer is signed once, as soon as there is a key. A payment
@@ -172,28 +172,28 @@ func TestSignedOffer(t *testing.T) {
 		"not an extension": func(e map[string]json.RawMessage) { e[x402.ExtensionReceipt] = json.RawMessage(`7`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			within(t, nil, func(t *testing.T, b *harness) {
-				signs := newReceipts(t)
+			withHarness(t, nil, func(t *testing.T, b *harness) {
+				signs := newReceiptSigner(t)
 				b.offer = signOnce(t, b.offer, signs)
 				checkSignedOffer(t, b.offer, signs.public)
 				out := b.ask(b.sign(func(d *x402test.Draft) { echo(d.Payload.Extensions) }), "GET /a")
 				b.expect("paid", out, answered())
-				if _, shown := b.sent[0].Extensions[x402.ExtensionReceipt]; shown || len(b.sent) != 1 {
-					t.Errorf("the facilitator is sent %+v", b.sent)
+				if _, shown := b.settlePayloads[0].Extensions[x402.ExtensionReceipt]; shown || len(b.settlePayloads) != 1 {
+					t.Errorf("the facilitator is sent %+v", b.settlePayloads)
 				}
 			})
 		})
 	}
 	unsignable := offer(t, terms(), "5000", "Rome").Required("")
 	unsignable.Resource.URL = "/v1/x"
-	if o, err := must(x402.NewOffer(unsignable)).Signed(newReceipts(t)); err == nil {
+	if o, err := must(x402.NewOffer(unsignable)).Signed(newReceiptSigner(t)); err == nil {
 		t.Errorf("an offer at no URL is signed: %+v", o)
 	}
 }
 
 // signOnce signs an offer, and returns the signed offer. It also checks that Signed does not
 // change an offer without a key, or an offer that is already signed.
-func signOnce(t *testing.T, offer *x402.Offer, signs *receipts) *x402.Offer {
+func signOnce(t *testing.T, offer *x402.Offer, signs *receiptSigner) *x402.Offer {
 	t.Helper()
 	signs.err = errors.New("not in memory")
 	if still := must(offer.Signed(signs)); still != offer || must(offer.Signed(nil)) != offer {

@@ -13,9 +13,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// failed returns the outcome for a fault. charged says whether money has moved; nil means that
-// this is not known. Serve renders the body.
-func failed(f *fault.Error, charged *bool) *Outcome {
+// faultOutcome returns the outcome for a fault. charged says whether money has moved; nil
+// means that this is not known. Serve renders the body.
+func faultOutcome(f *fault.Error, charged *bool) *Outcome {
 	return &Outcome{
 		Status:  f.Info().Status,
 		Fault:   f,
@@ -23,10 +23,10 @@ func failed(f *fault.Error, charged *bool) *Outcome {
 	}
 }
 
-// refused returns a 402 with a reason. The reason is logged as well. receipt is the
+// refusalOutcome returns a 402 with a reason. The reason is logged as well. receipt is the
 // PAYMENT-RESPONSE of a failed settlement, or nil.
-func refused(reason string, receipt *SettleResponse) *Outcome {
-	return failed(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).with(receipt)
+func refusalOutcome(reason string, receipt *SettleResponse) *Outcome {
+	return faultOutcome(fault.New(fault.PaymentRequired, nil).Saying(reason), new(false)).withResponse(receipt)
 }
 
 // ledgerFault returns the outcome when a store failed, or when a record breaks the ledger's
@@ -36,27 +36,27 @@ func ledgerFault(err error, charged *bool) *Outcome {
 	if errors.Is(err, ledger.ErrCorrupt) || errors.Is(err, ledger.ErrIllegal) {
 		code = fault.PaymentUnavailable
 	}
-	return failed(fault.New(code, err), charged)
+	return faultOutcome(fault.New(code, err), charged)
 }
 
-// charged sets whether money has moved (nil if this is not known), and returns the outcome.
-func (o *Outcome) charged(moved *bool) *Outcome {
+// setCharged sets whether money has moved (nil if this is not known), and returns the outcome.
+func (o *Outcome) setCharged(moved *bool) *Outcome {
 	o.Payment.Charged = moved
 	return o
 }
 
-// with adds a PAYMENT-RESPONSE to an outcome that has none, and returns the outcome.
-func (o *Outcome) with(paid *SettleResponse) *Outcome {
+// withResponse adds a PAYMENT-RESPONSE to an outcome that has none, and returns the outcome.
+func (o *Outcome) withResponse(paid *SettleResponse) *Outcome {
 	if o.Receipt == nil {
 		o.Receipt = paid
 	}
 	return o
 }
 
-// by adds to an outcome what a record says about its payment: whether the payment was charged,
-// and the payment's PAYMENT-RESPONSE. It returns the outcome.
-func (o *Outcome) by(r ledger.Payment) *Outcome {
-	return o.charged(chargedBy(r)).with(success(r.Receipt))
+// withRecord adds to an outcome what a record says about its payment: whether the payment was
+// charged, and the payment's PAYMENT-RESPONSE. It returns the outcome.
+func (o *Outcome) withRecord(r ledger.Payment) *Outcome {
+	return o.setCharged(chargedBy(r)).withResponse(successResponse(r.Receipt))
 }
 
 // chargedBy returns whether money has moved according to a record; nil means that this is not
@@ -82,79 +82,81 @@ func TermsOf(r ledger.Payment) (Requirements, error) {
 }
 
 const (
-	// alreadyUsed is the reason in a 402. It is the same for every record, so a sender who
+	// reasonUsed is the reason in a 402. It is the same for every record, so a sender who
 	// copied the payment from the chain learns nothing from it. It tells a payer whose client
 	// leaves out the extensions of offers what to do.
-	alreadyUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
-	// answerGone is the reason in a 402 for a payment whose answer is no longer kept.
-	answerGone = "authorization already used"
+	reasonUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
+	// reasonAnswerGone is the reason in a 402 for a payment whose answer is no longer kept.
+	reasonAnswerGone = "authorization already used"
 )
 
-// unproven answers a request for an authorization that is on record, if the sender has not
-// proved to be the payer. Anybody can copy the authorization from the chain. Therefore the
+// unprovenOutcome answers a request for an authorization that is on record, if the sender has
+// not proved to be the payer. Anybody can copy the authorization from the chain. Therefore the
 // answer has no receipt, and no alarm counts it.
-func unproven(r ledger.Payment) *Outcome { return refused(alreadyUsed, nil).charged(chargedBy(r)) }
+func unprovenOutcome(r ledger.Payment) *Outcome {
+	return refusalOutcome(reasonUsed, nil).setCharged(chargedBy(r))
+}
 
-// fromRecord answers from the record of a claim that did not get the lease.
-func (a *attempt) fromRecord(ctx context.Context, c ledger.Claim) *Outcome {
+// answerFromRecord answers from the record of a claim that did not get the lease.
+func (a *attempt) answerFromRecord(ctx context.Context, c ledger.Claim) *Outcome {
 	r := c.Record
 	switch c.Result {
 	case ledger.InFlight: // another attempt holds the lease and may be moving the money, whatever the record says
-		return a.answers().inFlight(r, c.Wait)
+		return a.responder().inFlight(r, c.Wait)
 	case ledger.Answered:
-		return a.answers().replay(r)
+		return a.responder().replay(r)
 	case ledger.Waiting:
-		return a.answers().notYet(r, c.Wait)
+		return a.responder().notYet(r, c.Wait)
 	case ledger.Exhausted:
-		return a.answers().notYet(r, 0)
+		return a.responder().notYet(r, 0)
 	case ledger.SilenceAnswers:
-		return a.silenceStands(ctx, r)
+		return a.answerSilence(ctx, r)
 	case ledger.GoesBack:
-		return goesBack(r)
+		return refundOutcome(r)
 	case ledger.OtherRequest:
-		return refused("authorization already used for another request", nil).by(r)
+		return refusalOutcome("authorization already used for another request", nil).withRecord(r)
 	case ledger.OtherPurchase:
-		return failed(otherName(r), nil).by(r)
+		return faultOutcome(otherNameFault(r), nil).withRecord(r)
 	case ledger.OtherAuthorization:
-		return a.answers().otherNonce(r, true)
+		return a.responder().otherNonce(r, true)
 	case ledger.Over:
-		return a.answers().ended(r)
+		return a.responder().ended(r)
 	case ledger.Replaced:
 		return a.replaced(ctx, r)
 	case ledger.UnknownSender:
-		return unproven(r)
+		return unprovenOutcome(r)
 	case ledger.Held:
 	}
-	return failed(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
+	return faultOutcome(fault.New(fault.PaymentUnavailable, errors.New("unknown result of a claim")), nil)
 }
 
-// answers has methods that answer from the record of a payment alone. They do no I/O.
-type answers struct {
-	now     time.Time
-	payer   Address
-	network string
-	joined  bool // whether the record is that of another payment, which owns the purchase
+// responder has methods that answer from the record of a payment alone. They do no I/O.
+type responder struct {
+	now       time.Time
+	payer     Address
+	network   string
+	hasJoined bool // whether the record is that of another payment, which owns the purchase
 }
 
-func (a *attempt) answers() answers {
-	return answers{
-		now:     a.gate.Now(),
-		payer:   a.payment.From,
-		network: a.terms.Network,
-		joined:  a.joined,
+func (a *attempt) responder() responder {
+	return responder{
+		now:       a.gate.Now(),
+		payer:     a.payment.From,
+		network:   a.terms.Network,
+		hasJoined: a.hasJoined,
 	}
 }
 
 // inFlight answers a payment whose lease another attempt holds. wait is the time after which
 // the client should come back.
-func (a answers) inFlight(r ledger.Payment, wait time.Duration) *Outcome {
+func (a responder) inFlight(r ledger.Payment, wait time.Duration) *Outcome {
 	out := inProgress(&r)
-	out.Fault = a.repeatable(out.Fault.After(wait), r)
+	out.Fault = a.warnUnrepeatable(out.Fault.After(wait), r)
 	return out
 }
 
 // replay answers a redeemed payment with its stored answer.
-func (a answers) replay(r ledger.Payment) *Outcome {
+func (a responder) replay(r ledger.Payment) *Outcome {
 	if r.Receipt == nil || r.Answer == nil {
 		return ledgerFault(errors.Join(ledger.ErrCorrupt, errors.New("redeemed without receipt or answer")), new(true))
 	}
@@ -167,7 +169,7 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 		Header:   r.Answer.Header,
 		Body:     body,
 		Payment:  PaymentStatus{Charged: new(true)},
-		Receipt:  success(r.Receipt).with(r.Answer.Receipt),
+		Receipt:  successResponse(r.Receipt).withReceipt(r.Answer.Receipt),
 		Replayed: true,
 		Answered: r.AnsweredAt,
 		Owed:     ledger.PartsOwed(r, a.now),
@@ -178,7 +180,7 @@ func (a answers) replay(r ledger.Payment) *Outcome {
 // the last lookup. If the last lookup gave an answer that was too large to store, the reply
 // says this, and says that the lookup runs again later. wait is the time until the next
 // lookup, or 0 if no other lookup may follow.
-func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
+func (a responder) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {
 	case r.State == ledger.Redeemed:
@@ -189,15 +191,15 @@ func (a answers) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	default:
 		f = fault.New(fault.InternalError, errors.New("the last lookup ended without a verdict"))
 	}
-	return a.owed(f.After(wait), r, wait > 0).with(success(r.Receipt))
+	return a.owed(f.After(wait), r, wait > 0).withResponse(successResponse(r.Receipt))
 }
 
 // owed returns the answer for a fault that came after settlement. The payment is charged. If
 // retryable is true, another lookup may follow, and the payer can retry with the same
 // signature. Otherwise the message says that a refund is due, and asks for no retry.
-func (a answers) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome {
+func (a responder) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome {
 	if retryable {
-		f = a.repeatable(f, r)
+		f = a.warnUnrepeatable(f, r)
 	} else {
 		text := "The seller allows no more tries for this payment, and none gave an answer. Repeats change nothing: a refund is due."
 		if f.Code != fault.InternalError {
@@ -205,36 +207,36 @@ func (a answers) owed(f *fault.Error, r ledger.Payment, retryable bool) *Outcome
 		}
 		f = f.Saying(text).Final()
 	}
-	out := failed(f, new(true))
+	out := faultOutcome(f, new(true))
 	out.Payment.Retryable = retryable
 	return out
 }
 
-// silence returns the final answer to a payment whose target was silent: the fault of the last
-// lookup, with a message that calls the silence the answer.
-func silence(f *fault.Error) *fault.Error {
+// silenceFault returns the final answer to a payment whose target was silent: the fault of the
+// last lookup, with a message that calls the silence the answer.
+func silenceFault(f *fault.Error) *fault.Error {
 	return f.Saying(f.Public() + " The host was silent each time it could be asked: that silence is the answer.").Final()
 }
 
-// silenceStands answers a payment whose target remained silent. The final answer is the fault
-// of the last lookup, and silenceStands stores it.
-func (a *attempt) silenceStands(ctx context.Context, r ledger.Payment) *Outcome {
+// answerSilence answers a payment whose target remained silent. The final answer is the fault
+// of the last lookup, and answerSilence stores it.
+func (a *attempt) answerSilence(ctx context.Context, r ledger.Payment) *Outcome {
 	answer, err := SilentAnswer(a.gate.Ledger, r, a.request.Error)
 	if err != nil {
-		return ledgerFault(err, new(true)).with(success(r.Receipt))
+		return ledgerFault(err, new(true)).withResponse(successResponse(r.Receipt))
 	}
 	answered, err := a.gate.Ledger.AnswerSilence(ctx, r, answer, a.request.Window)
 	if err != nil {
-		return ledgerFault(err, new(true)).with(success(r.Receipt))
+		return ledgerFault(err, new(true)).withResponse(successResponse(r.Receipt))
 	}
-	a.seen(answered.State)
-	return a.answers().replay(*answered)
+	a.noteState(answered.State)
+	return a.responder().replay(*answered)
 }
 
 // SilentAnswer returns the answer to a payment with the standing ledger.StandingSilent: the
 // fault of its last lookup. render returns the body. The error comes from Ledger.NewAnswer.
 func SilentAnswer(l *ledger.Ledger, r ledger.Payment, render func(f *fault.Error, s PaymentStatus) []byte) (ledger.Answer, error) {
-	f := silence(failureOf(r.LastFault))
+	f := silenceFault(failureOf(r.LastFault))
 	return l.NewAnswer(f.Info().Status, render(f, PaymentStatus{Charged: new(true)}))
 }
 
@@ -251,12 +253,12 @@ func failureOf(l *ledger.Failure) *fault.Error {
 	}.New(nil).Saying(l.Message)
 }
 
-// repeatable adds a warning to a fault that asks for a retry, if the payment came without a
-// retry token. The warning says that this payment cannot be repeated once the money has moved.
-// If other payments can join the purchase, the warning tells the payer to sign a new one
-// instead of repeating this payment.
-func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
-	if r.Token != "" || a.joined {
+// warnUnrepeatable adds a warning to a fault that asks for a retry, if the payment came
+// without a retry token. The warning says that this payment cannot be repeated once the money
+// has moved. If other payments can join the purchase, the warning tells the payer to sign a
+// new one instead of repeating this payment.
+func (a responder) warnUnrepeatable(f *fault.Error, r ledger.Payment) *fault.Error {
+	if r.Token != "" || a.hasJoined {
 		return f
 	}
 	text := f.Public()
@@ -272,9 +274,9 @@ func (a answers) repeatable(f *fault.Error, r ledger.Payment) *fault.Error {
 	return f.Saying(text + " This payment came without the extensions of its offer: instead of repeating it, sign a new one, which is not charged again.")
 }
 
-// otherName returns the fault for a payment that is repeated under another purchase name. The
-// payment belongs to the purchase that its first claim named.
-func otherName(r ledger.Payment) *fault.Error {
+// otherNameFault returns the fault for a payment that is repeated under another purchase name.
+// The payment belongs to the purchase that its first claim named.
+func otherNameFault(r ledger.Payment) *fault.Error {
 	first := "without an Idempotency-Key"
 	if ledger.Named(r.Purchase) {
 		first = "with another Idempotency-Key"
@@ -288,51 +290,51 @@ func otherName(r ledger.Payment) *fault.Error {
 // of money that came without a request. In the second case the record names no authorization,
 // so the money may come from this payment. vouched means that the payer is known to have
 // signed this payment.
-func (a answers) otherNonce(r ledger.Payment, vouched bool) *Outcome {
+func (a responder) otherNonce(r ledger.Payment, vouched bool) *Outcome {
 	switch {
 	case r.AuthDigest != "":
-		return refused("nonce already used for another authorization", nil)
+		return refusalOutcome("nonce already used for another authorization", nil)
 	case !vouched:
-		return unproven(r)
+		return unprovenOutcome(r)
 	case r.State == ledger.Settled:
-		return refused("the money of this authorization came without a request, and is due back", nil).by(r)
+		return refusalOutcome("the money of this authorization came without a request, and is due back", nil).withRecord(r)
 	}
 	return a.ended(r)
 }
 
-// goesBack answers a payment whose amount must be refunded, or whose refund was begun.
-func goesBack(r ledger.Payment) *Outcome {
+// refundOutcome answers a payment whose amount must be refunded, or whose refund was begun.
+func refundOutcome(r ledger.Payment) *Outcome {
 	if r.SendingBack != nil {
-		return refused("a refund of this payment was begun: sign a new authorization to buy the answer", nil).by(r)
+		return refusalOutcome("a refund of this payment was begun: sign a new authorization to buy the answer", nil).withRecord(r)
 	}
-	return refused("the money of this authorization is due back: sign a new one to buy the answer", nil).by(r)
+	return refusalOutcome("the money of this authorization is due back: sign a new one to buy the answer", nil).withRecord(r)
 }
 
 // ended answers a payment that was refunded, was refused for good, or had an answer that is no
 // longer kept.
-func (a answers) ended(r ledger.Payment) *Outcome {
+func (a responder) ended(r ledger.Payment) *Outcome {
 	switch r.State { //nolint:exhaustive // all others are refused, below
 	case ledger.Refunded:
-		return refused("the payment was refunded by transaction "+r.Refund, nil).by(r)
+		return refusalOutcome("the payment was refunded by transaction "+r.Refund, nil).withRecord(r)
 	case ledger.Redeemed:
-		return refused(answerGone, nil).by(r)
+		return refusalOutcome(reasonAnswerGone, nil).withRecord(r)
 	}
-	return refused("settlement refused: "+r.Reason, a.failure(r.Reason))
+	return refusalOutcome("settlement refused: "+r.Reason, a.failureResponse(r.Reason))
 }
 
 // unsure answers a payment while it is not known whether its money has moved. cause is logged.
-func (a answers) unsure(r ledger.Payment, cause error) *Outcome {
+func (a responder) unsure(r ledger.Payment, cause error) *Outcome {
 	f := fault.New(fault.SettlementUncertain, cause)
-	withoutToken := r.Token == "" && !a.joined
+	withoutToken := r.Token == "" && !a.hasJoined
 	if withoutToken && r.Purchase != "" {
 		f = f.Saying("Settlement is not confirmed yet. Repeat this to learn whether it was charged. " +
 			"For the answer sign a new payment for the same request, which charges nothing more: this one came without the extensions of its offer.")
 	}
-	return failed(f, nil)
+	return faultOutcome(f, nil)
 }
 
-// failure returns the PAYMENT-RESPONSE of a failed settlement.
-func (a answers) failure(reason string) *SettleResponse {
+// failureResponse returns the PAYMENT-RESPONSE of a failed settlement.
+func (a responder) failureResponse(reason string) *SettleResponse {
 	return &SettleResponse{
 		ErrorReason: reason,
 		Network:     a.network,

@@ -50,14 +50,14 @@ type attempt struct {
 	claim   ledger.Submission
 	terms   Requirements // the terms with which this payment is compared and settled
 	job     Job
-	// joined means that this attempt continues with another payment, which owns the purchase.
+	// hasJoined means that this attempt continues with another payment, which owns the purchase.
 	// claim and terms are then about that other payment.
-	joined bool
-	// opensNothing means that the request does not prove a right to the answer. Its sender
+	hasJoined bool
+	// provesNoRight means that the request does not prove a right to the answer. Its sender
 	// therefore does not get the answer.
-	opensNothing bool
-	dues         *dues
-	trace        *Trace
+	provesNoRight bool
+	dues          *dues
+	trace         *Trace
 }
 
 func newAttempt(g *Gate, r Request) *attempt {
@@ -110,18 +110,18 @@ func (d *dues) release(ctx context.Context, s Slot) {
 
 func (a *attempt) serve(ctx context.Context) *Outcome {
 	if err := a.identify(); err != nil {
-		return refused(err.Error(), nil)
+		return refusalOutcome(err.Error(), nil)
 	}
 	if m := a.request.Meter; m != nil { // the Meter is opened after every check that needs no call
 		if err := m.Open(ctx); err != nil {
-			return failed(fault.From(err), nil)
+			return faultOutcome(fault.From(err), nil)
 		}
 		a.dues.meter = m
 	}
 	if out := newAdmission(a).decide(ctx); out != nil {
 		return out
 	}
-	return a.admitted(ctx)
+	return a.serveAdmitted(ctx)
 }
 
 // identify parses the payment of the request, recovers its signer if this can be done locally,
@@ -135,7 +135,7 @@ func (a *attempt) identify() error {
 	a.trace.Payer = p.From.String()
 	a.trace.Nonce = "0x" + hex.EncodeToString(p.Nonce[:])
 	a.trace.Amount = p.Value.String()
-	offer := a.request.Offer.of(p, a.gate.Now())
+	offer := a.request.Offer.matchingOffer(p, a.gate.Now())
 	a.request.Offer = offer
 	a.terms = offer.required.Accepts[0]
 	if err := offer.checkFixed(p); err != nil {
@@ -157,7 +157,7 @@ func (a *attempt) identify() error {
 		// Only the first claim of an authorization uses this value. The window of a first
 		// claim is limited, so the end of the window fits into an int64.
 		ValidBefore: time.Unix(p.ValidBefore.Int64(), 0).UTC(),
-		Payload:     p.stored(),
+		Payload:     p.storedPayload(),
 		Recovered:   !foreign,
 		NoNode:      a.gate.Evidence == nil,
 		Asks:        a.gate.Settler.First(),
@@ -192,21 +192,21 @@ func (a admission) decide(ctx context.Context) *Outcome {
 
 // decideByRecord is like decide, for a payment that may have a record. A payment on record is
 // claimed under the terms in its record, with one exception. If a facilitator only refused the
-// payment, it can still be paid, and is claimed under the terms of the current offer. used
-// means that the facilitator has reported the authorization as used.
-func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
+// payment, it can still be paid, and is claimed under the terms of the current offer.
+// reportedUsed means that the facilitator has reported the authorization as used.
+func (a admission) decideByRecord(ctx context.Context, reportedUsed bool) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
 		return ledgerFault(err, nil)
 	case r == nil:
-		return a.decideWithoutRecord(ctx, used)
+		return a.decideWithoutRecord(ctx, reportedUsed)
 	case r.AuthDigest != a.claim.AuthDigest:
-		return a.answers().otherNonce(*r, a.claim.Recovered)
+		return a.responder().otherNonce(*r, a.claim.Recovered)
 	case r.Proof(a.claim) == ledger.Copied:
-		return unproven(*r)
+		return unprovenOutcome(*r)
 	case r.State != ledger.Refused || r.Disproved:
-		return a.adopt(*r)
+		return a.adoptTerms(*r)
 	case a.mismatch == nil:
 		return nil
 	}
@@ -216,9 +216,9 @@ func (a admission) decideByRecord(ctx context.Context, used bool) *Outcome {
 func (a admission) decideWithoutRecord(ctx context.Context, used bool) *Outcome {
 	switch {
 	case a.mismatch != nil:
-		return refused(a.mismatch.Error(), nil)
+		return refusalOutcome(a.mismatch.Error(), nil)
 	case used: // somebody else has submitted the authorization, or the payer has cancelled it; package reconcile finds the money, if any
-		return refused(alreadyUsed, nil).charged(nil)
+		return refusalOutcome(reasonUsed, nil).setCharged(nil)
 	}
 	return a.verify(ctx)
 }
@@ -231,12 +231,12 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 	var response *SettleResponse
 	switch a.find(ctx, r, Settlement{}, EvidenceBudget).Fate {
 	case Paid:
-		return a.adopt(r) // the claim asks the chain again, and finds the payment
+		return a.adoptTerms(r) // the claim asks the chain again, and finds the payment
 	case CannotTell, StillOpen:
 	default: // NeverPaid, noNode
-		response = a.answers().failure(cmp.Or(r.Reason, "refused"))
+		response = a.responder().failureResponse(cmp.Or(r.Reason, "refused"))
 	}
-	return refused(a.mismatch.Error(), response)
+	return refusalOutcome(a.mismatch.Error(), response)
 }
 
 // verify asks the facilitator about a payment that has no record and whose signature cannot be
@@ -246,33 +246,33 @@ func (a admission) refuseAgain(ctx context.Context, r ledger.Payment) *Outcome {
 func (a admission) verify(ctx context.Context) *Outcome {
 	a.dues.worked = true
 	begun := a.gate.Now()
-	v := a.verification(ctx)
+	v := a.askSettler(ctx)
 	a.trace.Verify = a.since(begun)
 	switch {
 	case v.Fault != nil:
 		a.dues.atFault = true
-		return failed(v.Fault, new(false))
+		return faultOutcome(v.Fault, new(false))
 	case v.Valid:
 		return nil
 	case v.BadSignature:
-		return refused("signature is not the payer's: "+v.Reason, nil)
+		return refusalOutcome("signature is not the payer's: "+v.Reason, nil)
 	case !v.NonceUsed:
-		return refused("the facilitator does not accept the payment: "+v.Reason, nil)
+		return refusalOutcome("the facilitator does not accept the payment: "+v.Reason, nil)
 	}
 	return a.decideByRecord(ctx, true)
 }
 
-// verification returns what the Settler says about the payment's signature.
-func (a admission) verification(ctx context.Context) Verification {
+// askSettler returns what the Settler says about the payment's signature.
+func (a admission) askSettler(ctx context.Context) Verification {
 	ctx, cancel := context.WithTimeout(ctx, verifyBudget)
 	defer cancel()
-	payload := a.request.Offer.payload(a.payment.exact(), a.claim.Terms)
+	payload := a.request.Offer.payload(a.payment.exactPayload(), a.claim.Terms)
 	return a.gate.Settler.Verify(ctx, payload, a.terms)
 }
 
-// adopt makes this attempt use the terms in the record. It returns nil, or an error answer if
-// these terms cannot be read.
-func (a *attempt) adopt(r ledger.Payment) *Outcome {
+// adoptTerms makes this attempt use the terms in the record. It returns nil, or an error
+// answer if these terms cannot be read.
+func (a *attempt) adoptTerms(r ledger.Payment) *Outcome {
 	terms, err := TermsOf(r)
 	if err != nil {
 		return ledgerFault(err, nil)
@@ -282,49 +282,49 @@ func (a *attempt) adopt(r ledger.Payment) *Outcome {
 	return nil
 }
 
-// admitted continues with a payment that the Gate is allowed to claim.
-func (a *attempt) admitted(ctx context.Context) *Outcome {
+// serveAdmitted continues with a payment that the Gate is allowed to claim.
+func (a *attempt) serveAdmitted(ctx context.Context) *Outcome {
 	key, err := purchaseKey(a.request.Keys, a.payment)
 	if err == nil {
 		a.job, err = a.request.Prepare()
 	}
 	if err != nil {
-		return a.unclaimed(ctx, fault.From(err))
+		return a.answerUnclaimed(ctx, fault.From(err))
 	}
 	a.claim.Request = a.job.Fingerprint
 	a.claim.Endpoint = a.job.Endpoint
-	a.claim.Purchase = a.purchase(key)
+	a.claim.Purchase = a.purchaseName(key)
 	a.claim.MostLookups = a.job.MostRuns
-	if a.spare() < LeastSettle {
-		return failed(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
+	if a.spareTime() < LeastSettle {
+		return faultOutcome(fault.New(fault.PaymentUnavailable, errors.New("too little time left to settle")), nil)
 	}
 	begun := a.gate.Now()
-	c, err := a.gate.Ledger.Claim(ctx, a.claim, a.lease())
+	c, err := a.gate.Ledger.Claim(ctx, a.claim, a.leaseEnd())
 	a.trace.Claim = a.since(begun)
 	if err != nil {
 		return ledgerFault(err, nil)
 	}
-	a.seen(c.Record.State)
+	a.noteState(c.Record.State)
 	return a.proceed(ctx, c)
 }
 
-// unclaimed answers a request that failed before its claim. An earlier request may have used
-// the same payment. Therefore the record, if any, says whether the payment was charged.
-func (a *attempt) unclaimed(ctx context.Context, f *fault.Error) *Outcome {
+// answerUnclaimed answers a request that failed before its claim. An earlier request may have
+// used the same payment. Therefore the record, if any, says whether the payment was charged.
+func (a *attempt) answerUnclaimed(ctx context.Context, f *fault.Error) *Outcome {
 	r, err := a.gate.Ledger.Fetch(ctx, a.claim.Key)
 	switch {
 	case err != nil:
-		return failed(f.Because(errors.Join(f, err)), nil)
+		return faultOutcome(f.Because(errors.Join(f, err)), nil)
 	case r == nil:
-		return failed(f, new(false))
+		return faultOutcome(f, new(false))
 	case r.AuthDigest == "": // money that came without a request
-		return failed(f, nil).by(*r)
+		return faultOutcome(f, nil).withRecord(*r)
 	case r.AuthDigest != a.claim.AuthDigest:
-		return failed(f, new(false))
+		return faultOutcome(f, new(false))
 	case r.Proof(a.claim) != ledger.FromPayer:
-		return failed(f, chargedBy(*r)) // the sender may not be the payer, and gets no receipt; the chain shows everybody whether the payment was charged
+		return faultOutcome(f, chargedBy(*r)) // the sender may not be the payer, and gets no receipt; the chain shows everybody whether the payment was charged
 	}
-	return failed(f, nil).by(*r)
+	return faultOutcome(f, nil).withRecord(*r)
 }
 
 // proceed continues with the result of a claim.
@@ -333,14 +333,14 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 		return a.settleOnly(ctx, c)
 	}
 	if c.Result != ledger.Held {
-		return a.fromRecord(ctx, c)
+		return a.answerFromRecord(ctx, c)
 	}
 	a.dues.worked = true
 	h := &holder{a, c.Hold}
-	if c.Record.State != ledger.Settling || a.joined {
+	if c.Record.State != ledger.Settling || a.hasJoined {
 		return h.fulfil(ctx)
 	}
-	if out := a.adopt(c.Record); out != nil {
+	if out := a.adoptTerms(c.Record); out != nil {
 		return h.endUnsent(ctx, out)
 	}
 	h.notePayee(ctx)
@@ -350,20 +350,20 @@ func (a *attempt) proceed(ctx context.Context, c ledger.Claim) *Outcome {
 	return h.fulfil(ctx)
 }
 
-// lease returns the time at which the leases of this attempt end.
-func (a *attempt) lease() time.Time { return a.request.Deadline.Add(leaseMargin) }
+// leaseEnd returns the time at which the leases of this attempt end.
+func (a *attempt) leaseEnd() time.Time { return a.request.Deadline.Add(leaseMargin) }
 
-// spare returns the time until the deadline, less the job's budget and the time for writes to
-// the ledger.
-func (a *attempt) spare() time.Duration {
-	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - afterwork
+// spareTime returns the time until the deadline, less the job's budget and the time for writes
+// to the ledger.
+func (a *attempt) spareTime() time.Duration {
+	return a.request.Deadline.Sub(a.gate.Now()) - a.job.Budget - writeTime
 }
 
 func (a *attempt) since(begun time.Time) time.Duration { return a.gate.Now().Sub(begun) }
 
-// seen adds a state of the payment to the trace, unless it is already the last state in the
-// trace.
-func (a *attempt) seen(s ledger.State) {
+// noteState adds a state of the payment to the trace, unless it is already the last state in
+// the trace.
+func (a *attempt) noteState(s ledger.State) {
 	states := a.trace.States
 	if len(states) == 0 || states[len(states)-1] != s {
 		a.trace.States = append(states, s)

@@ -25,10 +25,10 @@ func (h *holder) record() ledger.Payment { return h.hold.Record() }
 func (h *holder) fulfil(ctx context.Context) *Outcome {
 	if h.gate.Slots != nil && h.dues.slot == nil {
 		begun := h.gate.Now()
-		slot, err := h.gate.Slots.Acquire(ctx, h.request.Client, h.lease())
+		slot, err := h.gate.Slots.Acquire(ctx, h.request.Client, h.leaseEnd())
 		h.trace.Slot = h.since(begun)
 		if err != nil {
-			return h.noSlot(ctx, fault.From(err))
+			return h.endWithoutSlot(ctx, fault.From(err))
 		}
 		h.dues.slot = slot
 	}
@@ -38,25 +38,25 @@ func (h *holder) fulfil(ctx context.Context) *Outcome {
 	return h.lookUp(ctx, nil)
 }
 
-// noSlot ends an attempt that got no slot. It gives the claim back. Nothing was sent, and no
-// lookup is counted.
-func (h *holder) noSlot(ctx context.Context, f *fault.Error) *Outcome {
+// endWithoutSlot ends an attempt that got no slot. It gives the claim back. Nothing was sent,
+// and no lookup is counted.
+func (h *holder) endWithoutSlot(ctx context.Context, f *fault.Error) *Outcome {
 	if h.record().State == ledger.Settling {
-		return h.unsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
+		return h.concludeUnsent(ctx, Settlement{Code: f.Code, Reason: string(f.Code), Cause: f})
 	}
 	h.wrote(ctx, "claim not given back", h.hold.GiveBack(withoutDeadline(ctx)))
-	return failed(f, nil).by(h.record())
+	return faultOutcome(f, nil).withRecord(h.record())
 }
 
 // settle moves the money, once, and then runs the lookup. It computes the time for the
 // settlement again, because writing the claim took some time.
 func (h *holder) settle(ctx context.Context) *Outcome {
-	if refusal := h.stopped(ctx); refusal != nil {
-		return h.stop(ctx, refusal)
+	if refusal := h.jobRefusal(ctx); refusal != nil {
+		return h.concludeStopped(ctx, refusal)
 	}
 	budget := h.settleTime()
 	if budget < LeastSettle {
-		return h.unsent(ctx, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
+		return h.concludeUnsent(ctx, Settlement{Code: fault.PaymentUnavailable, Reason: "no time left to settle"})
 	}
 	o := h.order(budget)
 	r := h.gate.Settler.Settle(ctx, o)
@@ -80,19 +80,19 @@ func (h *holder) settle(ctx context.Context) *Outcome {
 // settleTime returns how long a settlement may take. If the payment was sent before, some of
 // the time is reserved for asking the chain afterwards.
 func (h *holder) settleTime() time.Duration {
-	most := h.spare()
+	most := h.spareTime()
 	if h.record().Sent && h.gate.Evidence != nil {
 		most -= h.gate.Settler.Reserve()
 	}
 	return min(most, settleBudget)
 }
 
-// stopped returns the error with which the job forbids the send, or nil if the payment may be
-// sent. It does not ask the job in two cases. If the request proves no right to the answer,
-// notResent decides. If there is no node, a payment in doubt is always sent, because nothing
-// else could resolve the doubt.
-func (h *holder) stopped(ctx context.Context) *fault.Error {
-	if h.job.Check == nil || h.opensNothing {
+// jobRefusal returns the error with which the job forbids the send, or nil if the payment may
+// be sent. It does not ask the job in two cases. If the request proves no right to the answer,
+// notResentReason decides. If there is no node, a payment in doubt is always sent, because
+// nothing else could resolve the doubt.
+func (h *holder) jobRefusal(ctx context.Context) *fault.Error {
+	if h.job.Check == nil || h.provesNoRight {
 		return nil
 	}
 	if h.gate.Evidence == nil && doubtOf(h.record()) == inDoubt {
@@ -114,40 +114,40 @@ func (h *holder) check(ctx context.Context) (refusal *fault.Error) {
 	return nil
 }
 
-// stop ends an attempt whose job forbids the send. If an earlier attempt may have sent the
-// payment, stop first asks the chain whether the payment was made.
-func (h *holder) stop(ctx context.Context, refusal *fault.Error) *Outcome {
+// concludeStopped ends an attempt whose job forbids the send. If an earlier attempt may have
+// sent the payment, concludeStopped first asks the chain whether the payment was made.
+func (h *holder) concludeStopped(ctx context.Context, refusal *fault.Error) *Outcome {
 	h.dues.atFault = true
 	r := Result{
 		Settlement: Settlement{
-			Class:  stopped,
+			Class:  classStopped,
 			Reason: string(refusal.Code),
 			Cause:  refusal,
 		},
 		Finding: Finding{Fate: notAsked},
 	}
 	earlier := doubtOf(h.record())
-	if asksChain(stopped, earlier) {
+	if asksChain(classStopped, earlier) {
 		r.Finding = h.find(ctx, h.record(), r.Settlement, EvidenceBudget)
 	}
 	return h.conclude(ctx, earlier, r)
 }
 
-// unsent ends an attempt that sent nothing.
-func (h *holder) unsent(ctx context.Context, s Settlement) *Outcome {
+// concludeUnsent ends an attempt that sent nothing.
+func (h *holder) concludeUnsent(ctx context.Context, s Settlement) *Outcome {
 	s.Class = NotSent
 	r := Result{Settlement: s, Finding: Finding{Fate: notAsked}}
 	return h.conclude(ctx, doubtOf(h.record()), r)
 }
 
-// conclude records the conclusion of an attempt to settle, and returns the answer. earlier
-// says whether there is doubt about earlier attempts.
-func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome {
+// conclude records the conclusion of an attempt to settle, and returns the answer.
+// earlierDoubt says whether there is doubt about earlier attempts.
+func (h *holder) conclude(ctx context.Context, earlierDoubt doubt, r Result) *Outcome {
 	class := classOf(r.Settlement)
-	c := h.gate.conclusion(class, earlier, r.Finding.Fate)
+	c := h.gate.conclusion(class, earlierDoubt, r.Finding.Fate)
 	if c.event == ledger.EventSettled {
-		h.trace.UsedAsPaid = class == used && r.Finding.Fate == noNode
-		return h.settled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
+		h.trace.UsedAsPaid = class == classNonceUsed && r.Finding.Fate == noNode
+		return h.continueSettled(ctx, cmp.Or(r.Finding.Transaction, r.Transaction, h.record().Transaction))
 	}
 	event := cmp.Or(c.event, ledger.EventUncertain) // c.event is empty if no conclusion fits, which is a bug
 	if event == ledger.EventRefused && r.BadSignature {
@@ -158,26 +158,26 @@ func (h *holder) conclude(ctx context.Context, earlier doubt, r Result) *Outcome
 		reason = cmp.Or(r.Finding.Reason, reason)
 	}
 	err := h.hold.End(withoutDeadline(ctx), event, reason, r.Transaction)
-	h.seen(h.record().State)
+	h.noteState(h.record().State)
 	recorded := h.wrote(ctx, "verdict not recorded", err)
 	cause := errors.Join(r.Cause, err)
 	if c.reply == replyFault {
 		f := settlementFault(r, cause)
 		if !recorded {
-			return failed(f, nil)
+			return faultOutcome(f, nil)
 		}
-		return failed(f, chargedBy(h.record()))
+		return faultOutcome(f, chargedBy(h.record()))
 	}
 	if recorded { // if the write failed, the answer says that the outcome is uncertain
 		switch c.reply { //nolint:exhaustive // all others are answered as unsure, below
 		case replyStopped:
-			return failed(fault.From(r.Cause), chargedBy(h.record()))
+			return faultOutcome(fault.From(r.Cause), chargedBy(h.record()))
 		case replyRefused:
-			response := h.answers().failure(cmp.Or(r.Reason, reason))
-			return refused("settlement refused: "+reason, response)
+			response := h.responder().failureResponse(cmp.Or(r.Reason, reason))
+			return refusalOutcome("settlement refused: "+reason, response)
 		}
 	}
-	return h.answers().unsure(h.record(), cause)
+	return h.responder().unsure(h.record(), cause)
 }
 
 // settlementFault returns the fault of a settlement that failed for a reason that the payer
@@ -191,26 +191,26 @@ func settlementFault(r Result, cause error) *fault.Error {
 	return f
 }
 
-// settled continues with a payment whose money has moved. transaction is the hash of the
+// continueSettled continues with a payment whose money has moved. transaction is the hash of the
 // transfer, or empty if the hash is not known.
-func (h *holder) settled(ctx context.Context, transaction string) *Outcome {
+func (h *holder) continueSettled(ctx context.Context, transaction string) *Outcome {
 	h.trace.Transaction = transaction
 	receipt := ledger.Receipt{
 		Transaction: transaction,
 		Payer:       h.payment.From.Checksum(),
 		Network:     h.terms.Network,
 	}
-	if h.opensNothing {
-		return h.charge(ctx, receipt)
+	if h.provesNoRight {
+		return h.answerCharged(ctx, receipt)
 	}
 	return h.lookUp(ctx, &receipt)
 }
 
 // These classes exist only in the Gate, for its own decisions.
 const (
-	used    Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
-	expired                              // Refused with Settlement.Expired
-	stopped                              // not sent, because the job forbids the send
+	classNonceUsed Class = NotResent + 1 + iota // Refused with Settlement.NonceUsed
+	classExpired                                // Refused with Settlement.Expired
+	classStopped                                // not sent, because the job forbids the send
 	anyClass
 )
 
@@ -220,9 +220,9 @@ func classOf(s Settlement) Class {
 	case s.Class != Refused:
 		return s.Class
 	case s.NonceUsed:
-		return used
+		return classNonceUsed
 	case s.Expired:
-		return expired
+		return classExpired
 	}
 	return Refused
 }
@@ -232,11 +232,11 @@ func (c Class) String() string {
 	switch c {
 	case Moved:
 		return "settled"
-	case Refused, used, expired:
+	case Refused, classNonceUsed, classExpired:
 		return "refused"
 	case TurnedAway:
 		return "turned_away"
-	case NotSent, NotResent, stopped:
+	case NotSent, NotResent, classStopped:
 		return "not_sent"
 	default:
 		return "unknown"
@@ -312,15 +312,15 @@ type conclusion struct {
 
 // asksChain reports whether a reply requires a question to the chain. Moved does not. Any
 // other reply does if the payment is in doubt, or if money may have moved in spite of the
-// reply. If the payment was sent before, Refused and stopped require the question as well,
-// because the earlier reply may have been false.
+// reply. If the payment was sent before, Refused and classStopped require the question as
+// well, because the earlier reply may have been false.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:
 		return false
-	case used, expired, NotResent, Unknown:
+	case classNonceUsed, classExpired, NotResent, Unknown:
 		return true
-	case Refused, stopped:
+	case Refused, classStopped:
 		return d != noDoubt
 	default:
 		return d == inDoubt
@@ -338,8 +338,8 @@ func (g *Gate) conclusion(class Class, d doubt, chain Fate) conclusion {
 		if !row.fits(class, d, chain) {
 			continue
 		}
-		if g.concluded != nil {
-			g.concluded(i)
+		if g.onConclusion != nil {
+			g.onConclusion(i)
 		}
 		return row
 	}
@@ -359,9 +359,9 @@ func conclusions() []conclusion {
 		{Moved, anyDoubt, anyFate, ledger.EventSettled, replyLookUp},
 
 		// The job forbids the send. The outcome of earlier attempts decides.
-		{stopped, noDoubt, anyFate, ledger.EventNotSent, replyStopped},
-		{stopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
-		{stopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
+		{classStopped, noDoubt, anyFate, ledger.EventNotSent, replyStopped},
+		{classStopped, anyDoubt, NeverPaid, ledger.EventDisproved, replyStopped},
+		{classStopped, sentBefore, noNode, ledger.EventNotSent, replyStopped},
 
 		// The chain decides, whatever the facilitator said.
 		{anyClass, anyDoubt, Paid, ledger.EventSettled, replyLookUp},
@@ -370,13 +370,13 @@ func conclusions() []conclusion {
 		// The authorization is used, and the chain does not show for what. Without a node, a
 		// payment that was sent before counts as paid, regardless of the earlier reply:
 		// refusing a payer who has paid is worse than answering a payer who has cancelled.
-		{used, noDoubt, noNode, ledger.EventRefused, replyRefused},
-		{used, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
-		{used, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
+		{classNonceUsed, noDoubt, noNode, ledger.EventRefused, replyRefused},
+		{classNonceUsed, anyDoubt, noNode, ledger.EventSettled, replyLookUp},
+		{classNonceUsed, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 
 		// The window is over. This does not show whether money moved before the window ended.
-		{expired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
-		{expired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
+		{classExpired, noDoubt | sentBefore, CannotTell, ledger.EventUncertain, replyUnsure},
+		{classExpired, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 
 		// A refusal says nothing about an earlier attempt that is in doubt. If a payment that
 		// was sent before is refused again and the node cannot tell, the payer is told that
@@ -384,7 +384,7 @@ func conclusions() []conclusion {
 		{Refused, sentBefore, CannotTell, ledger.EventRefused, replyUnsure},
 		{Refused, noDoubt | sentBefore, anyFate, ledger.EventRefused, replyRefused},
 		{Refused, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
-		{expired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
+		{classExpired, inDoubt, anyFate, ledger.EventRefused, replyUnsure},
 
 		// The payer did not cause the failure. Therefore the answer never blames the payer,
 		// whether or not there is doubt.
@@ -393,7 +393,7 @@ func conclusions() []conclusion {
 
 		// Nothing was sent this time, so the doubt about earlier attempts remains.
 		{NotResent, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
-		{stopped, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
+		{classStopped, anyDoubt, anyFate, ledger.EventNotSent, replyUnsure},
 
 		{Unknown, anyDoubt, anyFate, ledger.EventUncertain, replyUnsure},
 	}

@@ -9,15 +9,15 @@ import (
 // TestConclusions checks the conclusion from every combination of a facilitator's reply,
 // earlier doubt and the chain's finding.
 func TestConclusions(t *testing.T) {
-	settled, disproved := concluded{ledger.EventSettled, replyLookUp}, concluded{ledger.EventDisproved, replyRefused}
-	refused, doubted := concluded{ledger.EventRefused, replyRefused}, concluded{ledger.EventRefused, replyUnsure}
-	door, none := concluded{ledger.EventTurnedAway, replyFault}, concluded{ledger.EventNotSent, replyFault}
-	unsure := concluded{ledger.EventUncertain, replyUnsure}
-	past := concluded{ledger.EventNotSent, replyUnsure}
-	stop, stopDead := concluded{ledger.EventNotSent, replyStopped}, concluded{ledger.EventDisproved, replyStopped}
+	settled, disproved := wantConclusion{ledger.EventSettled, replyLookUp}, wantConclusion{ledger.EventDisproved, replyRefused}
+	refused, doubted := wantConclusion{ledger.EventRefused, replyRefused}, wantConclusion{ledger.EventRefused, replyUnsure}
+	door, none := wantConclusion{ledger.EventTurnedAway, replyFault}, wantConclusion{ledger.EventNotSent, replyFault}
+	unsure := wantConclusion{ledger.EventUncertain, replyUnsure}
+	past := wantConclusion{ledger.EventNotSent, replyUnsure}
+	stop, stopDead := wantConclusion{ledger.EventNotSent, replyStopped}, wantConclusion{ledger.EventDisproved, replyStopped}
 	// The conclusions are in the order of these fates: no node, paid, never paid, still open,
 	// cannot tell.
-	asked := map[string][5]concluded{
+	asked := map[string][5]wantConclusion{
 		"used, no doubt": {refused, settled, disproved, unsure, unsure},
 		"used, doubt":    {settled, settled, disproved, unsure, unsure},
 		"used, sent":     {settled, settled, disproved, unsure, unsure},
@@ -37,13 +37,13 @@ func TestConclusions(t *testing.T) {
 		"stop, sent":     {stop, settled, stopDead, past, past},
 		"stop, doubt":    {past, settled, stopDead, past, past},
 	}
-	unasked := map[string]concluded{
+	unasked := map[string]wantConclusion{
 		"moved, no doubt": settled, "moved, doubt": settled, "no, no doubt": refused, "door, no doubt": door, "none, no doubt": none,
 		"moved, sent": settled, "door, sent": door, "none, sent": none, "stop, no doubt": stop,
 	}
 	classes := map[string]Class{
-		"moved": Moved, "no": Refused, "used": used, "late": expired, "door": TurnedAway, "none": NotSent, "past": NotResent, "lost": Unknown,
-		"stop": stopped,
+		"moved": Moved, "no": Refused, "used": classNonceUsed, "late": classExpired, "door": TurnedAway, "none": NotSent, "past": NotResent, "lost": Unknown,
+		"stop": classStopped,
 	}
 	for className, class := range classes {
 		for doubtName, d := range map[string]doubt{"no doubt": noDoubt, "sent": sentBefore, "doubt": inDoubt} {
@@ -54,32 +54,32 @@ func TestConclusions(t *testing.T) {
 					t.Fatalf("it asks the chain %t, want %t", asksChain(class, d), asks)
 				}
 				if !asks {
-					concludes(t, class, d, notAsked, unasked[name])
+					checkConclusion(t, class, d, notAsked, unasked[name])
 					return
 				}
 				for i, v := range []Fate{noNode, Paid, NeverPaid, StillOpen, CannotTell} {
-					concludes(t, class, d, v, want[i])
+					checkConclusion(t, class, d, v, want[i])
 				}
 			})
 		}
 	}
 	// An attempt can end before anything is sent and before the chain is asked, even if there
 	// is doubt about an earlier attempt.
-	concludes(t, NotSent, inDoubt, notAsked, none)
+	checkConclusion(t, NotSent, inDoubt, notAsked, none)
 }
 
-// concluded is what a conclusion decides: the event that is written to the record, and the
-// kind of reply.
-type concluded struct {
+// wantConclusion is what a conclusion must decide: the event that is written to the record,
+// and the kind of reply.
+type wantConclusion struct {
 	event ledger.Event
 	reply reply
 }
 
-// concludes checks the conclusion from a reply, earlier doubt and the chain's finding.
-func concludes(t *testing.T, class Class, d doubt, v Fate, want concluded) {
+// checkConclusion checks the conclusion from a reply, earlier doubt and the chain's finding.
+func checkConclusion(t *testing.T, class Class, d doubt, v Fate, want wantConclusion) {
 	t.Helper()
 	c := new(Gate).conclusion(class, d, v)
-	if got := (concluded{c.event, c.reply}); got != want {
+	if got := (wantConclusion{c.event, c.reply}); got != want {
 		t.Errorf("%s, doubt %d, chain %d: %+v, want %+v", class, d, v, got, want)
 	}
 }

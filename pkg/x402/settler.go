@@ -36,14 +36,14 @@ const (
 
 // One returns a Settler that asks one facilitator. If the facilitator's reply does not decide
 // whether the money has moved, the Settler then asks the chain.
-func One(f Facilitator) Settler { return one{f} }
+func One(f Facilitator) Settler { return singleSettler{f} }
 
-type one struct{ Facilitator }
+type singleSettler struct{ Facilitator }
 
-func (one) First() string          { return "" }
-func (one) Reserve() time.Duration { return EvidenceBudget }
+func (singleSettler) First() string          { return "" }
+func (singleSettler) Reserve() time.Duration { return EvidenceBudget }
 
-func (s one) Settle(ctx context.Context, o *Order) Result {
+func (s singleSettler) Settle(ctx context.Context, o *Order) Result {
 	r := Result{Settlement: o.Send(ctx, s.Facilitator, o.Budget)}
 	o.AskChain(ctx, &r, EvidenceBudget)
 	return r
@@ -117,11 +117,11 @@ func (o *Order) Ask(ctx context.Context, facilitator string) error {
 
 // Executable reports whether a facilitator can still execute the authorization.
 func (o *Order) Executable() bool {
-	return executable(o.holder.record(), o.holder.gate.Now())
+	return isExecutable(o.holder.record(), o.holder.gate.Now())
 }
 
 // Spare returns the time that the request has left for the settlement and the chain.
-func (o *Order) Spare() time.Duration { return o.holder.spare() }
+func (o *Order) Spare() time.Duration { return o.holder.spareTime() }
 
 // Pause waits for d, and reports whether the whole of d has passed. It returns false at once
 // if d would not end before the deadline, and returns false early if the request ends.
@@ -136,7 +136,7 @@ func (o *Order) Pause(ctx context.Context, d time.Duration, deadline time.Time) 
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()
-	if reason := h.notResent(r); reason != "" {
+	if reason := h.notResentReason(r); reason != "" {
 		return Settlement{Class: NotResent, Reason: cmp.Or(r.Reason, reason)}
 	}
 	var exact ExactPayload
@@ -162,24 +162,24 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 	return s
 }
 
-// notResent returns why a payment must not be sent again, or the empty string if the payment
-// may be sent. There can be a reason only in two cases. In the first, the request has joined a
-// purchase that another payment owns. In the second, the request does not prove a right to the
-// answer.
-func (h *holder) notResent(r ledger.Payment) string {
+// notResentReason returns why a payment must not be sent again, or the empty string if the
+// payment may be sent. There can be a reason only in two cases. In the first, the request has
+// joined a purchase that another payment owns. In the second, the request does not prove a
+// right to the answer.
+func (h *holder) notResentReason(r ledger.Payment) string {
 	now := h.gate.Now()
-	elsewhere := !r.SoldAt(h.job.Endpoint)
+	otherEndpoint := !r.SoldAt(h.job.Endpoint)
 	// If the payment was made at another endpoint, the job of this request is not the job that
 	// was paid for. The job that was paid for may have a check.
-	hasCheck := h.job.Check != nil || elsewhere
+	hasCheck := h.job.Check != nil || otherEndpoint
 	switch {
-	case h.opensNothing && h.gate.Evidence != nil && hasCheck:
+	case h.provesNoRight && h.gate.Evidence != nil && hasCheck:
 		return "the check of what it is for cannot be asked"
-	case !h.joined:
+	case !h.hasJoined:
 		return ""
-	case elsewhere:
+	case otherEndpoint:
 		return "it was made at another endpoint"
-	case !executable(r, now):
+	case !isExecutable(r, now):
 		return "the window of the authorization is over"
 	case !h.request.Offer.accepts(h.terms, now):
 		return "its terms are not accepted any more"
@@ -204,8 +204,8 @@ func (o *Order) Find(ctx context.Context, s Settlement, budget time.Duration) Fi
 	return o.holder.find(ctx, o.holder.record(), s, budget)
 }
 
-// executable reports whether a facilitator can still execute the authorization of a record.
-func executable(r ledger.Payment, now time.Time) bool {
+// isExecutable reports whether a facilitator can still execute the authorization of a record.
+func isExecutable(r ledger.Payment, now time.Time) bool {
 	return now.Add(leastWindow).Before(r.ValidBefore)
 }
 
@@ -217,7 +217,7 @@ func (a *attempt) find(ctx context.Context, r ledger.Payment, s Settlement, budg
 	}
 	a.dues.worked = true
 	defer func() { a.trace.Fate = f.Fate.String() }()
-	budget = min(budget, a.spare())
+	budget = min(budget, a.spareTime())
 	if budget < LeastEvidence {
 		return Finding{Cause: errors.New("no time left to ask the chain")}
 	}

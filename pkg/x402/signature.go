@@ -106,7 +106,7 @@ func (t Terms) TokenDomain() (Domain, error) {
 		keccak([]byte(t.Name)),
 		keccak([]byte(t.Version)),
 		word(new(big.Int).SetUint64(id)),
-		pad(asset),
+		padAddress(asset),
 	)), nil
 }
 
@@ -115,8 +115,8 @@ func (t Terms) TokenDomain() (Domain, error) {
 func (p *Payment) Digest(d Domain) [32]byte {
 	message := keccak(
 		keccak([]byte(transferType)),
-		pad(p.From),
-		pad(p.To),
+		padAddress(p.From),
+		padAddress(p.To),
 		word(p.Value),
 		word(p.ValidAfter),
 		word(p.ValidBefore),
@@ -143,7 +143,7 @@ func (p *Payment) Check(digest [32]byte) error {
 	}
 	low := !s.IsOverHalfOrder()
 	if low && (v == 27 || v == 28) {
-		if p.signedAs(v, s, digest) {
+		if p.isSignedWith(v, s, digest) {
 			return nil
 		}
 		return errForeign
@@ -155,7 +155,7 @@ func (p *Payment) Check(digest [32]byte) error {
 		s.Negate()
 	}
 	switch {
-	case !p.signedAs(27, s, digest) && !p.signedAs(28, s, digest):
+	case !p.isSignedWith(27, s, digest) && !p.isSignedWith(28, s, digest):
 		return errForeign
 	case v != 27 && v != 28:
 		return fmt.Errorf("signature: v is %d, must be 27 or 28", v)
@@ -163,8 +163,8 @@ func (p *Payment) Check(digest [32]byte) error {
 	return errors.New("signature: s is in the upper half of the curve order")
 }
 
-// signedAs reports whether the payer's key made the signature with this v and s.
-func (p *Payment) signedAs(v byte, s secp256k1.ModNScalar, digest [32]byte) bool {
+// isSignedWith reports whether the payer's key made the signature with this v and s.
+func (p *Payment) isSignedWith(v byte, s secp256k1.ModNScalar, digest [32]byte) bool {
 	scalar := s.Bytes()
 	compact := slices.Concat([]byte{v}, p.Signature[:32], scalar[:])
 	key, _, err := ecdsa.RecoverCompact(compact, digest[:])
@@ -221,6 +221,6 @@ func keccak(parts ...[]byte) []byte {
 	return h.Sum(nil)
 }
 
-func pad(a Address) []byte { return append(make([]byte, 12), a[:]...) }
+func padAddress(a Address) []byte { return append(make([]byte, 12), a[:]...) }
 
 func word(n *big.Int) []byte { return n.FillBytes(make([]byte, 32)) }

@@ -55,11 +55,11 @@ type PaymentRequired struct {
 // WithToken returns a copy with a retry token added to its extensions. The token must be
 // base64url, because it is not escaped.
 func (p PaymentRequired) WithToken(token string) PaymentRequired {
-	return p.with(ExtensionToken, tokenExtension(token))
+	return p.withExtension(ExtensionToken, tokenExtension(token))
 }
 
-// with returns a copy with one extension added.
-func (p PaymentRequired) with(key string, extension json.RawMessage) PaymentRequired {
+// withExtension returns a copy with one extension added.
+func (p PaymentRequired) withExtension(key string, extension json.RawMessage) PaymentRequired {
 	extensions := map[string]json.RawMessage{}
 	maps.Copy(extensions, p.Extensions)
 	extensions[key] = extension
