@@ -27,50 +27,50 @@ type row struct {
 	name   string // if it is empty, the query serves as the name
 	op     string // slug of the operation
 	domain string
-	more   string // further query parameters, encoded
-	want   want
+	params string // further query parameters, encoded
+	want   wantedAnswer
 }
 
-// want is an expected answer: an error with a code, or the status 200 if code is empty. The
-// body must contain all of the texts.
-type want struct {
+// wantedAnswer is an expected answer: an error with a code, or the status 200 if code is empty.
+// The body must contain all of the texts.
+type wantedAnswer struct {
 	code  fault.Code
 	texts []string
 }
 
-func has(texts ...string) want { return want{texts: texts} }
+func wantResult(texts ...string) wantedAnswer { return wantedAnswer{texts: texts} }
 
-// fails returns an expected answer that is an error with a code. The error's message begins
+// wantError returns an expected answer that is an error with a code. The error's message begins
 // with the given text, if any.
-func fails(code fault.Code, message ...string) want {
-	return want{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
+func wantError(code fault.Code, message ...string) wantedAnswer {
+	return wantedAnswer{code, []string{fmt.Sprintf(`"code":"%s","message":"%s`, code, strings.Join(message, ""))}}
 }
 
-// child returns what a bundle's answer must contain for a failed child.
-func child(name string, code fault.Code) string {
+// childError returns the text that a bundle's answer must contain if a child has failed.
+func childError(name string, code fault.Code) string {
 	return fmt.Sprintf(`"%s":{"error":{"code":"%s"`, name, code)
 }
 
-// asks returns a function that makes a row for an operation. That function takes a name (see
-// full), the expected answer, and further parameters of the query.
-func asks(op string) func(name string, w want, more ...string) row {
-	return func(name string, w want, more ...string) row {
-		return row{op: op, domain: full(name), want: w, more: strings.Join(more, "&")}
+// rowMaker returns a function that makes a row for an operation. That function takes a name
+// (see domainName), the expected answer, and further parameters of the query.
+func rowMaker(op string) func(name string, w wantedAnswer, more ...string) row {
+	return func(name string, w wantedAnswer, more ...string) row {
+		return row{op: op, domain: domainName(name), want: w, params: strings.Join(more, "&")}
 	}
 }
 
-// alike returns rows of an operation for several names, which must all get the same answer.
-func alike(op string, w want, names ...string) []row {
+// rowsFor returns rows of an operation for several names, which must all get the same answer.
+func rowsFor(op string, w wantedAnswer, names ...string) []row {
 	var rows []row
 	for _, name := range names {
-		rows = append(rows, asks(op)(name, w))
+		rows = append(rows, rowMaker(op)(name, w))
 	}
 	return rows
 }
 
-// full returns the domain name for a name in a table. A name without any kind of dot is below
-// example.com.
-func full(name string) string {
+// domainName returns the domain name for a name in a table. A name without any kind of dot is
+// below example.com.
+func domainName(name string) string {
 	if strings.ContainsAny(name, ".\u3002\uff0e\uff61") {
 		return name
 	}
@@ -81,11 +81,11 @@ func (r row) String() string {
 	if r.name != "" {
 		return r.op + ": " + r.name
 	}
-	return r.op + ": " + r.domain + " " + r.more
+	return r.op + ": " + r.domain + " " + r.params
 }
 
 func (r row) query() string {
-	return strings.TrimSuffix("?domain="+url.QueryEscape(r.domain)+"&"+r.more, "&")
+	return strings.TrimSuffix("?domain="+url.QueryEscape(r.domain)+"&"+r.params, "&")
 }
 
 // charges reports whether the expected answer costs money.
@@ -111,27 +111,27 @@ func (r row) faults(reply x402test.Reply) (faults []string) {
 	return faults
 }
 
-// ranOut matches the answers that are possible after one of the service's own calls has
-// exceeded a time limit.
-var ranOut = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
+// timeLimitAnswer matches the answers that are possible after one of the service's own calls
+// has exceeded a time limit.
+var timeLimitAnswer = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
 
-// observed collects what the answers have shown so far.
-type observed struct {
+// observations collects what the answers have shown so far.
+type observations struct {
 	facts sync.Map         // the noted facts, such as that an operation answered with an error code
 	api   *clients.OpenAPI // the description to which every answer must conform
 }
 
-func (o *observed) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true) }
+func (o *observations) note(parts ...any) { o.facts.Store(fmt.Sprint(parts...), true) }
 
-var member = regexp.MustCompile(`"([a-z0-9_-]+)":(null|"[a-z]+")?`)
+var memberPattern = regexp.MustCompile(`"([a-z0-9_-]+)":(null|"[a-z]+")?`)
 
 // play pays for a row, and checks the answer against the row and the OpenAPI description. If
 // the answer may be wrong only because the machine was busy, play pays again.
-func (o *observed) play(t *testing.T, s *runner, r row) {
+func (o *observations) play(t *testing.T, s *runner, r row) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) { o.playOnce(tb, p, s, r) })
 }
 
-func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
+func (o *observations) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 	op, known := catalog.BySlug(r.op)
 	if !known {
 		t.Fatalf("there is no operation %s", r.op)
@@ -140,7 +140,7 @@ func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 	// On a busy machine, the client may write the request later than the service allows for a
 	// new connection. The client then gets an error that package net/http does not export, so
 	// this code looks for the error's text.
-	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || ranOut.Match(reply.Body) && len(r.faults(reply)) > 0 {
+	if err != nil && strings.Contains(err.Error(), "server closed idle connection") || timeLimitAnswer.Match(reply.Body) && len(r.faults(reply)) > 0 {
 		p.Took(patience)
 		<-time.After(reply.RetryAfter())
 	}
@@ -159,28 +159,28 @@ func (o *observed) playOnce(t testing.TB, p *testbed.Pace, s *runner, r row) {
 		return
 	}
 	o.note(op.Slug, " answered ", r.want.code)
-	for _, m := range member.FindAllStringSubmatch(string(reply.Body), -1) {
+	for _, m := range memberPattern.FindAllStringSubmatch(string(reply.Body), -1) {
 		o.note(op.Slug, ".", m[1], " null: ", m[2] == "null")
 		o.note(m[0])
 	}
 }
 
 func bundleRows() []row {
-	uptime, intel := asks("uptime-check"), asks("host-intel")
+	uptime, intel := rowMaker("uptime-check"), rowMaker("host-intel")
 	const resolved, named, registered = `"records":[{"address":"`, `"hostname_match":true`, `"handle":"1234_DOMAIN_COM-VRSN"`
 	return []row{
-		uptime("example.com", has(`"verdict":"up"`, resolved, named, `"status":200`)),
-		uptime("expired", has(`"verdict":"degraded"`, `"expired":true`, `"status":200`)),
-		uptime("http500", has(`"verdict":"degraded"`, `"status":500`)),
-		uptime("gone", has(`"verdict":"down"`, child("dns", lookup.NXDomain), child("ssl", lookup.NXDomain), child("headers", lookup.NXDomain))),
-		uptime("silent", has(`"verdict":"down"`, child("dns", lookup.DNSTimeout), child("ssl", lookup.SSLTimeout), child("headers", lookup.HeadersTimeout))),
-		uptime("unrouted", has(`"verdict":"down"`, `"ttl":null`, child("ssl", lookup.ConnectFailed), child("headers", lookup.ConnectFailed))),
-		uptime("loopback", has(`"verdict":"down"`, resolved+`127.0.0.1"`, child("ssl", lookup.BlockedAddress), child("headers", lookup.BlockedAddress))),
-		intel("example.com", has(`"type":"A"`, `"serial":"0a1b2c"`, registered)),
-		intel("example.com", has(`"type":"MX"`, `"preference":10`, named, `"dnssec":true`), "dns_type=MX"),
-		intel("missing.com", has(child("dns", lookup.NXDomain), child("ssl", lookup.NXDomain), child("whois", lookup.NotFound))),
-		intel("silent", has(child("dns", lookup.DNSTimeout), child("ssl", lookup.SSLTimeout), registered)),
-		intel("example.com", fails(lookup.InvalidType), "dns_type=ANY"),
+		uptime("example.com", wantResult(`"verdict":"up"`, resolved, named, `"status":200`)),
+		uptime("expired", wantResult(`"verdict":"degraded"`, `"expired":true`, `"status":200`)),
+		uptime("http500", wantResult(`"verdict":"degraded"`, `"status":500`)),
+		uptime("gone", wantResult(`"verdict":"down"`, childError("dns", lookup.NXDomain), childError("ssl", lookup.NXDomain), childError("headers", lookup.NXDomain))),
+		uptime("silent", wantResult(`"verdict":"down"`, childError("dns", lookup.DNSTimeout), childError("ssl", lookup.SSLTimeout), childError("headers", lookup.HeadersTimeout))),
+		uptime("unrouted", wantResult(`"verdict":"down"`, `"ttl":null`, childError("ssl", lookup.ConnectFailed), childError("headers", lookup.ConnectFailed))),
+		uptime("loopback", wantResult(`"verdict":"down"`, resolved+`127.0.0.1"`, childError("ssl", lookup.BlockedAddress), childError("headers", lookup.BlockedAddress))),
+		intel("example.com", wantResult(`"type":"A"`, `"serial":"0a1b2c"`, registered)),
+		intel("example.com", wantResult(`"type":"MX"`, `"preference":10`, named, `"dnssec":true`), "dns_type=MX"),
+		intel("missing.com", wantResult(childError("dns", lookup.NXDomain), childError("ssl", lookup.NXDomain), childError("whois", lookup.NotFound))),
+		intel("silent", wantResult(childError("dns", lookup.DNSTimeout), childError("ssl", lookup.SSLTimeout), registered)),
+		intel("example.com", wantError(lookup.InvalidType), "dns_type=ANY"),
 	}
 }
 
@@ -188,11 +188,11 @@ const patience = 60 * time.Second
 
 // runner is a running service: the local runner with play money, or the built functions.
 type runner struct {
-	url     string
-	far     farNamespace // the network namespace in which the service runs
-	log     *programs.Output
-	process *programs.Process
-	turns   chan struct{} // its capacity limits the concurrent requests; nil means no limit
+	url          string
+	namespace    farNamespace // the network namespace in which the service runs
+	log          *programs.Output
+	process      *programs.Process
+	requestSlots chan struct{} // its capacity limits the concurrent requests; nil means no limit
 }
 
 // startRunner starts the local runner with the settings of production, except for limits,
@@ -205,19 +205,19 @@ func startRunner(t *testing.T, n *internet, env ...string) *runner {
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + filepath.Join(dir, "ledger.db"), "SSL_CERT_FILE=" + n.ca.File,
 		"RDAP_BOOTSTRAP_URL=" + bootstrapURL, "RATE_LIMIT_PER_MINUTE=0", "CONCURRENCY_SINGLE=0", "CONCURRENCY_BUNDLE=0",
 	}, env...)
-	p := testbed.Must(programs.StartWith(cmd, programs.Options{Begin: n.far.start}))
-	r := &runner{far: n.far, log: &p.Log, process: p}
+	p := testbed.Must(programs.StartWith(cmd, programs.Options{Begin: n.namespace.start}))
+	r := &runner{namespace: n.namespace, log: &p.Log, process: p}
 	t.Cleanup(func() {
 		p.End(t)
-		r.sound(t)
+		r.checkLog(t)
 	})
 	testbed.Check(p.Ready())
 	r.url = p.URL
 	return r
 }
 
-// sound fails the test if the service's log shows a crash.
-func (r *runner) sound(t *testing.T) {
+// checkLog fails the test if the service's log shows a crash.
+func (r *runner) checkLog(t *testing.T) {
 	if crash := programs.Crash(r.log.String()); crash != "" {
 		t.Errorf("the log says %s", crash)
 	}
@@ -225,7 +225,7 @@ func (r *runner) sound(t *testing.T) {
 
 // client returns a client with a new wallet, in the network namespace of the service.
 func (r *runner) client(t testing.TB) *x402test.Client {
-	transport := &http.Transport{DialContext: r.far.dial, DisableKeepAlives: true, DisableCompression: true}
+	transport := &http.Transport{DialContext: r.namespace.dial, DisableKeepAlives: true, DisableCompression: true}
 	return testbed.NewClient(t, &http.Client{Timeout: patience, Transport: transport})
 }
 
@@ -234,9 +234,9 @@ func (r *runner) document(t testing.TB, path string) []byte {
 }
 
 func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
-	if r.turns != nil {
-		r.turns <- struct{}{}
-		defer func() { <-r.turns }()
+	if r.requestSlots != nil {
+		r.requestSlots <- struct{}{}
+		defer func() { <-r.requestSlots }()
 	}
 	reply, _, err := r.client(t).Buy(t.Context(), r.url+path)
 	return reply, err
@@ -252,9 +252,9 @@ const maxResident, maxPeak = 64 << 10, 128 << 10
 // without a node of the chain. The test fails if an invocation fails or does not end by
 // itself.
 func deploy(t *testing.T, n *internet) *runner {
-	r := &runner{log: new(programs.Output), turns: make(chan struct{}, 12)} // at most 12 requests at once, because each has a process
+	r := &runner{log: new(programs.Output), requestSlots: make(chan struct{}, 12)} // at most 12 requests at once, because each has a process
 	db := cloud.StartDynamo(t)
-	t.Cleanup(func() { r.sound(t) }) // cleanups run in reverse order, so the deployment is closed before this check
+	t.Cleanup(func() { r.checkLog(t) }) // cleanups run in reverse order, so the deployment is closed before this check
 	r.url = cloud.Deployment{
 		Functions: testbed.Functions(t), Sound: true,
 		Parameters: map[string]string{
@@ -267,9 +267,9 @@ func deploy(t *testing.T, n *internet) *runner {
 	return r
 }
 
-// nothingLeft checks that a runner which has met every kind of hostile peer holds no more
+// checkMemory checks that a runner which has met every kind of hostile peer holds no more
 // memory than maxResident, and has never held more than maxPeak.
-func nothingLeft(t *testing.T, r *runner) {
+func checkMemory(t *testing.T, r *runner) {
 	pid := r.process.Cmd.Process.Pid
 	// Further requests give the runner time to free the memory that the hostile peers took.
 	for limit := time.Now().Add(patience); programs.Memory(t, pid, "VmRSS") > maxResident && time.Now().Before(limit); {

@@ -137,7 +137,7 @@ func openTun(name, routes string) (*os.File, error) {
 // the sending device is closed and all queued packets are forwarded. The result is the number
 // of packets that were dropped because the queue was full. It does not include the packets
 // that the line loses.
-func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
+func carry(from, to *os.File, delay time.Duration, l *line) (lost int) {
 	type packet struct {
 		due time.Time
 		b   []byte
@@ -147,7 +147,7 @@ func carry(from, to *os.File, delay time.Duration, over *line) (lost int) {
 		defer close(queue)
 		buf := make([]byte, 1<<16)
 		for n, err := from.Read(buf); err == nil; n, err = from.Read(buf) {
-			if over.loses() {
+			if l.losesNext() {
 				continue
 			}
 			select {
@@ -194,7 +194,7 @@ func TestDelay(t *testing.T) {
 		probe.Close()
 	}
 	switch {
-	case *onBroken && *runs == 1:
+	case *measureBroken && *runs == 1:
 		t.Fatal("-broken measures; it wants -runs of more than 1")
 	case reason != nil && *runs > 1:
 		t.Fatal(reason) // make bench must fail here, because it needs the times
@@ -210,7 +210,7 @@ func TestDelay(t *testing.T) {
 	}
 	n := newInternet(t)
 	switch {
-	case *onBroken:
+	case *measureBroken:
 		writeBroken(t, n)
 		return
 	case *runs > 1:
@@ -218,9 +218,9 @@ func TestDelay(t *testing.T) {
 		return
 	}
 	r := startRunner(t, n)
-	for _, c := range slices.Concat(trips(), trips()) {
-		if took, least := lookupTime(t, r, c), float64(c.trips)*rtt.Seconds()*1000; took < least {
-			t.Errorf("%s of %s took %.1f ms, want %d round trips, %.1f ms, at least", c.op.Slug, c.domain, took, c.trips, least)
+	for _, c := range slices.Concat(timedLookups(), timedLookups()) {
+		if took, least := lookupTime(t, r, c), float64(c.roundTrips)*rtt.Seconds()*1000; took < least {
+			t.Errorf("%s of %s took %.1f ms, want %d round trips, %.1f ms, at least", c.op.Slug, c.domain, took, c.roundTrips, least)
 		}
 	}
 }
@@ -229,16 +229,17 @@ func TestDelay(t *testing.T) {
 // its round trips.
 const target = 1.10
 
-// trip is a lookup and the number of round trips that the lookup needs, one after the other.
-type trip struct {
-	op     catalog.Operation
-	domain string
-	trips  int
-	why    string
+// timedLookup is a lookup and the number of round trips that the lookup needs, one after the
+// other.
+type timedLookup struct {
+	op         catalog.Operation
+	domain     string
+	roundTrips int
+	reason     string
 }
 
-func trips() []trip {
-	return []trip{
+func timedLookups() []timedLookup {
+	return []timedLookup{
 		{catalog.DNS(), "example.com", 1, "question"},
 		{catalog.SSLCheck(), "example.com", 3, "name, TCP, TLS"},
 		{catalog.Whois(), "example.com", 4, "registry's name, TCP, TLS, HTTP"},
@@ -251,7 +252,7 @@ func trips() []trip {
 }
 
 // lookupTime pays for a lookup, and returns its duration in milliseconds according to the log.
-func lookupTime(t *testing.T, r *runner, c trip) float64 {
+func lookupTime(t *testing.T, r *runner, c timedLookup) float64 {
 	took, err := tryLookup(t, r, c)
 	if err != nil {
 		t.Fatal(err)
@@ -261,7 +262,7 @@ func lookupTime(t *testing.T, r *runner, c trip) float64 {
 
 // tryLookup is like lookupTime, but returns an error where lookupTime ends the test. For a
 // failed lookup it returns the time until the answer.
-func tryLookup(t *testing.T, r *runner, c trip) (ms float64, err error) {
+func tryLookup(t *testing.T, r *runner, c timedLookup) (ms float64, err error) {
 	begun := time.Now()
 	reply, err := r.buy(t, c.op.Path+"?domain="+c.domain)
 	if err != nil || reply.Status != 200 || strings.Contains(string(reply.Body), `"error":{`) {
@@ -291,39 +292,39 @@ func writeTimes(t *testing.T, n *internet) {
 	r := startRunner(t, n)
 	file := testbed.Must(os.Create(*rowsPath))
 	defer file.Close()
-	for _, c := range trips() {
+	for _, c := range timedLookups() {
 		ours, theirs, peers := times(t, n, r, c, c.op.Slug)
-		var beside []string
+		var peerTimes []string
 		for _, p := range peers {
 			if p.Error == "" {
-				beside = append(beside, fmt.Sprintf("%s: %.1f ms", p.Peer, median(theirs[p.Peer])))
+				peerTimes = append(peerTimes, fmt.Sprintf("%s: %.1f ms", p.Peer, median(theirs[p.Peer])))
 			}
 		}
-		over := median(ours) / float64(c.trips) / rtt.Seconds() / 1000
+		ratio := median(ours) / float64(c.roundTrips) / rtt.Seconds() / 1000
 		testbed.Check(json.NewEncoder(file).Encode(map[string]any{
-			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.trips, *rtt, c.why),
-			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(beside, "; "), "ratio": fmt.Sprintf("%.3f", over),
-			"target": fmt.Sprintf("≤ %.2f times the round trips", target), "met": over <= target,
+			"what": fmt.Sprintf("%s, %d × %s (%s)", c.op.Slug, c.roundTrips, *rtt, c.reason),
+			"ours": fmt.Sprintf("%.1f ms", median(ours)), "beside": strings.Join(peerTimes, "; "), "ratio": fmt.Sprintf("%.3f", ratio),
+			"target": fmt.Sprintf("≤ %.2f times the round trips", target), "met": ratio <= target,
 		}))
 	}
-	for _, c := range brokenTrips() {
-		ours, theirs, peers := times(t, n, r, c.trip, "broken")
+	for _, c := range racedLookups() {
+		ours, theirs, peers := times(t, n, r, c.timedLookup, "broken")
 		racer := peers[0]
 		if racer.Error != "" {
 			t.Fatalf("%s of %s: %s", racer.Peer, c.domain, racer.Error)
 		}
-		over := median(ours) / median(theirs[racer.Peer])
+		ratio := median(ours) / median(theirs[racer.Peer])
 		testbed.Check(json.NewEncoder(file).Encode(map[string]any{
-			"what": fmt.Sprintf("%s, %s", c.op.Slug, c.why), "ours": percentiles(ours),
-			"beside": racer.Peer + ": " + percentiles(theirs[racer.Peer]), "ratio": fmt.Sprintf("%.3f", over),
-			"target": fmt.Sprintf("≤ %.2f", c.most), "met": over <= c.most,
+			"what": fmt.Sprintf("%s, %s", c.op.Slug, c.reason), "ours": percentiles(ours),
+			"beside": racer.Peer + ": " + percentiles(theirs[racer.Peer]), "ratio": fmt.Sprintf("%.3f", ratio),
+			"target": fmt.Sprintf("≤ %.2f", c.maxRatio), "met": ratio <= c.maxRatio,
 		}))
 	}
 }
 
 // times returns how many milliseconds a lookup took in each turn, for the service (ours) and
 // for each peer (theirs). It also returns the results of the peers in the last turn.
-func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []float64, theirs map[string][]float64, peers []timing) {
+func times(t *testing.T, n *internet, r *runner, c timedLookup, slug string) (ours []float64, theirs map[string][]float64, peers []timing) {
 	theirs = map[string][]float64{}
 	for turn := range *runs + 1 {
 		took := lookupTime(t, r, c)
@@ -339,15 +340,15 @@ func times(t *testing.T, n *internet, r *runner, c trip, slug string) (ours []fl
 }
 
 // percentiles formats p50, p95 and p99 by the nearest rank.
-func percentiles(of []float64) string {
-	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(of), percentile(of, 95), percentile(of, 99))
+func percentiles(ms []float64) string {
+	return fmt.Sprintf("p50 %.1f, p95 %.1f, p99 %.1f ms", median(ms), percentile(ms, 95), percentile(ms, 99))
 }
 
-func percentile(of []float64, p int) float64 {
-	return slices.Sorted(slices.Values(of))[(len(of)*p+99)/100-1]
+func percentile(ms []float64, p int) float64 {
+	return slices.Sorted(slices.Values(ms))[(len(ms)*p+99)/100-1]
 }
 
-func median(of []float64) float64 { return slices.Sorted(slices.Values(of))[len(of)/2] }
+func median(ms []float64) float64 { return slices.Sorted(slices.Values(ms))[len(ms)/2] }
 
 // askPeers makes third-party libraries and tools do a lookup in the network namespace of the
 // service.
@@ -356,7 +357,7 @@ func askPeers(n *internet, slug, domain string) (all []timing) {
 	cmd.Env = append(os.Environ(), "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File)
 	cmd.Stderr = os.Stderr
 	var out []byte
-	testbed.Check(n.far.do(func() (err error) { out, err = cmd.Output(); return err }))
+	testbed.Check(n.namespace.do(func() (err error) { out, err = cmd.Output(); return err }))
 	testbed.Check(json.Unmarshal(out, &all))
 	return all
 }

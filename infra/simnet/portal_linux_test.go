@@ -23,7 +23,7 @@ const relayAddr = "93.184.3.3"
 // portal is a resolver that denies every name. The first label of a name decides which SOA
 // record the answer has.
 type portal struct {
-	relays *resolvers // answers queries for name servers; if it is nil, these queries are denied like all others
+	nameServers *resolvers // answers queries for name servers; if it is nil, these queries are denied like all others
 }
 
 func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
@@ -31,8 +31,8 @@ func (p portal) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if !ok {
 		return
 	}
-	if p.relays != nil && qtype == dns.TypeNS {
-		p.relays.ServeDNS(w, q)
+	if p.nameServers != nil && qtype == dns.TypeNS {
+		p.nameServers.ServeDNS(w, q)
 		return
 	}
 	m := testbed.Reply(q)
@@ -60,14 +60,14 @@ func openPortals(t *testing.T, truth *resolvers) {
 func deniedRows() (rows []row) {
 	for _, name := range []string{"bare", "root", "own"} {
 		rows = append(rows,
-			asks("dns")(name, fails(lookup.UpstreamUnavailable)),
-			asks("dns")(name, fails(lookup.UpstreamUnavailable), "type=MX"),
-			asks("ssl-check")(name, fails(lookup.SSLTimeout)),
-			asks("headers")(name, fails(lookup.HeadersTimeout)),
-			asks("resolve-redirect")(name, fails(lookup.RedirectTimeout)),
-			asks("whois")(name, fails(lookup.WhoisTimeout)),
-			asks("uptime-check")(name, has(child("dns", lookup.UpstreamUnavailable), child("ssl", lookup.SSLTimeout), child("headers", lookup.HeadersTimeout))),
-			asks("host-intel")(name, has(child("dns", lookup.UpstreamUnavailable), child("ssl", lookup.SSLTimeout), child("whois", lookup.WhoisTimeout))))
+			rowMaker("dns")(name, wantError(lookup.UpstreamUnavailable)),
+			rowMaker("dns")(name, wantError(lookup.UpstreamUnavailable), "type=MX"),
+			rowMaker("ssl-check")(name, wantError(lookup.SSLTimeout)),
+			rowMaker("headers")(name, wantError(lookup.HeadersTimeout)),
+			rowMaker("resolve-redirect")(name, wantError(lookup.RedirectTimeout)),
+			rowMaker("whois")(name, wantError(lookup.WhoisTimeout)),
+			rowMaker("uptime-check")(name, wantResult(childError("dns", lookup.UpstreamUnavailable), childError("ssl", lookup.SSLTimeout), childError("headers", lookup.HeadersTimeout))),
+			rowMaker("host-intel")(name, wantResult(childError("dns", lookup.UpstreamUnavailable), childError("ssl", lookup.SSLTimeout), childError("whois", lookup.WhoisTimeout))))
 	}
 	return rows
 }
@@ -77,8 +77,8 @@ func deniedRows() (rows []row) {
 // the service must sell.
 func relayedRows() []row {
 	return []row{
-		asks("dns")("example.com", has(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),
-		asks("headers")("example.com", has(`"status":200`)),
-		asks("whois")("www.example.com", has(`"handle":"1234_DOMAIN_COM-VRSN"`)),
+		rowMaker("dns")("example.com", wantResult(`"rcode":"NOERROR"`, `"resolver":"1.1.1.1"`, `"records":[{"address":"`)),
+		rowMaker("headers")("example.com", wantResult(`"status":200`)),
+		rowMaker("whois")("www.example.com", wantResult(`"handle":"1234_DOMAIN_COM-VRSN"`)),
 	}
 }

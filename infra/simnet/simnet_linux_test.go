@@ -46,7 +46,7 @@ func TestSimnet(t *testing.T) {
 	}
 	own := proveTap(t, n.tap)
 	r := startRunner(t, n)
-	seen := &observed{api: testbed.Must(clients.ParseOpenAPI(r.document(t, catalog.PathOpenAPI), r.document(t, catalog.PathDocs)))}
+	seen := &observations{api: testbed.Must(clients.ParseOpenAPI(r.document(t, catalog.PathOpenAPI), r.document(t, catalog.PathDocs)))}
 	play := func(t *testing.T, name string, s *runner, rows []row) {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range rows {
@@ -72,23 +72,23 @@ func TestSimnet(t *testing.T) {
 		t.Run("without a bootstrap", func(t *testing.T) {
 			t.Parallel()
 			nowhere := startRunner(t, n, "RDAP_BOOTSTRAP_URL=http://127.0.0.1:9/")
-			seen.play(t, nowhere, asks("whois")("example.com", fails(lookup.BootstrapUnavailable)))
-			seen.play(t, nowhere, asks("host-intel")("example.com", has(child("whois", lookup.BootstrapUnavailable), `"expired":false`)))
+			seen.play(t, nowhere, rowMaker("whois")("example.com", wantError(lookup.BootstrapUnavailable)))
+			seen.play(t, nowhere, rowMaker("host-intel")("example.com", wantResult(childError("whois", lookup.BootstrapUnavailable), `"expired":false`)))
 		})
 	})
 	// Some checks below need the answers to all rows. They are left out if a row failed, or if
 	// -run selected only some rows, because they would then fail for that reason alone.
 	missed := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if !missed {
-		t.Run("covers the spec", func(t *testing.T) { covered(t, seen) })
+		t.Run("covers the spec", func(t *testing.T) { checkCoverage(t, seen) })
 	}
-	t.Run("nothing else was connected to", func(t *testing.T) { onlyPublic(t, n, own, missed) })
-	t.Run("nothing was left behind", func(t *testing.T) { nothingLeft(t, r) })
+	t.Run("nothing else was connected to", func(t *testing.T) { checkDestinations(t, n, own, missed) })
+	t.Run("nothing was left behind", func(t *testing.T) { checkMemory(t, r) })
 }
 
-// covered checks that the answers contained every code of every operation, every verdict of
+// checkCoverage checks that the answers contained every code of every operation, every verdict of
 // bundles, and every nullable field, both as null and with a value.
-func covered(t *testing.T, seen *observed) {
+func checkCoverage(t *testing.T, seen *observations) {
 	// No request can cause a bundle to time out, because the bundle's children time out half a
 	// second earlier. The tests of pkg/service cover Overloaded.
 	elsewhere := []fault.Code{lookup.HostIntelTimeout, lookup.UptimeCheckTimeout, fault.Overloaded}
@@ -98,47 +98,47 @@ func covered(t *testing.T, seen *observed) {
 		}
 		for _, code := range op.Errors {
 			if !slices.Contains(elsewhere, code) {
-				seen.saw(t, op.Slug, " answered ", code)
+				seen.requireNoted(t, op.Slug, " answered ", code)
 			}
 		}
-		seen.bothWays(t, op.Slug, op.Fields)
+		seen.checkNullable(t, op.Slug, op.Fields)
 	}
 	for _, v := range []bundle.Verdict{bundle.Up, bundle.Degraded, bundle.Down} {
-		seen.saw(t, `"verdict":"`, v, `"`)
+		seen.requireNoted(t, `"verdict":"`, v, `"`)
 	}
 }
 
-// saw fails the test unless the fact was noted.
-func (o *observed) saw(t *testing.T, parts ...any) {
+// requireNoted fails the test unless the fact was noted.
+func (o *observations) requireNoted(t *testing.T, parts ...any) {
 	t.Helper()
 	if _, ok := o.facts.Load(fmt.Sprint(parts...)); !ok {
 		t.Error("it was never seen that ", fmt.Sprint(parts...))
 	}
 }
 
-// bothWays checks that each nullable field was seen as null and with a value. It checks only
+// checkNullable checks that each nullable field was seen as null and with a value. It checks only
 // the fields of the operation itself, not the fields of a bundle's children.
-func (o *observed) bothWays(t *testing.T, op string, fields []catalog.Field) {
+func (o *observations) checkNullable(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {
 		// Rows cannot make tls_version and cipher null. The tests of package ssl cover servers
 		// that choose a version or suite without a name.
 		if f.Nullable {
-			o.saw(t, op, ".", f.Name, " null: ", false)
+			o.requireNoted(t, op, ".", f.Name, " null: ", false)
 		}
 		if f.Nullable && f.Name != "tls_version" && f.Name != "cipher" {
-			o.saw(t, op, ".", f.Name, " null: ", true)
+			o.requireNoted(t, op, ".", f.Name, " null: ", true)
 		}
-		o.bothWays(t, op, f.Fields)
+		o.checkNullable(t, op, f.Fields)
 		for i := 0; f.Type == "array" && i < len(f.Items); i++ {
-			o.bothWays(t, op, f.Items[i].Fields)
+			o.checkNullable(t, op, f.Items[i].Fields)
 		}
 	}
 }
 
-// onlyPublic checks that packets were sent only to the hosts that the service may connect to, and
-// to the servers of this test on 127.0.0.1.
-func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
+// checkDestinations checks that packets were sent only to the hosts that the service may
+// connect to, and to the servers of this test on 127.0.0.1.
+func checkDestinations(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	if lost := n.tap.dropped(t); lost > 0 {
 		t.Errorf("the tap missed %d packets", lost)
 	}
@@ -148,13 +148,13 @@ func onlyPublic(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
 	}
 	ours := netip.MustParseAddr("127.0.0.1")
 	https := 0
-	for to, packet := range n.tap.all() {
+	for to, packet := range n.tap.packets() {
 		switch a := to.Addr(); {
 		case to == own[0] || to == own[1]:
 		case a == ours && to.Port() >= 1024: // the runner or the facilitator
 		case a == ours && to.Port() == 9: // the bootstrap server that does not exist
 		case resolvers[a] && to.Port() == 53:
-		case n.public[to]:
+		case n.allowedPeers[to]:
 			https++
 		case to.Port() >= 32768 && (resolvers[a] || a.IsLoopback()): // answers over UDP, to the client's port
 		default:
@@ -197,7 +197,7 @@ func openShell(t *testing.T, n *internet) {
 	shown := map[string]bool{}
 	for _, r := range tableRows() {
 		if outcome := fmt.Sprintf("%-17s %-22s", r.op, cmp.Or(r.want.code, "200")); !shown[outcome] {
-			fmt.Println(outcome, r.domain, r.more)
+			fmt.Println(outcome, r.domain, r.params)
 			shown[outcome] = true
 		}
 	}
@@ -210,7 +210,7 @@ func openShell(t *testing.T, n *internet) {
 	cmd.Env = append(os.Environ(), "URL="+r.url, "SSL_CERT_FILE="+n.ca.File, "CURL_CA_BUNDLE="+n.ca.File,
 		"PATH="+testbed.Must(filepath.Abs("../../build"))+":"+os.Getenv("PATH"), "PS1=simnet$ ")
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	err := n.far.start(cmd)
+	err := n.namespace.start(cmd)
 	if err == nil {
 		err = cmd.Wait()
 	}
@@ -249,14 +249,14 @@ func TestRows(t *testing.T) {
 
 // tap sees every packet of the namespace that opens a TCP connection or carries UDP.
 type tap struct {
-	fd   int
-	mu   sync.Mutex
-	seen map[netip.AddrPort][]byte // the beginning of the last packet to each address
+	fd          int
+	mu          sync.Mutex
+	lastPackets map[netip.AddrPort][]byte // the beginning of the last packet to each address
 }
 
-// opens returns a packet filter (BPF) that accepts UDP, and TCP segments with SYN and without
-// ACK, over IPv4 and IPv6. It captures only the beginning of a packet.
-func opens() []syscall.SockFilter {
+// connectionFilter returns a packet filter (BPF) that accepts UDP, and TCP segments with SYN
+// and without ACK, over IPv4 and IPv6. It captures only the beginning of a packet.
+func connectionFilter() []syscall.SockFilter {
 	const (
 		loadByte   = syscall.BPF_LD | syscall.BPF_B | syscall.BPF_ABS
 		loadAfterX = syscall.BPF_LD | syscall.BPF_B | syscall.BPF_IND
@@ -291,7 +291,7 @@ func newTap(t *testing.T) *tap {
 	// A socket without a protocol receives nothing. So no packet arrives before the filter is
 	// attached.
 	fd := testbed.Must(syscall.Socket(syscall.AF_PACKET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC|syscall.SOCK_NONBLOCK, 0))
-	filter := opens()
+	filter := connectionFilter()
 	program := syscall.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
 	if _, _, errno := syscall.Syscall6(syscall.SYS_SETSOCKOPT, uintptr(fd), syscall.SOL_SOCKET, syscall.SO_ATTACH_FILTER,
 		uintptr(unsafe.Pointer(&program)), unsafe.Sizeof(program), 0); errno != 0 {
@@ -305,7 +305,7 @@ func newTap(t *testing.T) *tap {
 	}
 	const all = 0x0300 // ETH_P_ALL in network order
 	testbed.Check(syscall.Bind(fd, &syscall.SockaddrLinklayer{Protocol: all}))
-	p := &tap{fd: fd, seen: map[netip.AddrPort][]byte{}}
+	p := &tap{fd: fd, lastPackets: map[netip.AddrPort][]byte{}}
 	packets, done := os.NewFile(uintptr(fd), "tap"), make(chan struct{})
 	go func() {
 		defer close(done)
@@ -328,7 +328,7 @@ func (p *tap) read(packets io.Reader) {
 		}
 		if to, ok := destination(b[:n]); ok {
 			p.mu.Lock()
-			p.seen[to] = bytes.Clone(b[:n])
+			p.lastPackets[to] = bytes.Clone(b[:n])
 			p.mu.Unlock()
 		}
 	}
@@ -349,12 +349,12 @@ func destination(b []byte) (to netip.AddrPort, ok bool) {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(b[head+2:])), true
 }
 
-// all returns the addresses to which packets have been sent so far, each with the last of
+// packets returns the addresses to which packets have been sent so far, each with the last of
 // these packets.
-func (p *tap) all() map[netip.AddrPort][]byte {
+func (p *tap) packets() map[netip.AddrPort][]byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return maps.Clone(p.seen)
+	return maps.Clone(p.lastPackets)
 }
 
 // dropped returns how many packets the kernel could not deliver to the tap since the last call.
@@ -381,7 +381,7 @@ func proveTap(t *testing.T, p *tap) []netip.AddrPort {
 		}
 	}
 	limit := time.Now().Add(patience)
-	for ; p.all()[own[0]] == nil || p.all()[own[1]] == nil; <-time.After(100 * time.Millisecond) {
+	for ; p.packets()[own[0]] == nil || p.packets()[own[1]] == nil; <-time.After(100 * time.Millisecond) {
 		if time.Now().After(limit) {
 			t.Fatalf("the tap did not see the connections to %v", own)
 		}

@@ -30,10 +30,10 @@ func resolverAddrs() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"
 // resolvers is the DNS server behind the addresses of all resolvers. It answers with the
 // records of the hosts.
 type resolvers struct {
-	hosts map[string]host
-	zone  testbed.Zone
-	asked sync.Map // pairs of a query and the address of the resolver that got it
-	first *firstResolver
+	hosts       map[string]host
+	zone        testbed.Zone
+	askedBefore sync.Map // pairs of a query and the address of the resolver that got it
+	firstFaults *firstResolver
 }
 
 func (n *internet) openResolvers(t *testing.T) {
@@ -41,12 +41,12 @@ func (n *internet) openResolvers(t *testing.T) {
 	records := map[string][]dns.RR{"com.": {record("com.", "300 IN NS a.gtld-servers.net.")}}
 	for name, h := range n.hosts {
 		owner := name + "."
-		records[owner] = addresses(owner, slices.Concat(h.dead, h.addrs))
+		records[owner] = addresses(owner, slices.Concat(h.deadAddrs, h.addrs))
 		for _, text := range h.records {
 			records[owner] = append(records[owner], record(owner, text))
 		}
 	}
-	r := &resolvers{hosts: n.hosts, first: &n.first, zone: testbed.Zone{Records: records}}
+	r := &resolvers{hosts: n.hosts, firstFaults: &n.firstFaults, zone: testbed.Zone{Records: records}}
 	for _, a := range resolverAddrs() {
 		s := testbed.Must(testbed.ListenDNS(net.JoinHostPort(a, "53"), r))
 		t.Cleanup(func() { _ = s.Close() })
@@ -72,12 +72,12 @@ func (r *resolvers) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 	if !ok || h.silent {
 		return
 	}
-	if !r.first.replies(w.LocalAddr()) {
+	if !r.firstFaults.waitToReply(w.LocalAddr()) {
 		return
 	}
 	m, zone := testbed.Reply(q), r.zone
-	if _, again := r.asked.LoadOrStore(fmt.Sprint(name, qtype, w.LocalAddr()), true); again && h.later != nil {
-		zone = testbed.Zone{Records: map[string][]dns.RR{name: addresses(name, h.later)}}
+	if _, again := r.askedBefore.LoadOrStore(fmt.Sprint(name, qtype, w.LocalAddr()), true); again && h.laterAddrs != nil {
+		zone = testbed.Zone{Records: map[string][]dns.RR{name: addresses(name, h.laterAddrs)}}
 	}
 	if m.Rcode = h.rcode; h.rcode == dns.RcodeSuccess {
 		zone.Answer(m, name, qtype)
@@ -90,14 +90,14 @@ type host struct {
 	// addrs are the addresses in the host's A and AAAA records. A host that has a server, but
 	// no addrs, gets a new public IPv4 address.
 	addrs []string
-	// dead are addresses at which nothing answers. Their records come before those of addrs.
-	dead []string
-	// later are the addresses that replace addrs when a resolver gets the same query again.
-	later   []string
-	records []string // other records, in zone file form without the owner
-	rcode   int      // the response code of every answer about the host
-	silent  bool     // whether no resolver answers queries about the host
-	serve   server   // the server on port 443 of the host's addresses
+	// deadAddrs are addresses at which nothing answers. Their records come before those of addrs.
+	deadAddrs []string
+	// laterAddrs are the addresses that replace addrs when a resolver gets the same query again.
+	laterAddrs []string
+	records    []string // other records, in zone file form without the owner
+	rcode      int      // the response code of every answer about the host
+	silent     bool     // whether no resolver answers queries about the host
+	serve      server   // the server on port 443 of the host's addresses
 }
 
 func allHosts() []host {
@@ -107,7 +107,7 @@ func allHosts() []host {
 		all = append(all, measuredHosts()...)
 	}
 	for i := range all {
-		all[i].name = full(all[i].name)
+		all[i].name = domainName(all[i].name)
 	}
 	return all
 }
@@ -134,22 +134,22 @@ addr add ` + sixAddr + `/128 dev lo nodad
 
 // internet holds everything that the service can reach.
 type internet struct {
-	ca    *testbed.Authority
-	tap   *tap
-	hosts map[string]host
-	far   farNamespace // the namespace of the service; nil means the namespace of this process
-	lines [2]line      // one line to the service, and one from the service
-	first firstResolver
-	// public has the addresses that the service may connect to: the server of the bootstrap
+	ca          *testbed.Authority
+	tap         *tap
+	hosts       map[string]host
+	namespace   farNamespace // the namespace of the service; nil means the namespace of this process
+	lines       [2]line      // one line to the service, and one from the service
+	firstFaults firstResolver
+	// allowedPeers has the addresses that the service may connect to: the server of the bootstrap
 	// file, and port 443 of closedAddr and of every host that has a server.
-	public map[netip.AddrPort]bool
+	allowedPeers map[netip.AddrPort]bool
 }
 
 func newInternet(t *testing.T) *internet {
 	subject := pkix.Name{CommonName: "Simnet CA", Organization: []string{"Simnet"}, Country: []string{"US"}}
-	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, public: map[netip.AddrPort]bool{}}
-	n.public[netip.MustParseAddrPort(closedAddr+":443")] = true
-	n.public[netip.MustParseAddrPort(bootstrapAddr)] = true
+	n := &internet{ca: testbed.NewAuthority(t, subject), hosts: map[string]host{}, allowedPeers: map[netip.AddrPort]bool{}}
+	n.allowedPeers[netip.MustParseAddrPort(closedAddr+":443")] = true
+	n.allowedPeers[netip.MustParseAddrPort(bootstrapAddr)] = true
 	next := netip.MustParseAddr("93.184.16.1")
 	for _, h := range allHosts() {
 		if _, twice := n.hosts[h.name]; twice {
@@ -162,16 +162,16 @@ func newInternet(t *testing.T) *internet {
 	}
 	testbed.Check(testbed.IP(routes))
 	if *runs > 1 {
-		testbed.Check(testbed.IP(measuredAddrs()))
+		testbed.Check(testbed.IP(addAddrCommands()))
 	}
 	if *rtt > 0 {
-		n.far = newFarNamespace(t, *rtt, &n.lines)
+		n.namespace = newFarNamespace(t, *rtt, &n.lines)
 	}
 	n.tap = newTap(t)
 	for _, h := range n.hosts {
 		for _, a := range h.addrs {
 			if at := netip.AddrPortFrom(netip.MustParseAddr(a), 443); h.serve != nil {
-				n.public[at] = true
+				n.allowedPeers[at] = true
 				h.serve(t, n.ca, h.name, at.String())
 			}
 		}
@@ -195,16 +195,16 @@ func serveBootstrap(t *testing.T) {
 	}
 	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
 	l := listen(t, bootstrapAddr)
-	go func() { _ = http.Serve(l, body(string(doc))) }() //nolint:gosec // needs no time-out: it ends with the test
+	go func() { _ = http.Serve(l, serveText(string(doc))) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
 // server starts a server for a host. The server listens on the last argument, an ip:port,
 // until the test ends.
 type server func(t *testing.T, ca *testbed.Authority, name, at string)
 
-// says returns a handler that answers with a status and header fields. The fields need not be
-// well-formed.
-func says(status int, fields ...string) http.HandlerFunc {
+// respondWith returns a handler that answers with a status and header fields. The fields need
+// not be well-formed.
+func respondWith(status int, fields ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, f := range fields {
 			name, value, _ := strings.Cut(f, ": ")
@@ -214,17 +214,19 @@ func says(status int, fields ...string) http.HandlerFunc {
 	}
 }
 
-func ok(w http.ResponseWriter, r *http.Request) {
-	says(http.StatusOK, "Server: simnet", "Content-Type: text/html")(w, r)
+func serveOK(w http.ResponseWriter, r *http.Request) {
+	respondWith(http.StatusOK, "Server: simnet", "Content-Type: text/html")(w, r)
 }
 
-func to(location string) http.HandlerFunc { return says(http.StatusFound, "Location: "+location) }
+func redirectTo(location string) http.HandlerFunc {
+	return respondWith(http.StatusFound, "Location: "+location)
+}
 
-func body(text string) http.HandlerFunc {
+func serveText(text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) }
 }
 
-func paths(pages map[string]http.HandlerFunc) http.HandlerFunc {
+func servePaths(pages map[string]http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if page, ok := pages[r.RequestURI]; ok {
 			page(w, r)
@@ -234,11 +236,11 @@ func paths(pages map[string]http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// chain returns a handler that answers with a page after n redirects.
-func chain(n int) http.HandlerFunc {
+// redirectChain returns a handler that answers with a page after n redirects.
+func redirectChain(n int) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if len(r.URL.Path) <= n {
-			to(r.URL.Path+"x")(w, r)
+			redirectTo(r.URL.Path+"x")(w, r)
 		}
 	}
 }
@@ -248,15 +250,15 @@ func onlyGET(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet {
 		hangUp(w, r)
 	}
-	ok(w, r)
+	serveOK(w, r)
 }
 
 func hangUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
 func hang(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
-// endless sends header fields without end.
-func endless(w http.ResponseWriter, _ *http.Request) {
+// sendEndlessHeader sends header fields until the client hangs up.
+func sendEndlessHeader(w http.ResponseWriter, _ *http.Request) {
 	conn, out, err := http.NewResponseController(w).Hijack()
 	if err == nil {
 		defer conn.Close()
@@ -281,7 +283,7 @@ func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate
 // webFor returns an HTTPS server that refuses a client unless accepts reports true for the
 // client's hello.
 func webFor(accepts func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
-	return webBy(func(config *tls.Config) {
+	return webWithConfig(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
 			if !accepts(hello) {
 				return nil, io.ErrUnexpectedEOF
@@ -291,11 +293,11 @@ func webFor(accepts func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits .
 	}, h, edits...)
 }
 
-// webBy returns an HTTPS server. The callback may change the server's TLS configuration.
-func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+// webWithConfig returns an HTTPS server after editConfig has changed its TLS configuration.
+func webWithConfig(editConfig func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return func(t *testing.T, ca *testbed.Authority, name, at string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
-		change(config)
+		editConfig(config)
 		s := &http.Server{Handler: h, ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
 		l := tls.NewListener(listen(t, at), config)
 		go func() { _ = s.Serve(l) }()
@@ -303,19 +305,19 @@ func webBy(change func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Cer
 	}
 }
 
-// plain is a server that speaks HTTP without TLS. mute, below, is a server that never accepts
-// a connection: the kernel completes the TCP handshake, and nothing follows.
-func plain(t *testing.T, _ *testbed.Authority, _, at string) {
+// plainHTTP is a server that speaks HTTP without TLS. muteServer, below, is a server that never
+// accepts a connection: the kernel completes the TCP handshake, and nothing follows.
+func plainHTTP(t *testing.T, _ *testbed.Authority, _, at string) {
 	l := listen(t, at)
 	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
-func mute(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
+func muteServer(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
 
-// byOpenSSL returns a server that runs openssl s_server, with a key of the given kind and a
+// opensslServer returns a server that runs openssl s_server, with a key of the given kind and a
 // certificate for it. The server serves one client after the other. With -rev, it sends each
 // line back reversed, so openssl never waits for input.
-func byOpenSSL(key string, args ...string) server {
+func opensslServer(key string, args ...string) server {
 	return func(t *testing.T, _ *testbed.Authority, name, at string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate
 		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
