@@ -61,21 +61,21 @@ func newFarNamespace(t *testing.T, rtt time.Duration, lines *[2]line) farNamespa
 		}
 	}()
 	t.Cleanup(func() { close(f) })
-	var here, there *os.File
+	var near, far *os.File
 	err := f.do(func() (err error) {
 		if err = syscall.Unshare(syscall.CLONE_NEWNET); err == nil {
-			there, err = openTun("far0", farRoutes)
+			far, err = openTun("far0", farRoutes)
 		}
 		return err
 	})
 	if err == nil {
-		here, err = openTun("near0", nearRoutes)
+		near, err = openTun("near0", nearRoutes)
 	}
 	if err != nil {
 		t.Fatalf("a second network namespace, and the way to it: %v", err)
 	}
 	var ways sync.WaitGroup
-	for i, way := range [][2]*os.File{{here, there}, {there, here}} {
+	for i, way := range [][2]*os.File{{near, far}, {far, near}} {
 		ways.Go(func() {
 			if lost := carry(way[0], way[1], rtt/2, &lines[i]); lost > 0 {
 				t.Errorf("%d packets found the queue full", lost)
@@ -83,8 +83,8 @@ func newFarNamespace(t *testing.T, rtt time.Duration, lines *[2]line) farNamespa
 		})
 	}
 	t.Cleanup(func() {
-		there.Close()
-		here.Close()
+		far.Close()
+		near.Close()
 		ways.Wait()
 	})
 	return f

@@ -44,7 +44,7 @@ func TestSimnet(t *testing.T) {
 		openShell(t, n)
 		return
 	}
-	own := proveTap(t, n.tap)
+	provedAddrs := proveTap(t, n.tap)
 	r := startRunner(t, n)
 	seen := &observations{api: testbed.Must(clients.ParseOpenAPI(r.document(t, catalog.PathOpenAPI), r.document(t, catalog.PathDocs)))}
 	play := func(t *testing.T, name string, s *runner, rows []row) {
@@ -78,16 +78,16 @@ func TestSimnet(t *testing.T) {
 	})
 	// Some checks below need the answers to all rows. They are left out if a row failed, or if
 	// -run selected only some rows, because they would then fail for that reason alone.
-	missed := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
-	if !missed {
+	incomplete := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
+	if !incomplete {
 		t.Run("covers the spec", func(t *testing.T) { checkCoverage(t, seen) })
 	}
-	t.Run("nothing else was connected to", func(t *testing.T) { checkDestinations(t, n, own, missed) })
+	t.Run("nothing else was connected to", func(t *testing.T) { checkDestinations(t, n, provedAddrs, incomplete) })
 	t.Run("nothing was left behind", func(t *testing.T) { checkMemory(t, r) })
 }
 
-// checkCoverage checks that the answers contained every code of every operation, every verdict of
-// bundles, and every nullable field, both as null and with a value.
+// checkCoverage checks that the answers contained every code of every operation, every verdict
+// of bundles, and every nullable field, both as null and with a value.
 func checkCoverage(t *testing.T, seen *observations) {
 	// No request can cause a bundle to time out, because the bundle's children time out half a
 	// second earlier. The tests of pkg/service cover Overloaded.
@@ -116,8 +116,8 @@ func (o *observations) requireNoted(t *testing.T, parts ...any) {
 	}
 }
 
-// checkNullable checks that each nullable field was seen as null and with a value. It checks only
-// the fields of the operation itself, not the fields of a bundle's children.
+// checkNullable checks that each nullable field was seen as null and with a value. It checks
+// only the fields of the operation itself, not the fields of a bundle's children.
 func (o *observations) checkNullable(t *testing.T, op string, fields []catalog.Field) {
 	t.Helper()
 	for _, f := range fields {
@@ -138,7 +138,7 @@ func (o *observations) checkNullable(t *testing.T, op string, fields []catalog.F
 
 // checkDestinations checks that packets were sent only to the hosts that the service may
 // connect to, and to the servers of this test on 127.0.0.1.
-func checkDestinations(t *testing.T, n *internet, own []netip.AddrPort, missed bool) {
+func checkDestinations(t *testing.T, n *internet, provedAddrs []netip.AddrPort, incomplete bool) {
 	if lost := n.tap.dropped(t); lost > 0 {
 		t.Errorf("the tap missed %d packets", lost)
 	}
@@ -150,7 +150,7 @@ func checkDestinations(t *testing.T, n *internet, own []netip.AddrPort, missed b
 	https := 0
 	for to, packet := range n.tap.packets() {
 		switch a := to.Addr(); {
-		case to == own[0] || to == own[1]:
+		case to == provedAddrs[0] || to == provedAddrs[1]:
 		case a == ours && to.Port() >= 1024: // the runner or the facilitator
 		case a == ours && to.Port() == 9: // the bootstrap server that does not exist
 		case resolvers[a] && to.Port() == 53:
@@ -161,7 +161,7 @@ func checkDestinations(t *testing.T, n *internet, own []netip.AddrPort, missed b
 			t.Errorf("somebody sent to %s: %q", to, packet)
 		}
 	}
-	if https < 50 && !missed {
+	if https < 50 && !incomplete {
 		t.Errorf("only %d hosts were connected to: the tap is blind", https)
 	}
 }

@@ -102,8 +102,8 @@ func troubles() []trouble {
 	}
 }
 
-// operations returns the operations to measure. If the hosts have dead addresses, it returns only
-// the operations that connect to hosts.
+// operations returns the operations to measure. If the hosts have dead addresses, it returns
+// only the operations that connect to hosts.
 func (c trouble) operations() []catalog.Operation {
 	all := []catalog.Operation{catalog.SSLCheck(), catalog.Headers(), catalog.ResolveRedirect(), catalog.UptimeCheck()}
 	if c.kind == kindSound {

@@ -170,9 +170,9 @@ func newInternet(t *testing.T) *internet {
 	n.tap = newTap(t)
 	for _, h := range n.hosts {
 		for _, a := range h.addrs {
-			if at := netip.AddrPortFrom(netip.MustParseAddr(a), 443); h.serve != nil {
-				n.allowedPeers[at] = true
-				h.serve(t, n.ca, h.name, at.String())
+			if serverAddr := netip.AddrPortFrom(netip.MustParseAddr(a), 443); h.serve != nil {
+				n.allowedPeers[serverAddr] = true
+				h.serve(t, n.ca, h.name, serverAddr.String())
 			}
 		}
 	}
@@ -181,8 +181,8 @@ func newInternet(t *testing.T) *internet {
 	return n
 }
 
-func listen(t *testing.T, at string) net.Listener {
-	l := testbed.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", at))
+func listen(t *testing.T, addr string) net.Listener {
+	l := testbed.Must(new(net.ListenConfig).Listen(t.Context(), "tcp", addr))
 	t.Cleanup(func() { l.Close() })
 	return l
 }
@@ -190,8 +190,8 @@ func listen(t *testing.T, at string) net.Listener {
 // serveBootstrap serves IANA's file of RDAP servers (RFC 9224) at bootstrapURL.
 func serveBootstrap(t *testing.T) {
 	var services [][][]string
-	for tld, base := range registries() {
-		services = append(services, [][]string{{tld}, {base}})
+	for tld, baseURL := range registries() {
+		services = append(services, [][]string{{tld}, {baseURL}})
 	}
 	doc := testbed.Must(json.Marshal(map[string]any{"version": "1.0", "publication": "2026-11-01T00:00:00Z", "services": services}))
 	l := listen(t, bootstrapAddr)
@@ -200,7 +200,7 @@ func serveBootstrap(t *testing.T) {
 
 // server starts a server for a host. The server listens on the last argument, an ip:port,
 // until the test ends.
-type server func(t *testing.T, ca *testbed.Authority, name, at string)
+type server func(t *testing.T, ca *testbed.Authority, name, addr string)
 
 // respondWith returns a handler that answers with a status and header fields. The fields need
 // not be well-formed.
@@ -282,10 +282,10 @@ func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate
 
 // webFor returns an HTTPS server that refuses a client unless accepts reports true for the
 // client's hello.
-func webFor(accepts func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
+func webFor(isAccepted func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webWithConfig(func(config *tls.Config) {
 		config.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
-			if !accepts(hello) {
+			if !isAccepted(hello) {
 				return nil, io.ErrUnexpectedEOF
 			}
 			return nil, nil
@@ -295,11 +295,11 @@ func webFor(accepts func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits .
 
 // webWithConfig returns an HTTPS server after editConfig has changed its TLS configuration.
 func webWithConfig(editConfig func(*tls.Config), h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
-	return func(t *testing.T, ca *testbed.Authority, name, at string) {
+	return func(t *testing.T, ca *testbed.Authority, name, addr string) {
 		config := &tls.Config{Certificates: []tls.Certificate{ca.Leaf(name, edits...)}, MinVersion: tls.VersionTLS10}
 		editConfig(config)
 		s := &http.Server{Handler: h, ReadHeaderTimeout: patience, ErrorLog: log.New(io.Discard, "", 0)}
-		l := tls.NewListener(listen(t, at), config)
+		l := tls.NewListener(listen(t, addr), config)
 		go func() { _ = s.Serve(l) }()
 		t.Cleanup(func() { s.Close() })
 	}
@@ -307,24 +307,24 @@ func webWithConfig(editConfig func(*tls.Config), h http.HandlerFunc, edits ...fu
 
 // plainHTTP is a server that speaks HTTP without TLS. muteServer, below, is a server that never
 // accepts a connection: the kernel completes the TCP handshake, and nothing follows.
-func plainHTTP(t *testing.T, _ *testbed.Authority, _, at string) {
-	l := listen(t, at)
+func plainHTTP(t *testing.T, _ *testbed.Authority, _, addr string) {
+	l := listen(t, addr)
 	go func() { _ = http.Serve(l, nil) }() //nolint:gosec // needs no time-out: it ends with the test
 }
 
-func muteServer(t *testing.T, _ *testbed.Authority, _, at string) { listen(t, at) }
+func muteServer(t *testing.T, _ *testbed.Authority, _, addr string) { listen(t, addr) }
 
 // opensslServer returns a server that runs openssl s_server, with a key of the given kind and a
 // certificate for it. The server serves one client after the other. With -rev, it sends each
 // line back reversed, so openssl never waits for input.
 func opensslServer(key string, args ...string) server {
-	return func(t *testing.T, _ *testbed.Authority, name, at string) {
+	return func(t *testing.T, _ *testbed.Authority, name, addr string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate
 		request := append([]string{"req", "-x509", "-nodes", "-days", "30", "-subj", "/CN=" + name, "-addext", "subjectAltName=DNS:" + name,
 			"-keyout", file, "-out", file, "-newkey"}, strings.Fields(key)...)
 		testbed.Must(exec.Command("openssl", request...).Output())
-		p := testbed.Must(programs.Start(exec.Command("openssl", append([]string{"s_server", "-accept", at, "-rev", "-cert", file}, args...)...)))
+		p := testbed.Must(programs.Start(exec.Command("openssl", append([]string{"s_server", "-accept", addr, "-rev", "-cert", file}, args...)...)))
 		t.Cleanup(p.Kill)
-		testbed.Check(p.Listens(at))
+		testbed.Check(p.Listens(addr))
 	}
 }
