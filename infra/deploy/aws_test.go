@@ -348,6 +348,6 @@ func (a *account) host(stack string, t *sam.Template, parameters map[string]stri
 	for name, value := range a.environment {
 		environment[name] = value
 	}
-	h := cloud.Deployment{Functions: testbed.Functions(a.t), Only: functions, Environment: environment}.Open(a.t)
+	h := cloud.Deployment{Functions: testbed.Functions(a.t), FunctionList: functions, Environment: environment}.Open(a.t)
 	return httputil.NewSingleHostReverseProxy(testbed.Must(url.Parse(h.URL)))
 }

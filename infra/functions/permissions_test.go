@@ -177,7 +177,7 @@ func newShopper(t *testing.T) *shopper {
 	})
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
-		Own: func(slug string) map[string]string { return s.environment(t, slug, "") },
+		EnvironmentOf: func(slug string) map[string]string { return s.environment(t, slug, "") },
 		// The shopper sends one request after the other. So the current request comes from the
 		// newest client, whose number is s.clients.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clientCount) },

@@ -38,47 +38,48 @@ const (
 
 // The kinds of programs. The programs of a kind are built in the folder build/tests/<kind>.
 const (
-	plain     = "commands"
-	watched   = "watched"
-	functions = "functions"
-	ofShop    = "shop"
-	ofPayMCP  = "paymcp"
-	ofCDK     = "cdk"
+	kindPlain     = "commands"
+	kindRace      = "watched"
+	kindFunctions = "functions"
+	kindShop      = "shop"
+	kindPayMCP    = "paymcp"
+	kindCDK       = "cdk"
 )
 
 // moduleOf has the folders of the other modules, by the kind of their programs.
-var moduleOf = map[string]string{ofShop: "infra/shop", ofPayMCP: "infra/paymcp", ofCDK: "infra/cdk"}
+var moduleOf = map[string]string{kindShop: "infra/shop", kindPayMCP: "infra/paymcp", kindCDK: "infra/cdk"}
 
 // kindOf returns the kind of the programs that Program and Isolate build from a package.
 func kindOf(pkg string) string {
 	switch pkg {
 	case AllFunctions:
-		return functions
+		return kindFunctions
 	case CDKApp:
-		return ofCDK
+		return kindCDK
 	}
-	return plain
+	return kindPlain
 }
 
-// keptVar is the environment variable that names a folder to use instead of build/tests. It is
-// set while mutants are tested, because the programs of a mutant must not get into build/tests.
-const keptVar = "HOSTFACTS_PROGRAMS"
+// folderVar is the environment variable that names a folder to use instead of build/tests. It
+// is set while mutants are tested, because the programs of a mutant must not get into
+// build/tests.
+const folderVar = "HOSTFACTS_PROGRAMS"
 
-var flagsOf = map[string][]string{watched: {"-race"}, functions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
+var flagsOf = map[string][]string{kindRace: {"-race"}, kindFunctions: {"-trimpath", "-tags=lambda.norpc", "-ldflags=-s -w"}}
 
 // Program builds a program of this module, such as ./infra/local, or CDKApp, and returns its
 // path. go test reuses a cached result until a package that the test imports changes. It does
 // not see the programs that the test builds. A suite that calls Program therefore imports
 // pkg/operations, which the programs contain.
-func Program(tb testing.TB, pkg string) string { return built(tb, kindOf(pkg), pkg) }
+func Program(tb testing.TB, pkg string) string { return mustBuild(tb, kindOf(pkg), pkg) }
 
 // Watched is like Program, but builds with the race detector, which needs a C compiler. If the
 // detector finds a race, the program exits with an error.
-func Watched(tb testing.TB, pkg string) string { return built(tb, watched, pkg) }
+func Watched(tb testing.TB, pkg string) string { return mustBuild(tb, kindRace, pkg) }
 
 // Functions returns a folder that has the program <slug>/bootstrap of every function, built
 // with the flags of "make build".
-func Functions(tb testing.TB) string { return built(tb, functions, AllFunctions) }
+func Functions(tb testing.TB) string { return mustBuild(tb, kindFunctions, AllFunctions) }
 
 // Shop returns a command that runs the shop of infra/shop, a separate module, with its ledger
 // in the folder dir. PAY_TO and LEDGER_FILE have defaults, which the caller can replace. No
@@ -96,7 +97,7 @@ func Shop(tb testing.TB, dir string, settings map[string]string) *exec.Cmd {
 const payMCP = "github.com/hostfacts/hostfacts/infra/paymcp"
 
 // PayMCP builds pay-mcp, which is in the separate module infra/paymcp, and returns its path.
-func PayMCP(tb testing.TB) string { return built(tb, ofPayMCP, payMCP) }
+func PayMCP(tb testing.TB) string { return mustBuild(tb, kindPayMCP, payMCP) }
 
 // ShopFunction returns a folder that has the bootstrap of the shop's Lambda function.
 func ShopFunction(tb testing.TB) string { return shopFunction(tb, "function") }
@@ -113,10 +114,10 @@ func shopFunction(tb testing.TB, name string) string {
 
 func shop(tb testing.TB, name string) string {
 	_ = Must(os.ReadFile(filepath.Join(Root(), "infra/shop", name, "main.go"))) // makes the cache of go test depend on the file
-	return built(tb, ofShop, "./"+name)
+	return mustBuild(tb, kindShop, "./"+name)
 }
 
-func built(tb testing.TB, kind, pkg string) string {
+func mustBuild(tb testing.TB, kind, pkg string) string {
 	path, err := build(kind, pkg)
 	if err != nil {
 		tb.Fatal(err)
@@ -139,37 +140,37 @@ func build(kind, pkg string) (string, error) {
 // of go vet and go test, so the packages are already compiled and only linking remains. The
 // packages of functions are compiled again, without cgo.
 func compile(kind, pkg string) (string, error) {
-	in := filepath.Join(Root(), moduleOf[kind])
-	kept := filepath.Join(cmp.Or(os.Getenv(keptVar), filepath.Join(Root(), "build", "tests")), kind)
-	if err := os.MkdirAll(kept, 0o750); err != nil {
+	moduleFolder := filepath.Join(Root(), moduleOf[kind])
+	output := filepath.Join(cmp.Or(os.Getenv(folderVar), filepath.Join(Root(), "build", "tests")), kind)
+	if err := os.MkdirAll(output, 0o750); err != nil {
 		return "", err
 	}
-	unlock, err := lock(kept + ".lock")
+	unlock, err := lock(output + ".lock")
 	if err != nil {
 		return "", err
 	}
 	defer unlock()
-	arguments := append([]string{"build", "-buildvcs=false", "-o", kept + "/"}, flagsOf[kind]...)
+	arguments := append([]string{"build", "-buildvcs=false", "-o", output + "/"}, flagsOf[kind]...)
 	cmd := exec.Command("go", append(arguments, pkg)...)
-	if kind == functions {
+	if kind == kindFunctions {
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	}
-	if err := programs.Succeed(cmd, in); err != nil || kind != functions {
-		return filepath.Join(kept, filepath.Base(pkg)), err
+	if err := programs.Succeed(cmd, moduleFolder); err != nil || kind != kindFunctions {
+		return filepath.Join(output, filepath.Base(pkg)), err
 	}
-	return deployable(kept)
+	return linkBootstraps(output)
 }
 
-// deployable returns a folder that has a link <slug>/bootstrap for every function. The link
-// leads to the function's program in the given folder.
-func deployable(kept string) (string, error) {
-	folder := filepath.Join(kept, "all")
+// linkBootstraps makes a link <slug>/bootstrap for every function, and returns the folder of
+// the links. Each link leads to the function's program in the folder programDir.
+func linkBootstraps(programDir string) (string, error) {
+	folder := filepath.Join(programDir, "all")
 	sources, err := filepath.Glob(filepath.Join(Root(), "functions", "*", "main.go"))
 	for _, source := range sources {
 		slug := filepath.Base(filepath.Dir(source))
 		link := filepath.Join(folder, slug, "bootstrap")
 		err = errors.Join(err, os.MkdirAll(filepath.Dir(link), 0o750))
-		if failed := os.Symlink(filepath.Join(kept, slug), link); !errors.Is(failed, fs.ErrExist) {
+		if failed := os.Symlink(filepath.Join(programDir, slug), link); !errors.Is(failed, fs.ErrExist) {
 			err = errors.Join(err, failed)
 		}
 	}

@@ -41,12 +41,12 @@ func Account(i int) string {
 	}[i]
 }
 
-// third is the argument of Account for a third party. That account sends the transactions that
-// anybody may send.
-const third = 9
+// thirdParty is the argument of Account for a third party. That account sends the transactions
+// that anybody may send.
+const thirdParty = 9
 
-// plant puts the code of the test contracts at their addresses.
-func (n *Chain) plant(t testing.TB) {
+// plantContracts puts the code of the test contracts at their addresses.
+func (n *Chain) plantContracts(t testing.TB) {
 	var artefact struct{ Code map[string]string }
 	Check(json.Unmarshal(contracts, &artefact))
 	n.Call(t, "anvil_setCode", BaseUSDC, artefact.Code["Token"])
@@ -83,11 +83,11 @@ func (n *Chain) Receipt(t testing.TB, hash string) ChainReceipt {
 
 func parseReceipt(t testing.TB, raw json.RawMessage) ChainReceipt {
 	r := decode[struct{ TransactionHash, Status, BlockNumber string }](t, raw)
-	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: number(r.BlockNumber)}
+	return ChainReceipt{Hash: r.TransactionHash, Success: r.Status == "0x1", Block: parseNumber(r.BlockNumber)}
 }
 
-// must sends a transaction. If the transaction fails, must fails the test.
-func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
+// mustSend sends a transaction. If the transaction fails, mustSend fails the test.
+func (n *Chain) mustSend(t testing.TB, from, to string, data []byte) ChainReceipt {
 	r := n.send(t, from, to, data)
 	if !r.Pending && !r.Success {
 		t.Fatalf("transaction %s failed", r.Hash)
@@ -97,12 +97,12 @@ func (n *Chain) must(t testing.TB, from, to string, data []byte) ChainReceipt {
 
 // Mint creates an amount of the token, in atomic units, and gives it to an account.
 func (n *Chain) Mint(t testing.TB, to x402.Address, value int64) {
-	n.must(t, Account(third), BaseUSDC, MintCall(to, value))
+	n.mustSend(t, Account(thirdParty), BaseUSDC, MintCall(to, value))
 }
 
 // Balance returns an account's balance of the token, in atomic units.
-func (n *Chain) Balance(t testing.TB, of x402.Address) *big.Int {
-	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", of))}
+func (n *Chain) Balance(t testing.TB, holder x402.Address) *big.Int {
+	call := map[string]string{"to": BaseUSDC, "data": hexBytes(calldata("balanceOf(address)", holder))}
 	text := decode[string](t, n.Call(t, "eth_call", call, "latest"))
 	b, ok := new(big.Int).SetString(text, 0)
 	if !ok {
@@ -117,7 +117,7 @@ func (n *Chain) Pause(t testing.TB, on bool) {
 	if on {
 		call = "pause()"
 	}
-	n.must(t, Account(third), BaseUSDC, calldata(call))
+	n.mustSend(t, Account(thirdParty), BaseUSDC, calldata(call))
 }
 
 // SetAutomine turns automining on or off. While it is on, every transaction gets a block at
@@ -149,10 +149,10 @@ func (n *Chain) Now(t testing.TB) time.Time {
 // or safe, or by its number in hex. A block is safe once 32 blocks have followed it.
 func (n *Chain) Block(t testing.TB, which string) (uint64, time.Time) {
 	b := decode[struct{ Number, Timestamp string }](t, n.Call(t, "eth_getBlockByNumber", which, false))
-	return number(b.Number), time.Unix(int64(number(b.Timestamp)), 0)
+	return parseNumber(b.Number), time.Unix(int64(parseNumber(b.Timestamp)), 0)
 }
 
-func number(s string) uint64 {
+func parseNumber(s string) uint64 {
 	return Must(strconv.ParseUint(s, 0, 63))
 }
 
@@ -206,7 +206,7 @@ func StartChain(t testing.TB) *Chain {
 		automine: true,
 	}
 	n.URL = "http://" + n.URL
-	n.plant(t)
+	n.plantContracts(t)
 	return n
 }
 

@@ -58,29 +58,29 @@ func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed
 
 // Transfer submits a signed payment from the account of a third party.
 func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
-	return n.must(t, Account(third), BaseUSDC, TransferCall(t, s))
+	return n.mustSend(t, Account(thirdParty), BaseUSDC, TransferCall(t, s))
 }
 
 // TryTransfer is like Transfer, but the payment may fail.
 func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
-	return n.send(t, Account(third), BaseUSDC, TransferCall(t, s))
+	return n.send(t, Account(thirdParty), BaseUSDC, TransferCall(t, s))
 }
 
 // Cancel submits a wallet's cancellation of a nonce from the account of a third party.
 func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
-	return n.must(t, Account(third), BaseUSDC, CancelCall(t, w, nonce))
+	return n.mustSend(t, Account(thirdParty), BaseUSDC, CancelCall(t, w, nonce))
 }
 
 // Deposit transfers an amount, in atomic units, from one of the node's accounts. The transfer
 // has no authorization.
 func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64) ChainReceipt {
-	return n.must(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
+	return n.mustSend(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
 // Batch makes several calls to the token in one transaction. If noisy is true, the
 // transaction emits an event after each call, which is not an event of the token.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
-	return n.must(t, Account(third), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
+	return n.mustSend(t, Account(thirdParty), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }
 
 // TransferCall returns the call data of transferWithAuthorization.

@@ -16,10 +16,10 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Install calls put, which installs packages into the folder dir. A file names the packages; the
-// argument list is its path. After a success, Install copies this file to another path, the
-// argument stamp. If both files are already equal, Install does nothing.
-func Install(dir, list, stamp string, put func() error) error {
+// Install calls the function install, which installs packages into the folder dir. The file at
+// listPath names the packages. After a success, Install copies that file to copyPath. If both
+// files are already equal, Install does nothing.
+func Install(dir, listPath, copyPath string, install func() error) error {
 	// The lock is not in dir, because an installation may remove the files in dir.
 	name := fmt.Sprintf("installed-%x.lock", sha256.Sum256([]byte(dir)))
 	unlock, err := lock(filepath.Join(os.TempDir(), name))
@@ -27,15 +27,15 @@ func Install(dir, list, stamp string, put func() error) error {
 		return err
 	}
 	defer unlock()
-	want, err := os.ReadFile(list)
-	have, missing := os.ReadFile(stamp)
+	want, err := os.ReadFile(listPath)
+	have, missing := os.ReadFile(copyPath)
 	if err != nil || missing == nil && bytes.Equal(want, have) {
 		return err
 	}
-	if err := put(); err != nil {
+	if err := install(); err != nil {
 		return err
 	}
-	return os.WriteFile(stamp, want, 0o600)
+	return os.WriteFile(copyPath, want, 0o600)
 }
 
 // lock waits until this process alone holds the lock on the file. The kernel releases the lock
@@ -121,17 +121,17 @@ func Wheels(tb testing.TB, requirements string) string {
 func Python(tb testing.TB, requirements string) (interpreter string) {
 	system := Find(tb, "Python", "python3")
 	sum := sha256.Sum256(append(Must(os.ReadFile(requirements)), system...))
-	beside := filepath.Dir(Must(filepath.Abs(requirements)))
-	kept := filepath.Join(beside, ".venv-"+hex.EncodeToString(sum[:6]))
-	err := Install(kept, requirements, filepath.Join(kept, "installed"), func() error {
+	parent := filepath.Dir(Must(filepath.Abs(requirements)))
+	environment := filepath.Join(parent, ".venv-"+hex.EncodeToString(sum[:6]))
+	err := Install(environment, requirements, filepath.Join(environment, "installed"), func() error {
 		// An incomplete installation is removed. There is no other time limit than the test's
 		// deadline, because a long list takes long on a busy machine.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
-		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, kept, system, requirements), "")
+		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, environment, system, requirements), "")
 	})
 	if err != nil {
 		tb.Skipf("needs a virtual environment (Debian: python3-venv) with packages of PyPI: %v", err)
 	}
-	return filepath.Join(kept, "bin", "python")
+	return filepath.Join(environment, "bin", "python")
 }

@@ -18,7 +18,7 @@ const (
 // cloud.StartDynamo starts.
 const Dynalite = "dynalite"
 
-// Isolate runs the tests of a suite in new namespaces (see isolated), n tests at once, and
+// Isolate runs the tests of a suite in new namespaces (see runIsolated), n tests at once, and
 // returns the exit code. TestMain calls Isolate.
 //
 // Before it runs the tests, while there is still a network, Isolate builds the programs of the
@@ -43,7 +43,7 @@ func Isolate(m *testing.M, n int, packages ...string) int {
 			return 1
 		}
 	}
-	code, err := isolated(isolatedVar + "=1")
+	code, err := runIsolated(isolatedVar + "=1")
 	if err == nil {
 		return code
 	}

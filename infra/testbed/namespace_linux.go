@@ -11,11 +11,11 @@ import (
 	"syscall"
 )
 
-// isolated runs this test binary again, with the same arguments and with additional
+// runIsolated runs this test binary again, with the same arguments and with additional
 // environment variables, in new namespaces. There the test binary is root and has a separate
-// network. The function isolated returns the exit code, or an error if this machine does not
-// allow namespaces. It runs in TestMain.
-func isolated(variables ...string) (code int, err error) {
+// network. runIsolated returns the exit code, or an error if this machine does not allow
+// namespaces. It runs in TestMain.
+func runIsolated(variables ...string) (code int, err error) {
 	if _, err := exec.LookPath("ip"); err != nil {
 		return 0, errors.New("the ip command (iproute2) is not installed")
 	}

@@ -4,7 +4,7 @@ package testbed
 
 import "errors"
 
-// isolated returns an error, because only Linux has network namespaces.
-func isolated(...string) (code int, err error) {
+// runIsolated returns an error, because only Linux has network namespaces.
+func runIsolated(...string) (code int, err error) {
 	return 0, errors.New("network namespaces are Linux's")
 }

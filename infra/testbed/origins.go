@@ -31,12 +31,12 @@ type Origins struct {
 	t    testing.TB
 	cert tls.Certificate
 
-	mu    sync.Mutex
-	names map[string]OriginName
-	peers map[string]string // the loopback ip:port that stands for a public ip:port
-	dials []string          // every public ip:port to which the guard has tried to connect, in order
-	asked []string          // the names that the guard has looked up, in order
-	open  atomic.Int64
+	mu            sync.Mutex
+	names         map[string]OriginName
+	loopbackAddrs map[string]string // the loopback ip:port that stands for a public ip:port
+	dialedAddrs   []string          // every public ip:port to which the guard has tried to connect, in order
+	lookedUpNames []string          // the names that the guard has looked up, in order
+	openConns     atomic.Int64
 }
 
 // OriginName is what a resolver returns for a name: addresses or an error.
@@ -53,13 +53,13 @@ func NewOrigins(t testing.TB) *Origins {
 		c.NotAfter = time.Unix(1e9, 0) // in the past
 	})
 	w := &Origins{
-		t:     t,
-		cert:  cert,
-		names: map[string]OriginName{},
-		peers: map[string]string{},
+		t:             t,
+		cert:          cert,
+		names:         map[string]OriginName{},
+		loopbackAddrs: map[string]string{},
 	}
 	t.Cleanup(func() {
-		if n := w.open.Load(); n != 0 {
+		if n := w.openConns.Load(); n != 0 {
 			t.Errorf("%d connections were left open", n)
 		}
 	})
@@ -147,12 +147,12 @@ func Soon(t testing.TB) context.Context {
 // Expiring returns a context, and a function that makes the deadline of this context pass.
 func Expiring(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	return expiring{ctx}, cancel
+	return expiringContext{ctx}, cancel
 }
 
-type expiring struct{ context.Context }
+type expiringContext struct{ context.Context }
 
-func (e expiring) Err() error {
+func (e expiringContext) Err() error {
 	if e.Context.Err() != nil {
 		return context.DeadlineExceeded
 	}
@@ -161,7 +161,7 @@ func (e expiring) Err() error {
 
 // Value hides the inner context. Otherwise a context that is derived from this one would find
 // the inner context, and would take its error from there.
-func (expiring) Value(any) any { return nil }
+func (expiringContext) Value(any) any { return nil }
 
 // Code returns the fault code of an error, or "" for nil.
 func Code(err error) fault.Code {
@@ -194,7 +194,7 @@ func (w *Origins) listen(name, addr string) net.Listener {
 	w.Resolve(name, OriginName{Addrs: []string{addr}})
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.peers[net.JoinHostPort(addr, "443")] = l.Addr().String()
+	w.loopbackAddrs[net.JoinHostPort(addr, "443")] = l.Addr().String()
 	return l
 }
 
@@ -211,21 +211,21 @@ func (w *Origins) Dialer() *guard.Dialer {
 func (w *Origins) Dials() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.dials)
+	return slices.Clone(w.dialedAddrs)
 }
 
 // Asked returns the names that the guard has looked up, in order.
 func (w *Origins) Asked() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.asked)
+	return slices.Clone(w.lookedUpNames)
 }
 
 // Addresses implements guard.Resolver.
 func (w *Origins) Addresses(_ context.Context, name string) ([]netip.Addr, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.asked = append(w.asked, name)
+	w.lookedUpNames = append(w.lookedUpNames, name)
 	n, ok := w.names[name]
 	if !ok {
 		return nil, lookup.Fault(lookup.NXDomain, nil)
@@ -239,8 +239,8 @@ func (w *Origins) Addresses(_ context.Context, name string) ([]netip.Addr, error
 
 func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	w.mu.Lock()
-	to := w.peers[address]
-	w.dials = append(w.dials, address)
+	to := w.loopbackAddrs[address]
+	w.dialedAddrs = append(w.dialedAddrs, address)
 	w.mu.Unlock()
 	if to == "" {
 		return nil, &net.OpError{Op: "dial", Net: network, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
@@ -249,23 +249,23 @@ func (w *Origins) dial(ctx context.Context, network, address string) (net.Conn, 
 	if err != nil {
 		return nil, fmt.Errorf("loopback: %w", err)
 	}
-	return CountOpen(conn, &w.open), nil
+	return CountOpen(conn, &w.openConns), nil
 }
 
 // CountOpen adds 1 to the counter open. It returns a connection that subtracts 1 when it is
 // first closed.
 func CountOpen(conn net.Conn, open *atomic.Int64) net.Conn {
 	open.Add(1)
-	return &counted{Conn: conn, open: open}
+	return &countedConn{Conn: conn, open: open}
 }
 
-type counted struct {
+type countedConn struct {
 	net.Conn
 	open *atomic.Int64
 	once sync.Once
 }
 
-func (c *counted) Close() error {
+func (c *countedConn) Close() error {
 	c.once.Do(func() { c.open.Add(-1) })
 	return c.Conn.Close()
 }

@@ -28,7 +28,7 @@ type Relayed struct {
 	*http.Request
 	Sent []byte // the body of the request
 
-	to http.Handler
+	server http.Handler
 }
 
 // ServeHTTP implements http.Handler.
@@ -42,7 +42,7 @@ func (r Relay) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		ResponseWriter: w,
 		Request:        q,
 		Sent:           body,
-		to:             r.To,
+		server:         r.To,
 	})
 }
 
@@ -52,7 +52,7 @@ func (r *Relayed) Answer() *httptest.ResponseRecorder {
 	q := r.Request.Clone(context.WithoutCancel(r.Context()))
 	q.Body = io.NopCloser(bytes.NewReader(r.Sent))
 	answer := httptest.NewRecorder()
-	r.to.ServeHTTP(answer, q)
+	r.server.ServeHTTP(answer, q)
 	return answer
 }
 

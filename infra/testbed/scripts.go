@@ -31,14 +31,14 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 		got, sections, _ := strings.Cut(string(text), "== ")
 		for section := range strings.SplitSeq(sections, "\n== ") {
 			title, body, _ := strings.Cut(strings.TrimSuffix(section, "\n")+"\n", "\n")
-			said := body // stays unchanged if the section is not run
+			result := body // stays unchanged if the section is not run
 			t.Run(filepath.Base(name)+" "+title, func(t *testing.T) {
-				said = play(start(t), body)
-				if diff := cmp.Diff(body, said); diff != "" && !update {
+				result = runSection(start(t), body)
+				if diff := cmp.Diff(body, result); diff != "" && !update {
 					t.Errorf("(-want +got):\n%s", diff)
 				}
 			})
-			got += "== " + title + "\n" + said
+			got += "== " + title + "\n" + result
 		}
 		if update {
 			Check(os.WriteFile(name, []byte(got), 0o600))
@@ -46,19 +46,19 @@ func Scripts(t *testing.T, update bool, start func(*testing.T) Script) {
 	}
 }
 
-// play executes the lines of a section. It returns the section with the output that the
+// runSection executes the lines of a section. It returns the section with the output that the
 // commands have now.
-func play(s Script, section string) string {
-	said := ""
+func runSection(s Script, section string) string {
+	result := ""
 	for line := range strings.Lines(section) {
 		sign, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		switch sign {
 		case "%":
-			said += line
+			result += line
 			s.Prepare(rest)
 		case "$":
-			said += line + s.Command(rest)
+			result += line + s.Command(rest)
 		}
 	}
-	return said
+	return result
 }

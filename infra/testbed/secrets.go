@@ -40,15 +40,15 @@ func (s *Secrets) add(secret string, size int) {
 		s.pieces = map[string]bool{}
 	}
 	for i := range len(secret) - size + 1 {
-		if piece := secret[i : i+size]; varied(piece) {
+		if piece := secret[i : i+size]; isVaried(piece) {
 			s.pieces[piece] = true
 		}
 	}
 }
 
-// varied reports whether a piece has at least six different characters. A piece with fewer is
+// isVaried reports whether a piece has at least six different characters. A piece with fewer is
 // padding, such as the zeros before a number, and does not count as secret.
-func varied(digits string) bool {
+func isVaried(digits string) bool {
 	const least = 6
 	seen := map[rune]bool{}
 	for _, d := range digits {

@@ -159,7 +159,7 @@ func (z Zone) ServeDNS(w dns.ResponseWriter, q *dns.Msg) {
 // the top-level domain.
 func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	for range 8 {
-		set, exists := z.of(name)
+		set, exists := z.recordsOf(name)
 		var alias *dns.CNAME
 		found := false
 		for _, rr := range set {
@@ -181,7 +181,7 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 		}
 		m.Ns = []dns.RR{&dns.SOA{
 			Hdr: dns.RR_Header{
-				Name:   above(name),
+				Name:   topLevelOf(name),
 				Rrtype: dns.TypeSOA,
 				Class:  dns.ClassINET,
 				Ttl:    5,
@@ -198,8 +198,8 @@ func (z Zone) Answer(m *dns.Msg, name string, qtype uint16) {
 	}
 }
 
-// above returns the top-level domain of a name. For a top-level domain it returns the root.
-func above(name string) string {
+// topLevelOf returns the top-level domain of a name. For a top-level domain it returns the root.
+func topLevelOf(name string) string {
 	labels := dns.SplitDomainName(name)
 	if len(labels) < 2 {
 		return "."
@@ -207,8 +207,8 @@ func above(name string) string {
 	return labels[len(labels)-1] + "."
 }
 
-// of returns the records of a name, and reports whether the name exists.
-func (z Zone) of(name string) (set []dns.RR, exists bool) {
+// recordsOf returns the records of a name, and reports whether the name exists.
+func (z Zone) recordsOf(name string) (set []dns.RR, exists bool) {
 	if set, exists = z.Records[name]; exists {
 		return set, true
 	}

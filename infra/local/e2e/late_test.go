@@ -35,7 +35,7 @@ func (f *lateFunction) open(ahead time.Duration) *cloud.Host {
 	folder, slug := filepath.Split(f.folder)
 	return cloud.Deployment{
 		Logs: &f.log, Functions: folder, Environment: map[string]string{"AHEAD": ahead.String()},
-		Only: []sam.Function{{Name: "Late", Slug: slug, Timeout: 29 * time.Second, Env: maps.Clone(f.env), Routes: []string{"GET /weather"}}},
+		FunctionList: []sam.Function{{Name: "Late", Slug: slug, Timeout: 29 * time.Second, Env: maps.Clone(f.env), Routes: []string{"GET /weather"}}},
 	}.Open(f)
 }
 

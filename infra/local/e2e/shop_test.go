@@ -35,7 +35,7 @@ func TestShopFunction(t *testing.T) {
 	env := shopEnv(t, db, bank)
 	env["NODE"] = "http://127.0.0.1:1" // nothing listens there
 	folder, slug := filepath.Split(testbed.ShopFunction(t))
-	host := cloud.Deployment{Logs: log, Functions: folder, Only: []sam.Function{
+	host := cloud.Deployment{Logs: log, Functions: folder, FunctionList: []sam.Function{
 		{Name: "Shop", Slug: slug, Timeout: 29 * time.Second, Env: env, Routes: []string{"GET /weather"}},
 	}}.Open(t)
 

@@ -76,8 +76,8 @@ func headSize(r *http.Request) int {
 // are in lower case, repeated headers are joined with commas, and cookies are separate.
 func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
 	source, _, _ := net.SplitHostPort(r.RemoteAddr) // cannot fail in a server
-	if h.d.Source != nil {
-		source = h.d.Source()
+	if h.deployment.Source != nil {
+		source = h.deployment.Source()
 	}
 	e := events.APIGatewayV2HTTPRequest{
 		Version:        "2.0",
@@ -100,7 +100,7 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 		},
 	}
 	for name, values := range r.Header {
-		if lower := strings.ToLower(name); !ofConnection(lower) && lower != "cookie" {
+		if lower := strings.ToLower(name); !isHopByHop(lower) && lower != "cookie" {
 			e.Headers[lower] = strings.Join(values, ",")
 		}
 	}
@@ -114,9 +114,9 @@ func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGat
 	return e
 }
 
-// ofConnection reports whether a header is only for one connection (RFC 9110 section 7.6.1).
+// isHopByHop reports whether a header is only for one connection (RFC 9110 section 7.6.1).
 // The name of the header is in lower case.
-func ofConnection(lower string) bool {
+func isHopByHop(lower string) bool {
 	return slices.Contains([]string{
 		"connection", "keep-alive", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade",
 	}, lower)
@@ -135,7 +135,7 @@ func respond(w http.ResponseWriter, payload []byte) {
 		return
 	}
 	for name, value := range answer.Headers {
-		if lower := strings.ToLower(name); lower != "content-length" && !ofConnection(lower) {
+		if lower := strings.ToLower(name); lower != "content-length" && !isHopByHop(lower) {
 			w.Header().Set(name, value)
 		}
 	}

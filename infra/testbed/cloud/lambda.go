@@ -22,20 +22,20 @@ import (
 )
 
 // Deployment describes built functions behind a gateway. The functions run as on AWS: each
-// process handles one event at a time, and is frozen between two events. The fields Own,
-// Source, OnEvent and OnEnd may be nil.
+// process handles one event at a time, and is frozen between two events. The fields
+// EnvironmentOf, Source, OnEvent and OnEnd may be nil.
 type Deployment struct {
 	Functions string // the folder that has <slug>/bootstrap for every function
-	// Only is the list of the functions to run. If it is nil, the template's functions run.
-	Only []sam.Function
+	// FunctionList has the functions to run. If it is nil, the functions of the template run.
+	FunctionList []sam.Function
 	// Parameters are the template's parameters. If PayTo is missing, the payee is that of the
 	// local runner.
 	Parameters map[string]string
-	// Environment has variables for every function, which replace those of the template. Own
-	// returns variables for one function, which replace those of the template and of
-	// Environment.
-	Environment map[string]string
-	Own         func(slug string) map[string]string
+	// Environment has variables for every function, which replace those of the template.
+	// EnvironmentOf returns variables for one function, which replace those of the template
+	// and of Environment.
+	Environment   map[string]string
+	EnvironmentOf func(slug string) map[string]string
 	// Sound makes the test fail if an invocation fails, for example because its process was
 	// killed.
 	Sound  bool
@@ -59,37 +59,37 @@ type Execution struct {
 type Host struct {
 	URL string // the URL of the gateway
 
-	d         Deployment
-	functions map[string]sam.Function
-	routes    map[string]string
-	logs      sync.Mutex
+	deployment Deployment
+	functions  map[string]sam.Function
+	routes     map[string]string
+	logsMu     sync.Mutex
 
-	mu      sync.Mutex
-	closed  bool
-	idle    map[string][]*Execution // the idle processes of each function; the last one is used first
-	started map[string][]*Execution
-	failed  []error
+	mu            sync.Mutex
+	closed        bool
+	idleProcesses map[string][]*Execution // the idle processes of each function; the last one is used first
+	processes     map[string][]*Execution
+	failures      []error
 }
 
 // Open runs the functions behind a gateway until the test ends.
 func (d Deployment) Open(tb testing.TB) *Host {
-	if d.Only == nil {
+	if d.FunctionList == nil {
 		parameters := map[string]string{"PayTo": testbed.Account(1)}
 		maps.Copy(parameters, d.Parameters)
 		template := testbed.Must(sam.Read(filepath.Join(testbed.Root(), "template.yaml")))
-		d.Only = testbed.Must(template.Functions(parameters))
+		d.FunctionList = testbed.Must(template.Functions(parameters))
 	}
 	h := &Host{
-		d:         d,
-		functions: map[string]sam.Function{},
-		routes:    map[string]string{},
-		idle:      map[string][]*Execution{},
-		started:   map[string][]*Execution{},
+		deployment:    d,
+		functions:     map[string]sam.Function{},
+		routes:        map[string]string{},
+		idleProcesses: map[string][]*Execution{},
+		processes:     map[string][]*Execution{},
 	}
-	for _, f := range d.Only {
+	for _, f := range d.FunctionList {
 		maps.Copy(f.Env, d.Environment)
-		if d.Own != nil {
-			maps.Copy(f.Env, d.Own(f.Slug))
+		if d.EnvironmentOf != nil {
+			maps.Copy(f.Env, d.EnvironmentOf(f.Slug))
 		}
 		h.functions[f.Name] = f
 		for _, route := range f.Routes {
@@ -101,7 +101,7 @@ func (d Deployment) Open(tb testing.TB) *Host {
 	tb.Cleanup(func() {
 		gateway.Close()
 		h.Close()
-		if err := errors.Join(h.failed...); d.Sound && err != nil {
+		if err := errors.Join(h.failures...); d.Sound && err != nil {
 			tb.Errorf("invocations have failed: %v", err)
 		}
 	})
@@ -115,7 +115,7 @@ func (h *Host) Names() []string { return slices.Sorted(maps.Keys(h.functions)) }
 func (h *Host) Started(function string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return len(h.started[function])
+	return len(h.processes[function])
 }
 
 // Set sets a variable as a deployment does: only processes that start from now on have it.
@@ -132,7 +132,7 @@ func (h *Host) Set(variable, value string) {
 // Kill kills every process of a function, busy or idle. Invocations in progress fail.
 func (h *Host) Kill(function string) {
 	h.mu.Lock()
-	all := slices.Clone(h.started[function])
+	all := slices.Clone(h.processes[function])
 	h.mu.Unlock()
 	for _, p := range all {
 		p.Kill()
@@ -153,64 +153,64 @@ func (h *Host) Close() {
 // cold is the time from the start of a new process to its answer, or 0 if an existing process
 // answered.
 func (h *Host) Call(function string, event []byte) (payload []byte, cold time.Duration, err error) {
-	p, fresh, err := h.take(function)
+	p, fresh, err := h.acquire(function)
 	if err == nil {
-		if h.d.OnEvent != nil {
-			h.d.OnEvent(p, event)
+		if h.deployment.OnEvent != nil {
+			h.deployment.OnEvent(p, event)
 		}
 		payload, err = p.Call(event)
 		if fresh {
 			cold = time.Since(p.Started)
 		}
-		err = cmp.Or(err, h.rest(p))
+		err = cmp.Or(err, h.freezeWhenIdle(p))
 	}
 	if err != nil {
 		h.mu.Lock()
-		h.failed = append(h.failed, err)
+		h.failures = append(h.failures, err)
 		h.mu.Unlock()
 	}
-	if h.d.OnEnd != nil {
-		h.d.OnEnd(function, payload, err)
+	if h.deployment.OnEnd != nil {
+		h.deployment.OnEnd(function, payload, err)
 	}
 	return payload, cold, err
 }
 
-// take thaws an idle process, or starts a new one if none is idle. The result fresh reports
+// acquire thaws an idle process, or starts a new one if none is idle. The result fresh reports
 // whether the process is new.
-func (h *Host) take(function string) (p *Execution, fresh bool, err error) {
+func (h *Host) acquire(function string) (p *Execution, fresh bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	f, known := h.functions[function]
 	if h.closed || !known {
 		return nil, false, errors.New("there is no function " + function)
 	}
-	for len(h.idle[function]) > 0 {
-		idle := h.idle[function]
+	for len(h.idleProcesses[function]) > 0 {
+		idle := h.idleProcesses[function]
 		p = idle[len(idle)-1]
-		h.idle[function] = idle[:len(idle)-1]
+		h.idleProcesses[function] = idle[:len(idle)-1]
 		if p.Signal(syscall.SIGCONT) == nil {
 			return p, false, nil
 		}
 	}
 	attr := cmp.Or(programs.DieWithUs(), &syscall.SysProcAttr{})
 	attr.Setpgid = true
-	started, err := runtimeapi.Start(f, filepath.Join(h.d.Functions, f.Slug), attr, &wholeLines{host: h})
+	started, err := runtimeapi.Start(f, filepath.Join(h.deployment.Functions, f.Slug), attr, &wholeLines{host: h})
 	if err != nil {
 		return nil, false, err
 	}
 	p = &Execution{started, function}
-	h.started[function] = append(h.started[function], p)
+	h.processes[function] = append(h.processes[function], p)
 	return p, true, nil
 }
 
-// rest waits until a process asks for its next event, and then freezes the process.
-func (h *Host) rest(p *Execution) error {
+// freezeWhenIdle waits until a process asks for its next event, and then freezes the process.
+func (h *Host) freezeWhenIdle(p *Execution) error {
 	if err := p.Idle(); err != nil {
 		return err
 	}
 	h.mu.Lock()
 	err := p.Signal(syscall.SIGSTOP)
-	h.idle[p.Of] = append(h.idle[p.Of], p)
+	h.idleProcesses[p.Of] = append(h.idleProcesses[p.Of], p)
 	h.mu.Unlock()
 	return err
 }
@@ -218,20 +218,20 @@ func (h *Host) rest(p *Execution) error {
 // wholeLines passes on the output of one process line by line, because the processes of a host
 // share one log.
 type wholeLines struct {
-	host *Host
-	rest []byte
+	host        *Host
+	partialLine []byte
 }
 
 func (l *wholeLines) Write(p []byte) (int, error) {
-	if l.host.d.Logs == nil {
+	if l.host.deployment.Logs == nil {
 		return len(p), nil
 	}
-	l.rest = append(l.rest, p...)
-	if end := bytes.LastIndexByte(l.rest, '\n') + 1; end > 0 {
-		l.host.logs.Lock()
-		defer l.host.logs.Unlock()
-		_, _ = l.host.d.Logs.Write(l.rest[:end])
-		l.rest = slices.Clone(l.rest[end:])
+	l.partialLine = append(l.partialLine, p...)
+	if end := bytes.LastIndexByte(l.partialLine, '\n') + 1; end > 0 {
+		l.host.logsMu.Lock()
+		defer l.host.logsMu.Unlock()
+		_, _ = l.host.deployment.Logs.Write(l.partialLine[:end])
+		l.partialLine = slices.Clone(l.partialLine[end:])
 	}
 	return len(p), nil
 }

@@ -77,17 +77,17 @@ func Template() (d map[string]any) {
 	var root yaml.Node
 	text := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "template.yaml")))
 	testbed.Check(yaml.Unmarshal(text, &root))
-	long(&root)
+	expandShortForms(&root)
 	var v any
 	testbed.Check(root.Decode(&v))
 	testbed.Check(json.Unmarshal(testbed.Must(json.Marshal(v)), &d)) // in JSON, all numbers become float64
 	return d
 }
 
-// long changes the intrinsic functions in a node of a template to their long forms.
-func long(n *yaml.Node) {
+// expandShortForms changes the intrinsic functions in a node of a template to their long forms.
+func expandShortForms(n *yaml.Node) {
 	for _, child := range n.Content {
-		long(child)
+		expandShortForms(child)
 	}
 	name, custom := strings.CutPrefix(n.Tag, "!")
 	if !custom || strings.HasPrefix(name, "!") {

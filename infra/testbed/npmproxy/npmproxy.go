@@ -19,8 +19,8 @@ type registry struct {
 	upstream string
 }
 
-// document describes a package for npm. It has the dependencies of each version, and the URL of the
-// version's file.
+// document describes a package for npm. It has the dependencies of each version, and the URL
+// of the version's file.
 type document struct {
 	Name     string                    `json:"name"`
 	Tags     map[string]string         `json:"dist-tags"`
@@ -87,7 +87,7 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	}
 	if isFile {
 		for version := range d.Versions {
-			if file := d.file(version); file == q.URL.Path {
+			if file := d.filePath(version); file == q.URL.Path {
 				http.Redirect(w, q, r.upstream+file, http.StatusFound)
 				return
 			}
@@ -96,17 +96,17 @@ func (r registry) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")             // another lock file may later be served at this address
-	_ = json.NewEncoder(w).Encode(d.at("http://" + q.Host)) // fails if npm has ended
+	w.Header().Set("Cache-Control", "no-store")                     // another lock file may later be served at this address
+	_ = json.NewEncoder(w).Encode(d.withOrigin("http://" + q.Host)) // fails if npm has ended
 }
 
-// file returns the path at which a registry has the file of a version.
-func (d *document) file(version string) string {
+// filePath returns the path at which a registry has the file of a version.
+func (d *document) filePath(version string) string {
 	return "/" + d.Name + "/-/" + path.Base(d.Name) + "-" + version + ".tgz"
 }
 
-// at returns a copy of the document in which the URLs of the files begin with an origin.
-func (d *document) at(origin string) document {
+// withOrigin returns a copy of the document in which the URLs of the files begin with an origin.
+func (d *document) withOrigin(origin string) document {
 	here := document{d.Name, d.Tags, map[string]map[string]any{}}
 	for version, published := range d.Versions {
 		placed := map[string]any{}
@@ -116,7 +116,7 @@ func (d *document) at(origin string) document {
 		dist, _ := published["dist"].(map[string]any)
 		placed["dist"] = map[string]any{
 			"integrity": dist["integrity"],
-			"tarball":   origin + d.file(version),
+			"tarball":   origin + d.filePath(version),
 		}
 		here.Versions[version] = placed
 	}

@@ -9,12 +9,12 @@ import (
 // Output is a writer that keeps the output of a program, and finds the address that the program
 // prints when it is ready. The zero value is ready for use.
 type Output struct {
-	mark  string // the text that the program prints before the address; if empty, the local runner's text
-	most  int    // how many bytes are kept, from the end; 0 means all
-	mu    sync.Mutex
-	text  bytes.Buffer
-	told  bool
-	ready chan string
+	mark     string // the text that the program prints before the address; if empty, the local runner's text
+	maxBytes int    // how many bytes are kept, from the end; 0 means all
+	mu       sync.Mutex
+	text     bytes.Buffer
+	isReady  bool
+	ready    chan string
 }
 
 // Write implements io.Writer.
@@ -22,19 +22,19 @@ func (o *Output) Write(p []byte) (int, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.text.Write(p)
-	if !o.told {
+	if !o.isReady {
 		mark := o.mark
 		if mark == "" {
 			mark = " is ready on "
 		}
 		_, rest, _ := strings.Cut(o.text.String(), mark)
 		if url, _, whole := strings.Cut(rest, "\n"); whole {
-			o.told = true
-			o.channel() <- strings.TrimSpace(url)
+			o.isReady = true
+			o.readyChannel() <- strings.TrimSpace(url)
 		}
 	}
-	if over := o.text.Len() - o.most; o.most > 0 && over > 0 {
-		o.text.Next(over)
+	if excess := o.text.Len() - o.maxBytes; o.maxBytes > 0 && excess > 0 {
+		o.text.Next(excess)
 	}
 	return len(p), nil
 }
@@ -43,10 +43,10 @@ func (o *Output) Write(p []byte) (int, error) {
 func (o *Output) Ready() <-chan string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.channel()
+	return o.readyChannel()
 }
 
-func (o *Output) channel() chan string {
+func (o *Output) readyChannel() chan string {
 	if o.ready == nil {
 		o.ready = make(chan string, 1)
 	}

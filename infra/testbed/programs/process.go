@@ -34,9 +34,9 @@ type Process struct {
 	Log Output // the program's output, unless Cmd has other writers
 	Cmd *exec.Cmd
 
-	gone chan struct{} // closed when the program has ended
-	err  error         // the result of Cmd.Wait
-	once sync.Once     // lets only the first Stop or Kill act
+	ended chan struct{} // closed when the program has ended
+	err   error         // the result of Cmd.Wait
+	once  sync.Once     // lets only the first Stop or Kill act
 }
 
 // Options change how StartWith starts a program.
@@ -57,7 +57,7 @@ func StartWith(cmd *exec.Cmd, o Options) (*Process, error) {
 	if o.Begin == nil {
 		o.Begin = beginHere
 	}
-	p := &Process{Cmd: cmd, gone: make(chan struct{}), Log: Output{mark: o.Mark, most: o.Most}}
+	p := &Process{Cmd: cmd, ended: make(chan struct{}), Log: Output{mark: o.Mark, maxBytes: o.Most}}
 	if cmd.Stdout == nil {
 		cmd.Stdout = &p.Log
 	}
@@ -70,7 +70,7 @@ func StartWith(cmd *exec.Cmd, o Options) (*Process, error) {
 		started <- err
 		if err == nil {
 			p.err = cmd.Wait()
-			close(p.gone)
+			close(p.ended)
 		}
 	}()
 	return p, <-started
@@ -110,7 +110,7 @@ func (p *Process) Ready() error {
 	select {
 	case p.URL = <-p.Log.Ready():
 		return nil
-	case <-p.gone:
+	case <-p.ended:
 		p.Kill()
 		return errors.Join(p.err, fmt.Errorf("%s ended before it was ready\n%s", p, &p.Log))
 	case <-late.C:
@@ -128,7 +128,7 @@ func (p *Process) Listens(addr string) error {
 			return conn.Close()
 		}
 		select {
-		case <-p.gone:
+		case <-p.ended:
 			return errors.Join(p.err, fmt.Errorf("%s ended before it was ready\n%s", p, &p.Log))
 		case <-time.After(10 * time.Millisecond):
 		}
@@ -160,16 +160,16 @@ func (p *Process) End(tb TB) {
 func (p *Process) Kill() {
 	p.once.Do(func() {
 		_ = p.Cmd.Process.Kill() // fails if the program has ended
-		<-p.gone
+		<-p.ended
 	})
 }
 
 // Gone returns a channel that is closed when the program has ended.
-func (p *Process) Gone() <-chan struct{} { return p.gone }
+func (p *Process) Gone() <-chan struct{} { return p.ended }
 
 // Wait waits until the program has ended, and returns the result of Cmd.Wait.
 func (p *Process) Wait() error {
-	<-p.gone
+	<-p.ended
 	return p.err
 }
 

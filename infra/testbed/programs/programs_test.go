@@ -56,7 +56,7 @@ func TestProcessThatEnds(t *testing.T) {
 // still finds an address there.
 func TestOutputLimit(t *testing.T) {
 	t.Parallel()
-	o := Output{most: 10}
+	o := Output{maxBytes: 10}
 	for i := range 10 {
 		fmt.Fprintf(&o, "line %d is ready on port %d\n", i, i)
 	}
