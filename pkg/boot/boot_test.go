@@ -30,13 +30,13 @@ func TestFaults(t *testing.T) {
 	secret := vars{"FACILITATOR_SECRET_ARN": secretARN}
 	otherToken := vars{"USDC_ASSET": "0x209693bc6afc0c5328ba36faf03c514ef312287c", "USDC_NAME": "Coin", "USDC_VERSION": "1"}
 	const rpcSays = "RPC_URL must be an https URL (http only for this machine), or none"
-	two := func(more vars) vars {
+	withFallback := func(more vars) vars {
 		more["FACILITATOR_URL"], more["FACILITATOR_FALLBACK_URL"] = one, other
 		return more
 	}
 	for _, c := range []struct {
-		vars vars
-		says string // what the report must say; "|" separates two texts; "" means no fault
+		vars      vars
+		wantFault string // what the report must say; "|" separates two texts; "" means no fault
 	}{
 		{vars{"PAY_TO": ""}, "PAY_TO is not set"},
 		{vars{"LEDGER_TABLE": ""}, "LEDGER_TABLE is not set"},
@@ -92,9 +92,9 @@ func TestFaults(t *testing.T) {
 		{vars{"FACILITATOR_KEY_SECRET": "hush"}, "go together"},
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
-		{deployed(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
-		{deployed(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // one fault, although two settings read the variable
-		{deployed(secret, vars{"FACILITATOR_KEY_ID": "i"}),
+		{deployedVars(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
+		{deployedVars(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // one fault, although two settings read the variable
+		{deployedVars(secret, vars{"FACILITATOR_KEY_ID": "i"}),
 			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
 		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
 		{vars{"FACILITATOR_SECRET_ARN": strings.TrimSuffix(secretARN, "-AbCdEf")}, "six random characters"},
@@ -120,16 +120,16 @@ func TestFaults(t *testing.T) {
 		{vars{"RPC_URL": strings.Repeat("https://one.example,", 6)}, rpcSays},
 		{vars{"RPC_URL": "secret"}, "RPC_URL is secret, and FACILITATOR_SECRET_ARN is not set"},
 		{vars{"NETWORK": "eip155:1"}, "RPC_URL is not set, and no public node of eip155:1|USDC_ASSET, USDC_NAME and USDC_VERSION are all needed on eip155:1"},
-		{deployed(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none"}), ""},
-		{deployed(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none", "USDC_VERSION": ""}), "USDC_VERSION are all needed on eip155:1"},
+		{deployedVars(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none"}), ""},
+		{deployedVars(otherToken, vars{"NETWORK": "eip155:1", "RPC_URL": "none", "USDC_VERSION": ""}), "USDC_VERSION are all needed on eip155:1"},
 		{vars{"NETWORK": "base"}, "1 fault(s)"},
 		{vars{"NETWORK": "eip155:84532"}, ""},
 		{vars{"NETWORK": "eip155:84532", "USDC_ASSET": x402.USDC().Asset}, "name the USDC of eip155:8453, and the network is eip155:84532"},
 		{vars{"NETWORK": "eip155:84532", "USDC_NAME": "USD Coin"}, `the USDC of eip155:84532 has the name "USDC" and the version "2"`},
 		{otherToken, ""},
 		{vars{"USDC_ASSET": otherToken["USDC_ASSET"]}, "are all needed for a token that is not the USDC of eip155:8453"},
-		{two(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
-		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
+		{withFallback(vars{"FACILITATOR_FALLBACK_TOKEN": "hush"}), ""},
+		{withFallback(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": otherARN}), ""},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_URL": "https://one.example/other"}, ""},
 		{vars{"FACILITATOR_FALLBACK_URL": other}, ""}, // nothing is sold without a primary facilitator; see TestValues
 		{vars{"SELLING": "perhaps"}, "SELLING must be yes or no"},
@@ -143,20 +143,20 @@ func TestFaults(t *testing.T) {
 			"FACILITATOR_FALLBACK_URL is the facilitator of FACILITATOR_URL"},
 		{vars{"FACILITATOR_URL": one, "FACILITATOR_FALLBACK_TOKEN": "hush"},
 			"FACILITATOR_FALLBACK_TOKEN is set, and FACILITATOR_FALLBACK_URL is not"},
-		{two(vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_FALLBACK_TOKEN": "hush"}),
+		{withFallback(vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_FALLBACK_TOKEN": "hush"}),
 			"FACILITATOR_FALLBACK_TOKEN is that of FACILITATOR_TOKEN"},
-		{two(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": secretARN}),
+		{withFallback(vars{"FACILITATOR_SECRET_ARN": secretARN, "FACILITATOR_FALLBACK_SECRET_ARN": secretARN}),
 			"FACILITATOR_FALLBACK_SECRET_ARN is that of"},
-		{two(vars{"FACILITATOR_FALLBACK_KEY_ID": "hush"}),
+		{withFallback(vars{"FACILITATOR_FALLBACK_KEY_ID": "hush"}),
 			"FACILITATOR_FALLBACK_KEY_ID and FACILITATOR_FALLBACK_KEY_SECRET go together"},
-		{two(vars{"FACILITATOR_FALLBACK_SECRET_ARN": "fallback"}), "FACILITATOR_FALLBACK_SECRET_ARN must be the complete ARN"},
+		{withFallback(vars{"FACILITATOR_FALLBACK_SECRET_ARN": "fallback"}), "FACILITATOR_FALLBACK_SECRET_ARN must be the complete ARN"},
 	} {
-		_, err := parseFunction(env(deployed(c.vars)), ReadByOthers)
-		if (err == nil) != (c.says == "") || err != nil && strings.Contains(err.Error(), "hush") {
+		_, err := parseFunction(env(deployedVars(c.vars)), ReadByOthers)
+		if (err == nil) != (c.wantFault == "") || err != nil && strings.Contains(err.Error(), "hush") {
 			t.Errorf("%v: %v", c.vars, err)
 			continue
 		}
-		for says := range strings.SplitSeq(c.says, "|") {
+		for says := range strings.SplitSeq(c.wantFault, "|") {
 			if err != nil && !strings.Contains(err.Error(), says) {
 				t.Errorf("%v: %q is not said in:\n%v", c.vars, says, err)
 			}
@@ -170,7 +170,7 @@ func TestFaults(t *testing.T) {
 // FORMER_TERMS is set, and that there is only one resolver.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
-	read := func(v string) *service.FormerTerms { return configured(t, vars{"FORMER_TERMS": v}).Former }
+	read := func(v string) *service.FormerTerms { return deployedConfig(t, vars{"FORMER_TERMS": v}).Former }
 	if read("") != nil || read("none") != nil {
 		t.Error("there are former terms, and nobody named them")
 	}
@@ -178,14 +178,14 @@ func TestFormerTerms(t *testing.T) {
 	if f.Terms.PayTo != LocalPayTo || f.Terms.Network != "eip155:8453" || f.Prices["dns"] != "7000" || !f.Until.Equal(now.Add(5*time.Minute)) {
 		t.Errorf("%+v", f)
 	}
-	c := configured(t, vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=7000"})
-	same(t, "the payee stays", c.Former.Terms.PayTo, c.Terms.PayTo)
-	same(t, "/ready says that releases are not watched", c.warnings()["former_terms"] != "", true)
+	c := deployedConfig(t, vars{"FORMER_TERMS": "2026-11-20T08:05:00Z,dns=7000"})
+	checkEqual(t, "the payee stays", c.Former.Terms.PayTo, c.Terms.PayTo)
+	checkEqual(t, "/ready says that releases are not watched", c.warnings()["former_terms"] != "", true)
 	for list, alone := range map[string]bool{"": false, "9.9.9.9": true, "9.9.9.9,1.1.1.1": false} {
-		same(t, "/ready says that "+list+" is one resolver", configured(t, vars{"DNS_RESOLVERS": list}).warnings()["one_resolver"] != "", alone)
+		checkEqual(t, "/ready says that "+list+" is one resolver", deployedConfig(t, vars{"DNS_RESOLVERS": list}).warnings()["one_resolver"] != "", alone)
 	}
 	for early, says := range map[time.Duration]string{0: "", 25 * time.Hour: "FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough"} {
-		_, err := c.Components(stores(), quiet(), func() time.Time { return now.Add(-early) })
+		_, err := c.Components(stores(), discardLogger(), func() time.Time { return now.Add(-early) })
 		if err != nil && err.Error() != says || (err != nil) != (says != "") {
 			t.Errorf("%v before: %v", early, err)
 		}
@@ -201,12 +201,12 @@ func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ParseLocal(env(v))) }
 	payTo := func(v vars) any { return local(v).Terms.PayTo }
-	nodes := func(v vars) any { return strings.Join(configured(t, v).Nodes, " ") }
+	nodes := func(v vars) any { return strings.Join(deployedConfig(t, v).Nodes, " ") }
 	sells := func(v vars) any {
-		c := configured(t, vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://b.example"}, v)
+		c := deployedConfig(t, vars{"FACILITATOR_URL": "https://one.example", "FACILITATOR_FALLBACK_URL": "https://b.example"}, v)
 		return fmt.Sprintln(c.Paused, c.FacilitatorURL, c.FallbackURL)
 	}
-	warned := func(v vars) any { return configured(t, v).warnings()["payee"] != "" }
+	payeeWarning := func(v vars) any { return deployedConfig(t, v).warnings()["payee"] != "" }
 	const payee, upper = "0x209693bc6afc0c5328ba36faf03c514ef312287c", "0x209693BC6AFC0C5328BA36FAF03C514EF312287C"
 	for _, c := range []struct {
 		name string // the name of the variable
@@ -214,9 +214,9 @@ func TestValues(t *testing.T) {
 		want values
 	}{
 		{"PAY_TO", payTo, values{"": LocalPayTo, LocalPayTo: LocalPayTo, payee: payee, upper: upper}},
-		{"PAY_TO", warned, values{LocalPayTo: true, strings.ToLower(LocalPayTo): true, payee: false}},
-		{"AWS_ENDPOINT_URL_DYNAMODB", warned, values{"http://127.0.0.1:8000": false}},
-		{"BASE_URL", func(v vars) any { return configured(t, v).BaseURL }, values{
+		{"PAY_TO", payeeWarning, values{LocalPayTo: true, strings.ToLower(LocalPayTo): true, payee: false}},
+		{"AWS_ENDPOINT_URL_DYNAMODB", payeeWarning, values{"http://127.0.0.1:8000": false}},
+		{"BASE_URL", func(v vars) any { return deployedConfig(t, v).BaseURL }, values{
 			"": "", "https://API.example.com": "https://api.example.com", "https://API.example.com/": "https://api.example.com",
 			"https://api.example.com#": "https://api.example.com", "https://api.example.com:8443": "https://api.example.com:8443",
 			"https://192.0.2.1": "https://192.0.2.1", "http://127.0.0.1:8402": "http://127.0.0.1:8402",
@@ -253,7 +253,7 @@ func TestValues(t *testing.T) {
 			"": " [] false", "eip155:8453": " [] false",
 			"eip155:84532": "https://x402.org/facilitator [https://sepolia.base.org] false",
 		}},
-		{"NETWORK", func(v vars) any { return configured(t, v).FacilitatorURL }, values{
+		{"NETWORK", func(v vars) any { return deployedConfig(t, v).FacilitatorURL }, values{
 			"": "", "eip155:84532": "https://x402.org/facilitator",
 		}},
 		{"FACILITATOR_URL", func(v vars) any {
@@ -278,13 +278,13 @@ func TestValues(t *testing.T) {
 		}},
 		{"RPC_URL", func(v vars) any { return strings.Join(local(v).Nodes, " ") }, values{"": "", "https://one.example": "https://one.example"}},
 		{"FACILITATOR_TOKEN", func(v vars) any {
-			return must(configured(t, v).credentials.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Time{}))
+			return must(deployedConfig(t, v).credentials.Authorization(httptest.NewRequest(http.MethodGet, "/", nil), time.Time{}))
 		}, values{
 			" ": "", " t": "Bearer t",
 		}},
 	} {
 		for value, want := range c.want {
-			same(t, c.name+"="+value, c.show(vars{c.name: value}), want)
+			checkEqual(t, c.name+"="+value, c.show(vars{c.name: value}), want)
 		}
 	}
 }
@@ -292,12 +292,12 @@ func TestValues(t *testing.T) {
 // TestDiscoveryNeedsATableForItsLimit checks that the documents' function needs the ledger's
 // table if, and only if, it has a rate limit.
 func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
-	v := deployed(vars{"LEDGER_TABLE": ""})
+	v := deployedVars(vars{"LEDGER_TABLE": ""})
 	if _, err := parseDocuments(env(v)); err == nil || !strings.Contains(err.Error(), "LEDGER_TABLE is not set") {
 		t.Errorf("without a table: %v", err)
 	}
 	v["RATE_LIMIT_PER_MINUTE"] = "0"
-	same(t, "a table that is not needed", must(parseDocuments(env(v))).Ledger.Name, "")
+	checkEqual(t, "a table that is not needed", must(parseDocuments(env(v))).Ledger.Name, "")
 	v["RATE_LIMIT_PER_MINUTE"], v["LEDGER_TABLE"] = "", "ledger"
 	c := must(parseDocuments(env(v)))
 	if c.Caps != (discovery.Caps{PerMinute: 300, Undecided: 5, Refused: 20, Single: 50, Bundle: 20}) || c.Ledger.Name != "ledger" || c.limits(stores(), time.Now).Rate == nil {
@@ -309,8 +309,8 @@ func TestDiscoveryNeedsATableForItsLimit(t *testing.T) {
 // a client's Host header. On Lambda, r.Host is not that header but the gateway's domain name.
 func TestOrigin(t *testing.T) {
 	r := httptest.NewRequest("GET", "https://Abc.execute-api.us-east-1.amazonaws.com/", nil)
-	same(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
-	same(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
+	checkEqual(t, "configured", (Config{BaseURL: "https://api.example.com"}).origin(r), "https://api.example.com")
+	checkEqual(t, "not configured", Config{}.origin(r), "https://abc.execute-api.us-east-1.amazonaws.com")
 }
 
 var update = flag.Bool("update", false, "write the table of settings into the runbook")

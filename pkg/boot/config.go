@@ -91,7 +91,7 @@ type Local struct {
 func parseDocuments(get func(string) string) (Config, error) {
 	e := readEnvironment(get, ReadByDocuments)
 	e.require("PAY_TO")
-	c := e.shared(e.payTo)
+	c := e.commonConfig(e.payTo)
 	if c.Caps.PerMinute > 0 {
 		e.require("LEDGER_TABLE")
 		c.Ledger = e.table()
@@ -103,9 +103,9 @@ func parseDocuments(get func(string) string) (Config, error) {
 func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	e := readEnvironment(get, reader)
 	e.require("PAY_TO")
-	c := e.shared(e.payTo)
-	e.facilitators(&c)
-	e.paymentSettings(&c, x402.Network(c.Terms.Network).PublicNode)
+	c := e.commonConfig(e.payTo)
+	e.setFacilitators(&c)
+	e.setPaymentSettings(&c, x402.Network(c.Terms.Network).PublicNode)
 	e.require("LEDGER_TABLE")
 	c.Ledger = e.table()
 	return c, e.err()
@@ -132,7 +132,7 @@ func ParseLocal(get func(string) string) (Local, error) {
 		payTo = LocalPayTo
 	}
 	l := Local{
-		Config:       e.shared(payTo),
+		Config:       e.commonConfig(payTo),
 		OriginGiven:  e.text("BASE_URL") != "",
 		PayeeGiven:   e.payTo != "",
 		Addr:         e.localAddr,
@@ -142,12 +142,12 @@ func ParseLocal(get func(string) string) (Local, error) {
 	if !l.OriginGiven {
 		l.BaseURL = "http://" + Reachable(l.Addr)
 	}
-	e.facilitators(&l.Config)
-	defaultNode := noNodes
+	e.setFacilitators(&l.Config)
+	defaultNode := wordNone
 	if l.settlesElsewhere() {
 		defaultNode = x402.Network(l.Terms.Network).PublicNode
 	}
-	e.paymentSettings(&l.Config, defaultNode)
+	e.setPaymentSettings(&l.Config, defaultNode)
 	l.LowestPrice = e.lowestPrice
 	l.MostKept = ledger.LargestKept // the limit of a ledger in a file
 	if e.text("LEDGER_TABLE") != "" {
@@ -157,8 +157,8 @@ func ParseLocal(get func(string) string) (Local, error) {
 	return l, e.err()
 }
 
-// shared returns the part of the configuration that all functions read.
-func (e *environment) shared(payTo string) Config {
+// commonConfig returns the part of the configuration that all functions read.
+func (e *environment) commonConfig(payTo string) Config {
 	terms := e.terms(payTo)
 	undecided, refused := limit.Weights(e.perMinute)
 	return Config{
@@ -198,8 +198,8 @@ func (e *environment) terms(payTo string) x402.Terms {
 		Name:    e.tokenName,
 		Version: e.tokenVersion,
 	}.Completed()
-	if incomplete != nil && !e.faulty["NETWORK"] && !e.faulty["USDC_ASSET"] {
-		e.fault("USDC_ASSET, USDC_NAME and USDC_VERSION", "%v", incomplete)
+	if incomplete != nil && !e.hasFault["NETWORK"] && !e.hasFault["USDC_ASSET"] {
+		e.addFault("USDC_ASSET, USDC_NAME and USDC_VERSION", "%v", incomplete)
 	}
 	e.checkPayee("PAY_TO", payTo, terms.Asset)
 	return terms
@@ -211,7 +211,7 @@ func (e *environment) checkPayee(setting, payTo, asset string) {
 		return
 	}
 	if err := x402.CheckAddress(payTo, asset); err != nil {
-		e.fault(setting, "%v", err)
+		e.addFault(setting, "%v", err)
 	}
 }
 
@@ -238,16 +238,16 @@ func (l Local) GivesAway() bool {
 // facilitator on this machine is for trials and tests.
 func (c Config) settlesElsewhere() bool {
 	u, err := url.Parse(c.FacilitatorURL)
-	return err == nil && c.FacilitatorURL != "" && !onThisMachine(u)
+	return err == nil && c.FacilitatorURL != "" && !isOnThisMachine(u)
 }
 
-// paymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
-// chain. The default node is explained at the method chain.
-func (e *environment) paymentSettings(c *Config, defaultNode string) {
+// setPaymentSettings sets the receipt key, the registries, the resolvers and the nodes of the
+// chain. The comment of setNodes explains defaultNode.
+func (e *environment) setPaymentSettings(c *Config, defaultNode string) {
 	c.receiptKey = e.receiptKey
 	c.BootstrapURL = e.bootstrapURL
 	c.Resolvers = e.resolvers
-	e.chain(c, defaultNode)
+	e.setNodes(c, defaultNode)
 }
 
 // table returns the ledger's table.

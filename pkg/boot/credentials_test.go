@@ -32,13 +32,13 @@ func TestSecret(t *testing.T) {
 		answer http.HandlerFunc
 		code   fault.Code // the code of the failed settlement; "" if the payment succeeds
 	}{
-		"a token":        {holds(`{"token":"one"}`), ""},
-		"none":           {holds(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`), ""},
+		"a token":        {secretAnswer(`{"token":"one"}`), ""},
+		"none":           {secretAnswer(`{"rpc_urls":["https://one.example"],"receipt_key":"` + receiptKey + `"}`), ""},
 		"denied":         {reply(400, `{"__type":"AccessDeniedException"}`), fault.FacilitatorMisconfigured},
-		"not JSON":       {holds(`hush`), fault.FacilitatorMisconfigured},
+		"not JSON":       {secretAnswer(`hush`), fault.FacilitatorMisconfigured},
 		"broken":         {reply(500, `{"__type":"InternalServiceError"}`), fault.FacilitatorUnavailable},
-		"says nothing":   {silent, fault.FacilitatorUnavailable},
-		"an empty token": {holds(`{"token":""}`), fault.FacilitatorMisconfigured},
+		"says nothing":   {neverAnswer, fault.FacilitatorUnavailable},
+		"an empty token": {secretAnswer(`{"token":""}`), fault.FacilitatorMisconfigured},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,7 +46,7 @@ func TestSecret(t *testing.T) {
 			if name == "a token" {
 				f.token = "Bearer one"
 			}
-			config, now := configured(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
+			config, now := deployedConfig(t, v.secretVars(), vars{"FACILITATOR_URL": f.URL}), time.Unix(1_800_000_000, 0)
 			client := must(facilitator.New(facilitator.Config{
 				URL: config.FacilitatorURL, Credentials: config.credentials, Now: func() time.Time { return now },
 			}))
@@ -54,17 +54,17 @@ func TestSecret(t *testing.T) {
 				payload := x402.Payload{X402Version: 2, Payload: x402.ExactPayload{Authorization: x402.Authorization{From: LocalPayTo}}}
 				return client.Settle(t.Context(), payload, config.Terms.Requirements("5000"))
 			}
-			same(t, "readings at start", v.asked.Load(), 0)
+			checkEqual(t, "readings at start", v.requests.Load(), 0)
 			switch s := settle(); {
-			case c.code == "" && (s.Class != x402.Moved || len(f.heard) != 1):
-				t.Errorf("%+v after %d calls to the facilitator", s, len(f.heard))
-			case c.code != "" && (s.Class != x402.NotSent || s.Code != c.code || s.Cause == nil || len(f.heard) > 0):
-				t.Errorf("%+v after %d calls to the facilitator, want %s", s, len(f.heard), c.code)
+			case c.code == "" && (s.Class != x402.Moved || len(f.requests) != 1):
+				t.Errorf("%+v after %d calls to the facilitator", s, len(f.requests))
+			case c.code != "" && (s.Class != x402.NotSent || s.Code != c.code || s.Cause == nil || len(f.requests) > 0):
+				t.Errorf("%+v after %d calls to the facilitator, want %s", s, len(f.requests), c.code)
 			case c.code != "" && strings.Contains(s.Cause.Error(), "hush"):
 				t.Error("the cause quotes the secret")
 			}
 			f.token = "Bearer two"
-			v.says(holds(`{"token":"two"}`))
+			v.setAnswer(secretAnswer(`{"token":"two"}`))
 			now = now.Add(time.Minute)
 			settle() // if the first secret had a token, the facilitator now refuses that token, so the next payment reads the secret again
 			if s := settle(); s.Class != x402.Moved {
@@ -98,10 +98,10 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 	} {
 		for _, status := range []int{200, 401, 500} {
 			one, other := newSettler(t, &settler{status: status}), newSettler(t, &settler{status: status})
-			config := configured(t, c.vars, vars{
+			config := deployedConfig(t, c.vars, vars{
 				"FACILITATOR_URL": one.URL, "FACILITATOR_FALLBACK_URL": other.URL, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL,
 			})
-			s := must(config.facilitators(config.platform(quiet(), time.Now)))
+			s := must(config.facilitators(config.platform(discardLogger(), time.Now)))
 			pair := s.settler.(*fallback.Pair)
 			for range 2 {
 				for _, client := range []x402.Facilitator{&pair.Primary, &pair.Second} {
@@ -110,7 +110,7 @@ func TestNoCredentialReachesTheOtherFacilitator(t *testing.T) {
 				}
 				_ = s.probes[0].Check(t.Context())
 			}
-			toOne, toOther := strings.Join(one.heard, "\n"), strings.Join(other.heard, "\n")
+			toOne, toOther := strings.Join(one.requests, "\n"), strings.Join(other.requests, "\n")
 			if strings.Contains(toOne, "token-of-other") || strings.Contains(toOther, "token-of-one") {
 				t.Errorf("%s, status %d: a credential reached the other facilitator", name, status)
 			}
@@ -127,14 +127,14 @@ func TestReadyWithAFallback(t *testing.T) {
 	t.Parallel()
 	for i := range 4 {
 		one, other := i&1 > 0, i&2 > 0
-		config := configured(t, vars{
+		config := deployedConfig(t, vars{
 			"FACILITATOR_URL":          newSettler(t, &settler{supports: one, status: 503}).URL,
 			"FACILITATOR_FALLBACK_URL": newSettler(t, &settler{supports: other, status: 503}).URL,
 			"RPC_URL":                  "none", "RATE_LIMIT_PER_MINUTE": "0",
 		})
 		type state struct{ ready, optional bool }
 		got := map[string]state{}
-		for _, probe := range componentsOf(config, quiet()).probes {
+		for _, probe := range componentsOf(config, discardLogger()).probes {
 			if strings.HasPrefix(probe.Name, "facilitator") {
 				got[probe.Name] = state{probe.Check(context.Background()) == nil, probe.Optional}
 			}
@@ -188,14 +188,14 @@ func TestSharedSecret(t *testing.T) {
 			fails = errors.New("throttled")
 		}
 		if c.failed {
-			s.failed()
+			s.reportBadValue()
 		}
 		if got, err := s.document(t.Context(), now); string(got) != c.want || (err == nil) != (c.want != "") || reads != c.reads {
 			t.Errorf("%s: %s, %v after %d readings; want %s after %d", c.what, got, err, reads, c.want, c.reads)
 		}
 	}
 	now = now.Add(rereadAfter)
-	s.failed()
+	s.reportBadValue()
 	gone, leave := context.WithCancel(t.Context())
 	leave()
 	fails = gone.Err()
@@ -203,10 +203,10 @@ func TestSharedSecret(t *testing.T) {
 		t.Errorf("a caller who gave up: %v", err)
 	}
 	doc, fails = `{"a":5}`, nil
-	same(t, "the minute's reading is not used up", string(must(s.document(t.Context(), now))), doc)
-	s.failed()
-	if _, err := s.document(t.Context(), time.Now()); err != nil || s.at != s.at.Round(0) {
-		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.at, err)
+	checkEqual(t, "the minute's reading is not used up", string(must(s.document(t.Context(), now))), doc)
+	s.reportBadValue()
+	if _, err := s.document(t.Context(), time.Now()); err != nil || s.readAt != s.readAt.Round(0) {
+		t.Errorf("the reading of %s goes by a clock that stands still with the process: %v", s.readAt, err)
 	}
 }
 
@@ -221,28 +221,28 @@ func testKeys() aws.CredentialsProvider {
 func TestReadSecret(t *testing.T) {
 	t.Parallel()
 	const secret = `{"token":"s3cr3t"}`
-	const again = "again" // in a case below: the error must be errSecretSilent, after two attempts
+	const silentTwice = "again" // a value of wantErr below: the error must be errSecretSilent, after two attempts
 	amazon := func(status int, kind string) http.HandlerFunc {
 		return reply(status, `{"__type":"`+kind+`","Message":"s3cr3t"}`)
 	}
 	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		want   string
-		fails  string // a part of the error's text, or the constant again; "" if there is no error
+		answer  http.HandlerFunc
+		want    string
+		wantErr string // a part of the error's text, or silentTwice; "" if there is no error
 	}{
-		"a string":        {holds(secret), secret, ""},
+		"a string":        {secretAnswer(secret), secret, ""},
 		"bytes":           {reply(200, secretReply("SecretBinary", []byte(secret))), secret, ""},
-		"the largest":     {holds(strings.Repeat("é", 32<<10)), strings.Repeat("é", 32<<10), ""},
+		"the largest":     {secretAnswer(strings.Repeat("é", 32<<10)), strings.Repeat("é", 32<<10), ""},
 		"neither":         {reply(200, `{}`), "", "has no value"},
 		"not there":       {amazon(400, "ResourceNotFoundException"), "", `"ResourceNotFoundException"`},
 		"a long code":     {amazon(400, strings.Repeat("A", 4096)), "", "AAA"},
 		"not JSON":        {reply(200, `s3cr3t`), "", "cannot be read"},
 		"another type":    {reply(200, `{"SecretString":["s3cr3t"]}`), "", "cannot be read"},
-		"huge":            {holds(strings.Repeat("s", 1<<20)), "", again},
-		"broken":          {amazon(500, "InternalServiceError"), "", again},
-		"a page of a box": {reply(503, `<html>s3cr3t`), "", again},
-		"throttled":       {amazon(400, "ThrottlingException"), "", again},
-		"cut off":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", again},
+		"huge":            {secretAnswer(strings.Repeat("s", 1<<20)), "", silentTwice},
+		"broken":          {amazon(500, "InternalServiceError"), "", silentTwice},
+		"a page of a box": {reply(503, `<html>s3cr3t`), "", silentTwice},
+		"throttled":       {amazon(400, "ThrottlingException"), "", silentTwice},
+		"cut off":         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "", silentTwice},
 		"elsewhere": {
 			func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/other", http.StatusFound) }, "", "secrets manager",
 		},
@@ -250,27 +250,27 @@ func TestReadSecret(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			v := newVault(t, func(w http.ResponseWriter, r *http.Request) {
-				same(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
+				checkEqual(t, "token", r.Header.Get("X-Amz-Security-Token"), "ST")
 				c.answer(w, r)
 			})
 			got, err := fetchSecret(t.Context(), must(parseSecretName(secretARN)), testKeys(), v.URL, time.Minute)
 			asked := 1
 			switch {
-			case c.fails == "":
+			case c.wantErr == "":
 				if err != nil || string(got) != c.want {
 					t.Errorf("%.100q, %v; want %.100q", got, err, c.want)
 				}
-			case err == nil || got != nil || errors.Is(err, errSecretSilent) != (c.fails == again):
-				t.Errorf("%.100q, %v; want %s", got, err, c.fails)
-			case c.fails == again:
+			case err == nil || got != nil || errors.Is(err, errSecretSilent) != (c.wantErr == silentTwice):
+				t.Errorf("%.100q, %v; want %s", got, err, c.wantErr)
+			case c.wantErr == silentTwice:
 				asked = 2
-			case !strings.Contains(err.Error(), c.fails):
-				t.Errorf("%v; want %s", err, c.fails)
+			case !strings.Contains(err.Error(), c.wantErr):
+				t.Errorf("%v; want %s", err, c.wantErr)
 			}
 			if err != nil && (strings.Contains(err.Error(), "s3cr3t") || len(err.Error()) > 600) {
 				t.Errorf("the error shows what was read: %v", err)
 			}
-			same(t, "times it was asked", int(v.asked.Load()), asked)
+			checkEqual(t, "times it was asked", int(v.requests.Load()), asked)
 		})
 	}
 }

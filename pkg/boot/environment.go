@@ -23,7 +23,7 @@ type values struct {
 	primary, fallback facilitatorValues
 	receiptKey        ed25519.PrivateKey
 	receiptKeys       []ed25519.PublicKey
-	nodes             nodes
+	nodes             nodeChoice
 	windowSeconds     int
 	perMinute         int
 	single, bundle    int
@@ -61,16 +61,16 @@ type facilitatorValues struct {
 // environment holds the parsed variables that one program reads, and all faults in them.
 type environment struct {
 	values
-	texts    map[string]string // the variables' texts, including defaults
-	meanings map[string]string
-	faulty   map[string]bool // whether a variable has a fault, by name
-	faults   []string
+	textOf    map[string]string // the variables' texts, including defaults
+	meaningOf map[string]string
+	hasFault  map[string]bool // whether a variable has a fault, by name
+	faults    []string
 }
 
 // readEnvironment reads and parses the variables that a program reads. If a variable is empty
 // or blank, it has its default.
 func readEnvironment(get func(string) string, reader Readers) *environment {
-	e := &environment{texts: map[string]string{}, meanings: map[string]string{}, faulty: map[string]bool{}}
+	e := &environment{textOf: map[string]string{}, meaningOf: map[string]string{}, hasFault: map[string]bool{}}
 	for _, s := range settings(&e.values) {
 		if s.Readers&reader == 0 {
 			continue
@@ -79,13 +79,13 @@ func readEnvironment(get func(string) string, reader Readers) *environment {
 		if text == "" {
 			text = s.Default
 		}
-		e.texts[s.Name] = text
-		e.meanings[s.Name] = s.Meaning
+		e.textOf[s.Name] = text
+		e.meaningOf[s.Name] = s.Meaning
 		if text == "" {
 			continue
 		}
 		if err := s.parse(text); err != nil {
-			e.faultsOf(s.Name, err)
+			e.addFaults(s.Name, err)
 		}
 	}
 	return e
@@ -93,7 +93,7 @@ func readEnvironment(get func(string) string, reader Readers) *environment {
 
 // text returns the text of a variable. It panics if the program does not read the variable.
 func (e *environment) text(name string) string {
-	text, read := e.texts[name]
+	text, read := e.textOf[name]
 	if !read {
 		panic("boot: " + name + " is not a setting of this program")
 	}
@@ -103,26 +103,26 @@ func (e *environment) text(name string) string {
 // require adds a fault if a variable is empty.
 func (e *environment) require(name string) {
 	if e.text(name) == "" {
-		e.fault(name, "is not set: %s", e.meanings[name])
+		e.addFault(name, "is not set: %s", e.meaningOf[name])
 	}
 }
 
-// fault adds a fault to a variable.
-func (e *environment) fault(name, format string, args ...any) {
-	e.faulty[name] = true
+// addFault adds a fault to a variable.
+func (e *environment) addFault(name, format string, args ...any) {
+	e.hasFault[name] = true
 	e.faults = append(e.faults, name+" "+fmt.Sprintf(format, args...))
 }
 
-// faultsOf adds an error to the faults of a variable. If errors.Join has made the error, each
+// addFaults adds an error to the faults of a variable. If errors.Join has made the error, each
 // of the joined errors is a separate fault.
-func (e *environment) faultsOf(name string, err error) {
+func (e *environment) addFaults(name string, err error) {
 	joined, several := err.(interface{ Unwrap() []error })
 	if !several {
-		e.fault(name, "%v", err)
+		e.addFault(name, "%v", err)
 		return
 	}
 	for _, err := range joined.Unwrap() {
-		e.fault(name, "%v", err)
+		e.addFault(name, "%v", err)
 	}
 }
 

@@ -181,7 +181,7 @@ func responseOf(r storefront.Response) response {
 // expect. The member with the time is named timestamp. To a line without that member, Lambda
 // adds its own time and the level INFO.
 func (c Config) logger(w io.Writer) *slog.Logger {
-	return slog.New(identified{slog.NewJSONHandler(w, &slog.HandlerOptions{
+	return slog.New(invocationIDHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
 			if len(groups) == 0 && a.Key == slog.TimeKey {
 				a.Key = "timestamp"
@@ -191,13 +191,14 @@ func (c Config) logger(w io.Writer) *slog.Logger {
 	})})
 }
 
-// identified adds Lambda's id of the invocation to each record that is logged with the
-// invocation's context. Lambda's own log lines and metrics have that id; the gateway's id is a
-// different one. A logger that With returns does not add the id, but no program here uses With.
-type identified struct{ slog.Handler }
+// invocationIDHandler adds Lambda's id of the invocation to each record that is logged with
+// the invocation's context. Lambda's own log lines and metrics have that id; the gateway's id
+// is a different one. A logger that With returns does not add the id, but no program here uses
+// With.
+type invocationIDHandler struct{ slog.Handler }
 
 // Handle implements slog.Handler.
-func (h identified) Handle(ctx context.Context, r slog.Record) error {
+func (h invocationIDHandler) Handle(ctx context.Context, r slog.Record) error {
 	if lc, ok := lambdacontext.FromContext(ctx); ok {
 		r = r.Clone()
 		r.AddAttrs(slog.String("lambda_request_id", lc.AwsRequestID))

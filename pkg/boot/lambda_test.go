@@ -21,19 +21,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// changed returns an event, a GET of /v1/tools/dns, after the function change has edited it.
-func changed(change func(*event)) event {
+// editedEvent returns an event, a GET of /v1/tools/dns, which the function edit has changed.
+func editedEvent(edit func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",
 		Headers: map[string]string{"host": "forged.example", "accept": "text/html,application/json;q=0.5", "x-forwarded-for": "192.0.2.1"},
 	}
 	e.RequestContext.RequestID, e.RequestContext.DomainName = "JKJaXmPLvHcESHA=", "abc123.execute-api.us-east-1.amazonaws.com"
 	e.RequestContext.HTTP.Method, e.RequestContext.HTTP.SourceIP = "GET", "203.0.113.7"
-	change(&e)
+	edit(&e)
 	return e
 }
 
-func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
+func discardLogger() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 func TestResponse(t *testing.T) {
 	type headers = map[string]string
@@ -61,7 +61,7 @@ func TestResponse(t *testing.T) {
 				io.WriteString(w, half)
 			}
 		}))
-		if d := cmp.Diff(c.want, must(h(t.Context(), changed(func(*event) {})))); d != "" {
+		if d := cmp.Diff(c.want, must(h(t.Context(), editedEvent(func(*event) {})))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", name, d)
 		}
 	}
@@ -122,7 +122,7 @@ func FuzzEvent(f *testing.F) {
 		func(e *event) { e.RawPath = "v1" },
 		func(e *event) { e.Body, e.IsBase64Encoded = "!", true },
 	} {
-		f.Add(must(json.Marshal(changed(change))))
+		f.Add(must(json.Marshal(editedEvent(change))))
 	}
 	for _, text := range []string{
 		"[", "null", "{}", `"2.0"`, `{"version":"2.0","headers":[1]}`, `{"version":"2.0","body":7}`, `{"version":"0","id":"1","source":"aws.events"}`,
@@ -131,7 +131,7 @@ func FuzzEvent(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		var e sent
+		var e rawEvent
 		unreadable, seen, c := json.Unmarshal(data, &e), false, &e.RequestContext
 		answer, err := lambda.NewHandler(eventHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			seen = true
@@ -148,8 +148,8 @@ func FuzzEvent(f *testing.F) {
 	})
 }
 
-// sent is an event that is decoded without the event types that the package uses.
-type sent struct {
+// rawEvent is an event that is decoded without the event types that the package uses.
+type rawEvent struct {
 	Version, RawPath, RawQueryString, Body string
 	IsBase64Encoded                        bool
 	Headers                                map[string]string
@@ -159,8 +159,8 @@ type sent struct {
 	}
 }
 
-// check compares a request with the event. read is the request's body.
-func (e sent) check(t *testing.T, r *http.Request, read []byte) {
+// check compares a request with the event. gotBody is the request's body.
+func (e rawEvent) check(t *testing.T, r *http.Request, gotBody []byte) {
 	t.Helper()
 	c := e.RequestContext
 	path, err := url.PathUnescape(e.RawPath)
@@ -171,8 +171,8 @@ func (e sent) check(t *testing.T, r *http.Request, read []byte) {
 	if e.IsBase64Encoded {
 		body, decoded = base64.StdEncoding.DecodeString(e.Body)
 	}
-	if decoded == nil && !bytes.Equal(read, body) {
-		t.Errorf("the body %q is read as %q", body, read)
+	if decoded == nil && !bytes.Equal(gotBody, body) {
+		t.Errorf("the body %q is read as %q", body, gotBody)
 	}
 	for name, value := range e.Headers {
 		if got := r.Header.Values(name); !strings.EqualFold(name, "host") && !slices.Contains(got, value) {

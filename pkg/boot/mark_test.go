@@ -41,7 +41,7 @@ func TestMarkCheck(t *testing.T) {
 		"of the leaked one":   {leaked, &Mark{Stack: "shop", Payee: former}, "FORCE=1"},
 		"of text of a hacker": {plain, &Mark{Stack: "shop", Payee: "\x1b[31m"}, `"\x1b[31m"`},
 	} {
-		err := c.mark.check(configured(t, c.vars))
+		err := c.mark.check(deployedConfig(t, c.vars))
 		if (err == nil) != (c.says == "") || err != nil && !(strings.Contains(err.Error(), c.says) && strings.Contains(err.Error(), command)) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
 		}
@@ -56,7 +56,7 @@ func TestMarkCheck(t *testing.T) {
 // reached and the probe fails.
 func TestMarkProbe(t *testing.T) {
 	t.Parallel()
-	nowhere := configured(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
+	nowhere := deployedConfig(t, vars{"STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": "http://127.0.0.1:1"})
 	probe, ok := nowhere.markProbe()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -101,8 +101,8 @@ func TestPublicOrigin(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, c.table)
 		}))
-		config := configured(t, vars{"BASE_URL": c.base, "STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": table.URL})
-		same(t, name, config.publicOrigin(t.Context()), c.want)
+		config := deployedConfig(t, vars{"BASE_URL": c.base, "STACK_NAME": "shop", "AWS_ENDPOINT_URL_DYNAMODB": table.URL})
+		checkEqual(t, name, config.publicOrigin(t.Context()), c.want)
 		table.Close()
 	}
 }
@@ -131,7 +131,7 @@ func TestSetMarkMeanwhile(t *testing.T) {
 		_, _ = io.WriteString(w, reply)
 	}))
 	defer table.Close()
-	ledger := configured(t, vars{"AWS_ENDPOINT_URL_DYNAMODB": table.URL}).Ledger
+	ledger := deployedConfig(t, vars{"AWS_ENDPOINT_URL_DYNAMODB": table.URL}).Ledger
 	for want, read := range map[string]string{
 		"attribute_not_exists(pk) ": "{}",
 		"payee = :read 0x1":         `{"Item":{"pk":{"S":"stack|shop"},"stack":{"S":"shop"},"payee":{"S":"0x1"},"written":{"N":"1"}}}`,
@@ -141,6 +141,6 @@ func TestSetMarkMeanwhile(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "somebody else has marked the table for stack shop meanwhile") {
 			t.Errorf("%s: %v", want, err)
 		}
-		same(t, "the condition", condition, want)
+		checkEqual(t, "the condition", condition, want)
 	}
 }

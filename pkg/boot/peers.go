@@ -16,35 +16,35 @@ import (
 
 // The names of a facilitator's variables begin with one of these prefixes.
 const (
-	ofPrimary  = "FACILITATOR"
-	ofFallback = "FACILITATOR_FALLBACK"
+	primaryPrefix  = "FACILITATOR"
+	fallbackPrefix = "FACILITATOR_FALLBACK"
 )
 
-// facilitators sets the URLs and the credentials of the facilitators. The second facilitator
+// setFacilitators sets the URLs and the credentials of the facilitators. The second facilitator
 // must differ from the first and have different credentials, so that neither facilitator's
 // operator gets the credentials for the other facilitator.
-func (e *environment) facilitators(c *Config) {
+func (e *environment) setFacilitators(c *Config) {
 	c.FacilitatorURL = e.primary.url
 	c.FallbackURL = e.fallback.url
-	first := e.text(ofPrimary + "_URL")
-	second := e.text(ofFallback + "_URL")
+	first := e.text(primaryPrefix + "_URL")
+	second := e.text(fallbackPrefix + "_URL")
 	if first == "" {
 		first = x402.Network(c.Terms.Network).Facilitator
 		c.FacilitatorURL = first
 	}
-	c.credentials, c.secret = e.credentials(ofPrimary, e.primary)
-	c.fallbackCredentials, _ = e.credentials(ofFallback, e.fallback)
+	c.credentials, c.secret = e.credentials(primaryPrefix, e.primary)
+	c.fallbackCredentials, _ = e.credentials(fallbackPrefix, e.fallback)
 	for _, kind := range []string{"_KEY_ID", "_KEY_SECRET", "_TOKEN", "_SECRET_ARN"} {
-		switch v := e.text(ofFallback + kind); {
+		switch v := e.text(fallbackPrefix + kind); {
 		case v == "":
 		case second == "":
-			e.fault(ofFallback+kind, "is set, and %s_URL is not", ofFallback)
-		case v == e.text(ofPrimary+kind):
-			e.fault(ofFallback+kind, "is that of %s: each facilitator has its own credentials", ofPrimary+kind)
+			e.addFault(fallbackPrefix+kind, "is set, and %s_URL is not", fallbackPrefix)
+		case v == e.text(primaryPrefix+kind):
+			e.addFault(fallbackPrefix+kind, "is that of %s: each facilitator has its own credentials", primaryPrefix+kind)
 		}
 	}
 	if second != "" && hostAndPath(second) == hostAndPath(first) {
-		e.fault(ofFallback+"_URL", "is the facilitator of %s_URL", ofPrimary)
+		e.addFault(fallbackPrefix+"_URL", "is the facilitator of %s_URL", primaryPrefix)
 	}
 	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary facilitator; the template requires the same
 		c.FacilitatorURL = ""
@@ -67,28 +67,28 @@ func hostAndPath(raw string) string {
 // Unreadable credentials do not stop the service: the free documents work, paid calls return
 // facilitator_misconfigured, and /ready reports the error. Contradictory credentials are a
 // fault of the configuration.
-func (e *environment) credentials(of string, v facilitatorValues) (facilitator.Credentials, *secret) {
-	hasSecret := e.text(of+"_SECRET_ARN") != ""
+func (e *environment) credentials(prefix string, v facilitatorValues) (facilitator.Credentials, *secret) {
+	hasSecret := e.text(prefix+"_SECRET_ARN") != ""
 	hasKey := v.keyID != "" || v.keySecret != ""
 	if (v.keyID == "") != (v.keySecret == "") {
-		e.fault(of+"_KEY_ID", "and %s_KEY_SECRET go together", of)
+		e.addFault(prefix+"_KEY_ID", "and %s_KEY_SECRET go together", prefix)
 	}
 	if v.token != "" && hasKey {
-		e.fault(of+"_TOKEN", "and %s_KEY_ID are both set: choose one", of)
+		e.addFault(prefix+"_TOKEN", "and %s_KEY_ID are both set: choose one", prefix)
 	}
 	if hasSecret && (hasKey || v.token != "") {
-		e.fault(of+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
+		e.addFault(prefix+"_SECRET_ARN", "and other credentials of the facilitator are both set: choose one")
 	}
 	switch {
 	case hasSecret:
 		s := e.secret(v.secret)
 		return facilitator.Lazy(func(ctx context.Context, now time.Time) (facilitator.Credentials, error) {
 			return fromSecret(ctx, s, now, secretCredentials)
-		}, s.failed), s
+		}, s.reportBadValue), s
 	case v.token != "":
-		return fixed(facilitator.Bearer(v.token)), nil
+		return fixedCredentials(facilitator.Bearer(v.token)), nil
 	case v.keyID != "" && v.keySecret != "":
-		return fixed(facilitator.CDP(v.keyID, v.keySecret)), nil
+		return fixedCredentials(facilitator.CDP(v.keyID, v.keySecret)), nil
 	}
 	return facilitator.Credentials{}, nil
 }
@@ -103,29 +103,29 @@ func (e *environment) secret(name secretName) *secret {
 	}}
 }
 
-// fixed returns credentials that never change. If err is not nil, every use of the credentials
-// returns err.
-func fixed(c facilitator.Credentials, err error) facilitator.Credentials {
+// fixedCredentials returns credentials that never change. If err is not nil, every use of the
+// credentials returns err.
+func fixedCredentials(c facilitator.Credentials, err error) facilitator.Credentials {
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// chain sets which nodes of the chain are used: the nodes that RPC_URL names. If RPC_URL is
+// setNodes sets which nodes of the chain are used: the nodes that RPC_URL names. If RPC_URL is
 // empty, the nodes in the facilitator's secret are used, or else the default node. There is no
-// default node if defaultNode is empty. If defaultNode is noNodes and RPC_URL is empty, no node
-// is used.
-func (e *environment) chain(c *Config, defaultNode string) {
+// default node if defaultNode is empty. If defaultNode is wordNone and RPC_URL is empty, no
+// node is used.
+func (e *environment) setNodes(c *Config, defaultNode string) {
 	const name = "RPC_URL"
-	unnamed := e.text(name) == ""
+	isEmpty := e.text(name) == ""
 	switch {
-	case e.faulty[name], e.nodes.none, unnamed && defaultNode == noNodes:
-	case e.nodes.ofSecret && c.secret == nil:
-		e.fault(name, "is %s, and %s_SECRET_ARN is not set", secretNodes, ofPrimary)
-	case e.nodes.ofSecret:
+	case e.hasFault[name], e.nodes.noneWanted, isEmpty && defaultNode == wordNone:
+	case e.nodes.inSecret && c.secret == nil:
+		e.addFault(name, "is %s, and %s_SECRET_ARN is not set", wordSecret, primaryPrefix)
+	case e.nodes.inSecret:
 		c.nodesInSecret = true
-	case !unnamed:
+	case !isEmpty:
 		c.Nodes = e.nodes.urls
 	case defaultNode == "" && c.secret == nil:
-		e.fault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
+		e.addFault(name, "is not set, and no public node of %s is known: name one, or none", c.Terms.Network)
 	default:
 		c.nodesInSecret = c.secret != nil
 		if defaultNode != "" {
@@ -160,7 +160,7 @@ func (c Config) chainView(now func() time.Time) (*chain.Nodes, error) {
 // but at most once a minute.
 func (c Config) nodesOfSecret(ctx context.Context, now time.Time, failed bool) ([]string, error) {
 	if failed {
-		c.secret.failed()
+		c.secret.reportBadValue()
 	}
 	return fromSecret(ctx, c.secret, now, secretNodeURLs)
 }
@@ -190,7 +190,7 @@ func (c Config) facilitators(p service.Platform) (facilitators, error) {
 		return facilitators{}, err
 	}
 	if c.FallbackURL == "" {
-		probe := service.Probe{Name: service.ProbeFacilitator, Check: c.supports(first)}
+		probe := service.Probe{Name: service.ProbeFacilitator, Check: c.supportCheck(first)}
 		return facilitators{settler: x402.One(first), probes: []service.Probe{probe}}, nil
 	}
 	second, err := c.facilitatorClient(p, c.FallbackURL, c.fallbackCredentials)
@@ -198,8 +198,8 @@ func (c Config) facilitators(p service.Platform) (facilitators, error) {
 		return facilitators{}, err
 	}
 	either := func(ctx context.Context) error {
-		err := c.supports(first)(ctx)
-		if err != nil && c.supports(second)(ctx) == nil {
+		err := c.supportCheck(first)(ctx)
+		if err != nil && c.supportCheck(second)(ctx) == nil {
 			return nil
 		}
 		return err
@@ -211,8 +211,8 @@ func (c Config) facilitators(p service.Platform) (facilitators, error) {
 			Now:     p.Now,
 		},
 		probes: []service.Probe{
-			{Name: "facilitator_primary", Optional: true, Check: c.supports(first)},
-			{Name: "facilitator_fallback", Optional: true, Check: c.supports(second)},
+			{Name: "facilitator_primary", Optional: true, Check: c.supportCheck(first)},
+			{Name: "facilitator_fallback", Optional: true, Check: c.supportCheck(second)},
 			{Name: service.ProbeFacilitator, Check: either},
 		},
 	}, nil
@@ -228,8 +228,8 @@ func (c Config) facilitatorClient(p service.Platform, url string, credentials fa
 	})
 }
 
-// supports returns a check that a facilitator settles the service's kind of payment on the
+// supportCheck returns a check that a facilitator settles the service's kind of payment on the
 // network.
-func (c Config) supports(client *facilitator.Client) func(context.Context) error {
+func (c Config) supportCheck(client *facilitator.Client) func(context.Context) error {
 	return func(ctx context.Context) error { return client.Supported(ctx, c.Terms.Network) }
 }

@@ -28,9 +28,9 @@ type vars map[string]string
 // env returns an environment with only these variables.
 func env(v vars) func(string) string { return func(name string) string { return v[name] } }
 
-// deployed returns the environment of a deployed function, with the given changes. Without
+// deployedVars returns the environment of a deployed function, with the given changes. Without
 // changes, the environment is valid.
-func deployed(changes ...vars) vars {
+func deployedVars(changes ...vars) vars {
 	v := vars{
 		"PAY_TO": LocalPayTo, "LEDGER_TABLE": "ledger", "AWS_REGION": "us-east-1",
 		"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s",
@@ -47,11 +47,11 @@ func (v *vault) secretVars() vars {
 	return vars{"FACILITATOR_SECRET_ARN": secretARN, "AWS_ENDPOINT_URL_SECRETS_MANAGER": v.URL}
 }
 
-// configured returns the configuration that a selling function reads from a deployed
+// deployedConfig returns the configuration that a selling function reads from a deployed
 // environment, with the given changes.
-func configured(t *testing.T, changes ...vars) Config {
+func deployedConfig(t *testing.T, changes ...vars) Config {
 	t.Helper()
-	return must(parseFunction(env(deployed(changes...)), ReadByOthers))
+	return must(parseFunction(env(deployedVars(changes...)), ReadByOthers))
 }
 
 // componentsOf returns the components of a deployment with this configuration, with stores in
@@ -69,8 +69,8 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// same fails the test if two values differ.
-func same[T comparable](t testing.TB, what string, got, want T) {
+// checkEqual fails the test if two values differ.
+func checkEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %+v, want %+v", what, got, want)
@@ -89,14 +89,14 @@ func must[T any](v T, err error) T {
 // vault is a Secrets Manager that checks its requests.
 type vault struct {
 	*httptest.Server
-	answer atomic.Pointer[http.HandlerFunc]
-	asked  atomic.Int32
+	answer   atomic.Pointer[http.HandlerFunc]
+	requests atomic.Int32
 }
 
 func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 	t.Helper()
 	v := &vault{}
-	v.says(answer)
+	v.setAnswer(answer)
 	v.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, err := io.ReadAll(r.Body) // a handler learns that its client has gone away only after it has read the body
 		if err != nil {
@@ -112,18 +112,18 @@ func newVault(t *testing.T, answer http.HandlerFunc) *vault {
 		if target != "secretsmanager.GetSecretValue" || !strings.Contains(auth, "/eu-west-3/secretsmanager/aws4_request") {
 			t.Errorf("target %q, authorization %q", target, auth)
 		}
-		v.asked.Add(1)
+		v.requests.Add(1)
 		(*v.answer.Load())(w, r)
 	}))
 	t.Cleanup(v.Close)
 	return v
 }
 
-// says sets the answer to all later requests.
-func (v *vault) says(answer http.HandlerFunc) { v.answer.Store(&answer) }
+// setAnswer sets the answer to all later requests.
+func (v *vault) setAnswer(answer http.HandlerFunc) { v.answer.Store(&answer) }
 
-// silent never answers its caller. It returns after the caller has given up.
-func silent(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+// neverAnswer never answers its caller. It returns after the caller has given up.
+func neverAnswer(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 func reply(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
@@ -133,8 +133,8 @@ func reply(status int, body string) http.HandlerFunc {
 	}
 }
 
-// holds returns the answer of a vault whose secret is the document.
-func holds(doc string) http.HandlerFunc { return reply(200, secretReply("SecretString", doc)) }
+// secretAnswer returns the answer of a vault whose secret is the document.
+func secretAnswer(doc string) http.HandlerFunc { return reply(200, secretReply("SecretString", doc)) }
 
 func secretReply(member string, value any) string {
 	doc := map[string]any{"ARN": secretARN, "Name": "team/facilitator", "VersionId": "v", member: value}
@@ -149,7 +149,7 @@ type settler struct {
 	token    string
 	status   int // if not 0, the HTTP status of every answer, unless supports is true and the path is /supported
 	supports bool
-	heard    []string
+	requests []string
 }
 
 func newSettler(t *testing.T, s *settler) *settler {
@@ -161,7 +161,7 @@ func newSettler(t *testing.T, s *settler) *settler {
 
 func (s *settler) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
-	s.heard = append(s.heard, r.URL.String()+string(must(json.Marshal(r.Header)))+string(body))
+	s.requests = append(s.requests, r.URL.String()+string(must(json.Marshal(r.Header)))+string(body))
 	switch {
 	case r.URL.Path == "/supported" && s.supports:
 		_, _ = io.WriteString(w, `{"kinds":[{"x402Version":2,"scheme":"exact","network":"eip155:8453"}]}`)

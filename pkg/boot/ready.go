@@ -19,8 +19,8 @@ import (
 // may be configured differently, and two stacks may share a table.
 const readyPrefix = "ready|"
 
-// keepReady is how long the results of /ready are kept.
-const keepReady = 24 * time.Hour
+// readyRetention is how long the results of /ready are kept.
+const readyRetention = 24 * time.Hour
 
 // readyItems is a service.ReadyStore that keeps the results of the probes in the ledger's
 // table, as one item.
@@ -50,7 +50,7 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 	defer cancel()
 	out, err := r.api.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName:      &r.table,
-		Key:            r.named(),
+		Key:            r.itemKey(),
 		ConsistentRead: aws.Bool(true),
 	})
 	var it readyItem
@@ -72,7 +72,7 @@ func (r readyItems) Load(ctx context.Context) (service.KeptReady, error) {
 // stored results.
 func (r readyItems) Claim(ctx context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	err := r.update(ctx, "SET asked = :at, expires_at = :expires", "attribute_not_exists(asked) OR asked = :loaded", map[string]any{
-		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(keepReady).Unix(),
+		":at": at.UnixMilli(), ":loaded": loaded.Claimed.UnixMilli(), ":expires": at.Add(readyRetention).Unix(),
 	})
 	if _, lost := errors.AsType[*types.ConditionalCheckFailedException](err); lost {
 		return false, nil
@@ -85,14 +85,14 @@ func (r readyItems) Keep(ctx context.Context, said []byte, at time.Time) error {
 	return r.update(ctx, "SET said = :said, given = :at", "", map[string]any{":said": said, ":at": at.UnixMilli()})
 }
 
-func (r readyItems) named() map[string]types.AttributeValue {
+func (r readyItems) itemKey() map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{dynamo.AttrKey: &types.AttributeValueMemberS{Value: r.key}}
 }
 
 func (r readyItems) update(ctx context.Context, change, condition string, values map[string]any) error {
 	ctx, cancel := context.WithTimeout(ctx, dynamo.DefaultTimeout)
 	defer cancel()
-	in := &dynamodb.UpdateItemInput{TableName: &r.table, Key: r.named(), UpdateExpression: &change}
+	in := &dynamodb.UpdateItemInput{TableName: &r.table, Key: r.itemKey(), UpdateExpression: &change}
 	if condition != "" {
 		in.ConditionExpression = &condition
 	}

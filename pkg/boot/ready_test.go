@@ -18,10 +18,10 @@ func TestReadyItems(t *testing.T) {
 	t.Parallel()
 	server := cloud.StartDynamo(t)
 	name := server.Table(t)
-	of := func(version string) service.ReadyStore {
+	storeOf := func(version string) service.ReadyStore {
 		return Config{Ledger: Table{Name: name, AWS: server.Config()}, Version: version}.readyStore()
 	}
-	one, another := of("7"), of("8")
+	one, another := storeOf("7"), storeOf("8")
 	at := time.UnixMilli(1_800_000_000_123)
 	for n := range 3 {
 		was, err := one.Load(t.Context())
@@ -50,7 +50,7 @@ func TestReadyItems(t *testing.T) {
 	if was, err := another.Load(t.Context()); err != nil || len(was.Checks) > 0 {
 		t.Errorf("of another version: %+v, %v", was, err)
 	}
-	if got := of(""); got != nil {
+	if got := storeOf(""); got != nil {
 		t.Errorf("without a version there is %v", got)
 	}
 	down := readyItems{dynamo.APIOf(dynamo.NewClient(server.Config())), "none", "ready|7"}

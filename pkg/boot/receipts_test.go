@@ -47,11 +47,11 @@ func TestReceiptConfiguration(t *testing.T) {
 		"the other of two": {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic + "," + onePublic}, signs: true},
 		"another key":      {vars: vars{"RECEIPT_KEY": one, "RECEIPT_PUBLIC_KEYS": twoPublic}, says: "none of the keys", fails: true},
 		"none published":   {vars: vars{"RECEIPT_KEY": one}, says: "none of the keys", fails: true},
-		"in the secret":    {vars: published, answer: holds(`{"token":"t","receipt_key":"` + one + `"}`), signs: true},
-		"not in it":        {vars: published, answer: holds(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
-		"a number in it":   {answer: holds(`{"receipt_key":17}`), says: "receipt_key", fails: true},
-		"no key in it":     {answer: holds(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
-		"another in it":    {vars: vars{"RECEIPT_PUBLIC_KEYS": twoPublic}, answer: holds(`{"receipt_key":"` + one + `"}`), says: "none of the keys", fails: true},
+		"in the secret":    {vars: published, answer: secretAnswer(`{"token":"t","receipt_key":"` + one + `"}`), signs: true},
+		"not in it":        {vars: published, answer: secretAnswer(`{"token":"t"}`), says: "RECEIPT_KEY is not set"},
+		"a number in it":   {answer: secretAnswer(`{"receipt_key":17}`), says: "receipt_key", fails: true},
+		"no key in it":     {answer: secretAnswer(`{"receipt_key":"hush"}`), says: "receipt_key of the secret must be", fails: true},
+		"another in it":    {vars: vars{"RECEIPT_PUBLIC_KEYS": twoPublic}, answer: secretAnswer(`{"receipt_key":"` + one + `"}`), says: "none of the keys", fails: true},
 		"no secret":        {answer: reply(503, ""), says: "read the secret", fails: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -61,22 +61,22 @@ func TestReceiptConfiguration(t *testing.T) {
 			if c.answer != nil {
 				secret = v.secretVars()
 			}
-			config := configured(t, c.vars, secret)
+			config := deployedConfig(t, c.vars, secret)
 			config.FacilitatorURL = "https://facilitator.example"
-			p := componentsOf(config, quiet())
+			p := componentsOf(config, discardLogger())
 			signsOffer := func() bool {
 				return must(p.Offering.Receipts.SignOffer(receipt.Offer{ResourceURL: delivery.ResourceURL})) != ""
 			}
-			same(t, "an offer is signed at once", signsOffer(), c.signs && c.answer == nil)
-			same(t, "readings of the secret for an offer", v.asked.Load(), 0)
-			same(t, "/ready says that offers wait for an answer", config.warnings()["offers"] != "", c.answer != nil && len(config.ReceiptKeys) > 0)
+			checkEqual(t, "an offer is signed at once", signsOffer(), c.signs && c.answer == nil)
+			checkEqual(t, "readings of the secret for an offer", v.requests.Load(), 0)
+			checkEqual(t, "/ready says that offers wait for an answer", config.warnings()["offers"] != "", c.answer != nil && len(config.ReceiptKeys) > 0)
 			jws, err := p.Offering.Receipts.Sign(t.Context(), delivery)
 			if (err != nil) != c.fails || (jws != "") != c.signs {
 				t.Errorf("signed %q, %v", jws, err)
 			}
-			same(t, "an offer is signed after an answer", signsOffer(), c.signs)
+			checkEqual(t, "an offer is signed after an answer", signsOffer(), c.signs)
 			if config.secret != nil {
-				same(t, "the secret is read again", config.secret.wrong.Load(), c.fails && config.secret.doc != nil)
+				checkEqual(t, "the secret is read again", config.secret.hasBadValue.Load(), c.fails && config.secret.doc != nil)
 			}
 			if strings.Contains(fmt.Sprint(err), "hush") {
 				t.Errorf("the error quotes the secret: %v", err)
@@ -84,7 +84,7 @@ func TestReceiptConfiguration(t *testing.T) {
 			if c.signs {
 				signedByFirst(t, jws, config.ReceiptKeys)
 			}
-			warns(t, p.probes, c.says)
+			checkWarning(t, p.probes, c.says)
 		})
 	}
 }
@@ -102,9 +102,9 @@ func signedByFirst(t *testing.T, jws string, published []ed25519.PublicKey) {
 	}
 }
 
-// warns checks that the probes of receipts are optional, and that each gives a warning that
-// contains want. If want is empty, they must give no warning.
-func warns(t *testing.T, probes []service.Probe, want string) {
+// checkWarning checks that the probes of receipts are optional, and that each gives a warning
+// that contains want. If want is empty, they must give no warning.
+func checkWarning(t *testing.T, probes []service.Probe, want string) {
 	t.Helper()
 	for _, probe := range probes {
 		if probe.Name != "receipts" {

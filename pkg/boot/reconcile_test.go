@@ -20,22 +20,22 @@ func TestNodesOfTheSecret(t *testing.T) {
 		says   string
 	}{
 		"a list": {
-			"", holds(`{"token":"t","rpc_urls":["https://one.example/k","https://two.example"]}`),
+			"", secretAnswer(`{"token":"t","rpc_urls":["https://one.example/k","https://two.example"]}`),
 			"https://one.example/k https://two.example", "",
 		},
-		"by the word":  {"secret", holds(`{"rpc_urls":["https://one.example/k"]}`), "https://one.example/k", ""},
-		"none in it":   {"", holds(`{"token":"t"}`), "", ""},
-		"a text":       {"", holds(`{"rpc_urls":"https://one.example/hush"}`), "", "rpc_urls of the secret is not a list"},
-		"in the open":  {"", holds(`{"rpc_urls":["https://one.example/k","http://two.example/hush"]}`), "", "list of https URLs"},
+		"by the word":  {"secret", secretAnswer(`{"rpc_urls":["https://one.example/k"]}`), "https://one.example/k", ""},
+		"none in it":   {"", secretAnswer(`{"token":"t"}`), "", ""},
+		"a text":       {"", secretAnswer(`{"rpc_urls":"https://one.example/hush"}`), "", "rpc_urls of the secret is not a list"},
+		"in the open":  {"", secretAnswer(`{"rpc_urls":["https://one.example/k","http://two.example/hush"]}`), "", "list of https URLs"},
 		"no secret":    {"secret", reply(503, ""), "", "read the secret"},
-		"not a secret": {"", holds(`hush`), "", "not a JSON object"},
+		"not a secret": {"", secretAnswer(`hush`), "", "not a JSON object"},
 	} {
-		config := must(parseFunction(env(deployed(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars())), ReadByReconcile))
+		config := must(parseFunction(env(deployedVars(vars{"RPC_URL": c.rpc}, newVault(t, c.answer).secretVars())), ReadByReconcile))
 		now := time.Unix(1_800_000_000, 0)
 		got, err := config.nodesOfSecret(t.Context(), now, false)
-		same(t, name+": reads again", config.secret.wrong.Load(), err != nil && !strings.HasPrefix(err.Error(), "read"))
+		checkEqual(t, name+": reads again", config.secret.hasBadValue.Load(), err != nil && !strings.HasPrefix(err.Error(), "read"))
 		_, _ = config.nodesOfSecret(t.Context(), now, true)
-		same(t, name+": reads again after a failure", config.secret.wrong.Load(), true)
+		checkEqual(t, name+": reads again after a failure", config.secret.hasBadValue.Load(), true)
 		if strings.Join(got, " ") != c.want || (err == nil) != (c.says == "") ||
 			err != nil && (!strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), "hush")) {
 			t.Errorf("%s: %v, %v", name, got, err)
@@ -52,8 +52,8 @@ func TestNodesOfTheSecret(t *testing.T) {
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {
-		c := configured(t, vars{"RPC_URL": rpc})
-		p := must(c.Components(c.Ledger.Stores(), quiet(), time.Now))
+		c := deployedConfig(t, vars{"RPC_URL": rpc})
+		p := must(c.Components(c.Ledger.Stores(), discardLogger(), time.Now))
 		probes := 0
 		for _, p := range p.probes {
 			if p.Name == "chain" {
@@ -67,7 +67,7 @@ func TestWatch(t *testing.T) {
 		if (probes == 1) != wants || warned == wants || c.warnings()["payee"] == "" {
 			t.Errorf("RPC_URL=%s: %d probes, warnings %v", rpc, probes, c.warnings())
 		}
-		r, err := c.Reconciling(c.Ledger.Stores(), quiet(), time.Now)
+		r, err := c.Reconciling(c.Ledger.Stores(), discardLogger(), time.Now)
 		if err != nil || (r.Chain != nil) != wants || r.Reconciler == nil || r.Ledger == nil {
 			t.Errorf("RPC_URL=%s: %+v, %v", rpc, r, err)
 		}

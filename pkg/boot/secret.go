@@ -96,16 +96,16 @@ const rereadAfter = time.Minute
 type secret struct {
 	load func(context.Context) ([]byte, error)
 
-	mu  sync.Mutex // held while the secret is read
-	doc []byte     // the last document that was read; nil before the first
-	err error      // the error of the last reading
-	at  time.Time  // the time of the last reading
+	mu      sync.Mutex // held while the secret is read
+	doc     []byte     // the last document that was read; nil before the first
+	readErr error      // the error of the last reading
+	readAt  time.Time  // the time of the last reading
 
-	wrong atomic.Bool // whether a value in the secret did not work
+	hasBadValue atomic.Bool // whether a value in the secret did not work
 }
 
-// failed records that a value in the secret did not work.
-func (s *secret) failed() { s.wrong.Store(true) }
+// reportBadValue records that a value in the secret did not work.
+func (s *secret) reportBadValue() { s.hasBadValue.Store(true) }
 
 // fromSecret returns the value that the function decode finds in the secret. The error of decode
 // must not quote the secret.
@@ -115,7 +115,7 @@ func fromSecret[T any](ctx context.Context, s *secret, now time.Time, decode fun
 		return v, fmt.Errorf("read the secret: %w", err)
 	}
 	if v, err = decode(doc); err != nil {
-		s.failed()
+		s.reportBadValue()
 	}
 	return v, err
 }
@@ -127,24 +127,24 @@ func (s *secret) document(ctx context.Context, now time.Time) ([]byte, error) {
 	defer s.mu.Unlock()
 	// This compares wall clock times, because the monotonic clock may stand still while Lambda
 	// has the process frozen. If the wall clock was set back, the secret may be read at once.
-	since := now.Sub(s.at)
-	tooSoon := !s.at.IsZero() && since >= 0 && since < rereadAfter
-	if (s.doc == nil || s.wrong.Load()) && !tooSoon {
+	since := now.Sub(s.readAt)
+	tooSoon := !s.readAt.IsZero() && since >= 0 && since < rereadAfter
+	if (s.doc == nil || s.hasBadValue.Load()) && !tooSoon {
 		doc, err := s.loadObject(ctx)
 		if err != nil && ctx.Err() != nil {
 			return nil, ctx.Err() // the caller gave up, so this reading does not count, and the next caller may read at once
 		}
-		s.at = now.Round(0)
-		s.err = err
+		s.readAt = now.Round(0)
+		s.readErr = err
 		if err == nil {
 			s.doc = doc
-			s.wrong.Store(false)
+			s.hasBadValue.Store(false)
 		}
 	}
 	if s.doc != nil { // an earlier document is better than none, even if one of its values did not work
 		return s.doc, nil
 	}
-	return nil, s.err
+	return nil, s.readErr
 }
 
 // loadObject loads the secret, which must be a JSON object.

@@ -58,7 +58,7 @@ func secretNodeURLs(doc []byte) ([]string, error) {
 	var v struct {
 		URLs []string `json:"rpc_urls"`
 	}
-	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, insecure) {
+	if json.Unmarshal(doc, &v) != nil || slices.ContainsFunc(v.URLs, isInsecure) {
 		return nil, errors.New("rpc_urls of the secret is not a list of https URLs") // the error must not quote the secret
 	}
 	if len(v.URLs) > chain.MaxNodes {

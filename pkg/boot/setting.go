@@ -59,8 +59,8 @@ const (
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 
-// ofNetwork is the field Otherwise of the variables about the token.
-const ofNetwork = "that of USDC on `NETWORK`, if known"
+// defaultOfNetwork is the value of the field Otherwise for the variables about the token.
+const defaultOfNetwork = "that of USDC on `NETWORK`, if known"
 
 // knownNetworks returns the names of the networks whose token and nodes are known. If NETWORK is
 // one of these networks, the variables for the token and the nodes may be empty.
@@ -84,8 +84,8 @@ func settings(v *values) []Setting {
 	return append(deployed, otherSettings(v)...)
 }
 
-// into returns a parser that stores the result of parse in *place.
-func into[T any](place *T, parse func(string) (T, error)) func(string) error {
+// parseInto returns a parser that stores the result of parse in *place.
+func parseInto[T any](place *T, parse func(string) (T, error)) func(string) error {
 	return func(text string) error {
 		v, err := parse(text)
 		if err != nil {
@@ -96,7 +96,7 @@ func into[T any](place *T, parse func(string) (T, error)) func(string) error {
 	}
 }
 
-// text returns a parser that accepts any text and stores it in *place.
-func text(place *string) func(string) error {
-	return into(place, func(text string) (string, error) { return text, nil })
+// keepText returns a parser that accepts any text and stores it in *place.
+func keepText(place *string) func(string) error {
+	return parseInto(place, func(text string) (string, error) { return text, nil })
 }

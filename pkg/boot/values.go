@@ -30,19 +30,19 @@ import (
 func parseOrigin(v string) (string, error) {
 	u, err := url.Parse(v)
 	switch {
-	case err != nil || u.Host == "" || insecure(v):
+	case err != nil || u.Host == "" || isInsecure(v):
 		return "", errors.New("must be an origin such as https://api.example.com; http is allowed only on this machine")
 	case strings.TrimSuffix(u.Path, "/") != "" || u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || u.User != nil:
 		return "", errors.New("must not have a path, a query or a user: crawlers read documents at the root of the origin")
-	case !hostname(u):
+	case !hasValidHost(u):
 		return "", errors.New("must have a host name or an address, and a port of 65535 at most if there is one")
 	}
 	return strings.ToLower(u.Scheme + "://" + u.Host), nil
 }
 
-// hostname reports whether the host of a URL is a valid name or IP address. If the URL has a
-// port, the port must be valid as well.
-func hostname(u *url.URL) bool {
+// hasValidHost reports whether the host of a URL is a valid name or IP address. If the URL has
+// a port, the port must be valid as well.
+func hasValidHost(u *url.URL) bool {
 	if n, err := strconv.ParseUint(u.Port(), 10, 16); u.Port() != "" && (err != nil || n == 0) {
 		return false
 	}
@@ -51,16 +51,16 @@ func hostname(u *url.URL) bool {
 	return err == nil || !strings.HasSuffix(u.Host, ":") && name.MatchString(u.Hostname())
 }
 
-// insecure reports whether raw is neither an https URL nor an http URL for this machine.
-func insecure(raw string) bool {
+// isInsecure reports whether raw is neither an https URL nor an http URL for this machine.
+func isInsecure(raw string) bool {
 	u, err := url.Parse(raw)
 	if err != nil || u.Hostname() == "" {
 		return true
 	}
-	return u.Scheme != "https" && (u.Scheme != "http" || !onThisMachine(u))
+	return u.Scheme != "https" && (u.Scheme != "http" || !isOnThisMachine(u))
 }
 
-func onThisMachine(u *url.URL) bool {
+func isOnThisMachine(u *url.URL) bool {
 	ip, _ := netip.ParseAddr(u.Hostname())
 	return u.Hostname() == "localhost" || ip.IsLoopback()
 }
@@ -68,7 +68,7 @@ func onThisMachine(u *url.URL) bool {
 // parsePeer parses the URL of a facilitator. The service trusts the facilitator's answers about
 // payments, so the URL must be https, or http on this machine.
 func parsePeer(v string) (string, error) {
-	if insecure(v) {
+	if isInsecure(v) {
 		return "", errors.New("must be an https URL; http is allowed only on this machine, because anybody between the two could read credentials and invent a settlement")
 	}
 	if _, err := facilitator.New(facilitator.Config{URL: v}); err != nil {
@@ -96,18 +96,18 @@ func Reachable(addr string) string {
 // parseContact parses the URL at which the operator can be reached. Its characters must be
 // safe in a comment of the User-Agent header.
 func parseContact(v string) (string, error) {
-	const most = 100
+	const maxLength = 100
 	plain := regexp.MustCompile(`^[A-Za-z0-9._~:/?#@!$&'*+,;=%-]*$`)
 	u, err := url.Parse(v)
-	ok := err == nil && plain.MatchString(v) && len(v) <= most
+	ok := err == nil && plain.MatchString(v) && len(v) <= maxLength
 	if ok && u.Scheme == "mailto" {
 		a, err := mail.ParseAddress(u.Opaque)
 		ok = err == nil && a.Address == u.Opaque && u.RawQuery == "" && u.Fragment == ""
 	} else {
-		ok = ok && u.Scheme == "https" && u.Host != "" && u.User == nil && hostname(u)
+		ok = ok && u.Scheme == "https" && u.Host != "" && u.User == nil && hasValidHost(u)
 	}
 	if !ok {
-		return "", fmt.Errorf("must be an https URL or mailto: and one address, of at most %d characters", most)
+		return "", fmt.Errorf("must be an https URL or mailto: and one address, of at most %d characters", maxLength)
 	}
 	return v, nil
 }
@@ -117,10 +117,10 @@ func parseContact(v string) (string, error) {
 // registry of MCP servers, and Glama. The size is limited because Lambda allows only 4 KB for
 // the whole environment.
 func parseClaims(v string) (files map[string]string, err error) {
-	const most = 2 << 10
+	const maxSize = 2 << 10
 	known := []string{"402index-verify.txt", "x402-trust.txt", "mcp-registry-auth", "glama.json"}
-	if json.Unmarshal([]byte(v), &files) != nil || len(v) > most {
-		return nil, fmt.Errorf("must be a JSON object of file names and texts, of at most %d bytes", most)
+	if json.Unmarshal([]byte(v), &files) != nil || len(v) > maxSize {
+		return nil, fmt.Errorf("must be a JSON object of file names and texts, of at most %d bytes", maxSize)
 	}
 	for file, text := range files {
 		plain := text != "" && untrusted.ASCII(strings.ReplaceAll(text, "\n", ""))
@@ -237,12 +237,12 @@ func parseAmount(v string) (*big.Int, error) {
 	return amount, nil
 }
 
-// countTo returns a parser of whole numbers from 0 to the given maximum.
-func countTo(most int) func(string) (int, error) {
+// countParser returns a parser of whole numbers from 0 to the given maximum.
+func countParser(maximum int) func(string) (int, error) {
 	return func(v string) (int, error) {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < 0 || n > most {
-			return 0, fmt.Errorf("must be a whole number from 0 to %d; 0 turns it off", most)
+		if err != nil || n < 0 || n > maximum {
+			return 0, fmt.Errorf("must be a whole number from 0 to %d; 0 turns it off", maximum)
 		}
 		return n, nil
 	}
@@ -280,9 +280,9 @@ func parseTableName(v string) (string, error) {
 
 // parseStackName parses the name of a stack.
 func parseStackName(v string) (string, error) {
-	const most = 128
-	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`).MatchString(v) {
-		return "", fmt.Errorf("must be letters, digits and hyphens, %d at most, a letter first", most)
+	const maxLength = 128
+	if len(v) > maxLength || !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`).MatchString(v) {
+		return "", fmt.Errorf("must be letters, digits and hyphens, %d at most, a letter first", maxLength)
 	}
 	return v, nil
 }
@@ -309,30 +309,29 @@ func parseSecretName(v string) (secretName, error) {
 	return secretName{arn: v, region: found[1]}, nil
 }
 
-// nodes is the value of RPC_URL, which may be empty, "none", "secret", or a list of the URLs of
-// nodes.
-type nodes struct {
-	none, ofSecret bool
-	urls           []string
+// nodeChoice is the value of RPC_URL: nothing, "none", "secret", or the URLs of nodes.
+type nodeChoice struct {
+	noneWanted, inSecret bool
+	urls                 []string
 }
 
 // Words that RPC_URL can be instead of a list of URLs.
 const (
-	noNodes     = "none"   // no node is used
-	secretNodes = "secret" // the secret names the nodes
+	wordNone   = "none"   // no node is used
+	wordSecret = "secret" // the secret names the nodes
 )
 
 // parseNodes parses RPC_URL. Its error does not quote the URLs, because they may contain keys.
-func parseNodes(v string) (nodes, error) {
+func parseNodes(v string) (nodeChoice, error) {
 	switch v {
-	case noNodes:
-		return nodes{none: true}, nil
-	case secretNodes:
-		return nodes{ofSecret: true}, nil
+	case wordNone:
+		return nodeChoice{noneWanted: true}, nil
+	case wordSecret:
+		return nodeChoice{inSecret: true}, nil
 	}
 	urls, _ := parseList(v)
-	if len(urls) == 0 || len(urls) > chain.MaxNodes || slices.ContainsFunc(urls, insecure) {
-		return nodes{}, fmt.Errorf("must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", secretNodes, chain.MaxNodes)
+	if len(urls) == 0 || len(urls) > chain.MaxNodes || slices.ContainsFunc(urls, isInsecure) {
+		return nodeChoice{}, fmt.Errorf("must be an https URL (http only for this machine), or none, or %s, or up to %d URLs separated by commas", wordSecret, chain.MaxNodes)
 	}
-	return nodes{urls: urls}, nil
+	return nodeChoice{urls: urls}, nil
 }

@@ -58,9 +58,9 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 	if c.Former != nil && c.Former.Until.After(now().Add(longestFormer)) {
 		return Components{}, errors.New("FORMER_TERMS ends more than a day from now: five minutes after the deployment are enough")
 	}
-	signs := &receipts{configured: c.receiptKey, secret: c.secret, published: c.ReceiptKeys, now: now}
+	signing := &receipts{configuredKey: c.receiptKey, secret: c.secret, publishedKeys: c.ReceiptKeys, now: now}
 	if c.receiptKey != nil {
-		_, _ = signs.key(context.Background()) // this loads the key now; an error is ignored here, because /ready reports it
+		_, _ = signing.loadSigner(context.Background()) // this loads the key now; an error is ignored here, because /ready reports it
 	}
 	platform := c.platform(log, now)
 	settle, err := c.facilitators(platform)
@@ -76,13 +76,13 @@ func (c Config) Components(stores Stores, log *slog.Logger, now func() time.Time
 	probes = append(probes, service.Probe{
 		Name:     service.ProbeReceipts,
 		Optional: true,
-		Check:    signs.check,
+		Check:    signing.check,
 	})
 	if mark, ok := c.markProbe(); ok {
 		probes = append(probes, mark)
 	}
 	offering := c.Offering
-	offering.Receipts = signs
+	offering.Receipts = signing
 	limits := c.limits(stores, now)
 	watches, _ := evidence(view)
 	seller, err := service.NewSeller(platform, offering, stores.Ledger, settle.settler, watches, limits)
@@ -263,16 +263,16 @@ var errNoReceiptKey error = service.Public("RECEIPT_KEY is not set: answers come
 // offers are unsigned until then. Without a key, nothing is signed. Nothing is signed with an
 // unpublished key either, because nobody could verify the signature.
 type receipts struct {
-	configured ed25519.PrivateKey // the key in the environment; if nil, the secret may have one
-	secret     *secret
-	published  []ed25519.PublicKey
-	now        func() time.Time
-	signer     atomic.Pointer[receipt.Signer] // nil until the key is loaded
+	configuredKey ed25519.PrivateKey // the key in the environment; if nil, the secret may have one
+	secret        *secret
+	publishedKeys []ed25519.PublicKey
+	now           func() time.Time
+	signer        atomic.Pointer[receipt.Signer] // nil until the key is loaded
 }
 
 // Sign implements x402.Receipts.
 func (r *receipts) Sign(ctx context.Context, statement receipt.Statement) (string, error) {
-	signer, err := r.key(ctx)
+	signer, err := r.loadSigner(ctx)
 	if errors.Is(err, errNoReceiptKey) {
 		return "", nil // /ready reports the missing key, so it is not logged for each answer
 	}
@@ -291,13 +291,13 @@ func (r *receipts) SignOffer(o receipt.Offer) (string, error) {
 	return signer.SignOffer(o)
 }
 
-// key returns the signer, which it loads on its first call. The error is errNoReceiptKey if
-// there is no key.
-func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
+// loadSigner returns the signer, which it loads on its first call. The error is
+// errNoReceiptKey if there is no key.
+func (r *receipts) loadSigner(ctx context.Context) (*receipt.Signer, error) {
 	if signer := r.signer.Load(); signer != nil {
 		return signer, nil
 	}
-	signer, err := r.findKey(ctx)
+	signer, err := r.findSigner(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -305,10 +305,11 @@ func (r *receipts) key(ctx context.Context) (*receipt.Signer, error) {
 	return signer, nil
 }
 
-// findKey returns a signer with the key in the environment, or else with the key in the secret.
-func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
-	if r.configured != nil {
-		return r.signerOf(r.configured)
+// findSigner returns a signer with the key in the environment, or else with the key in the
+// secret.
+func (r *receipts) findSigner(ctx context.Context) (*receipt.Signer, error) {
+	if r.configuredKey != nil {
+		return r.signerOf(r.configuredKey)
 	}
 	if r.secret == nil {
 		return nil, errNoReceiptKey
@@ -322,7 +323,7 @@ func (r *receipts) findKey(ctx context.Context) (*receipt.Signer, error) {
 
 // check is the probe of the receipt key. Its error always wraps a service.Public.
 func (r *receipts) check(ctx context.Context) error {
-	_, err := r.key(ctx)
+	_, err := r.loadSigner(ctx)
 	if _, public := errors.AsType[service.Public](err); err == nil || public {
 		return err
 	}
@@ -332,7 +333,7 @@ func (r *receipts) check(ctx context.Context) error {
 
 // signerOf returns a signer with a key, or an error if the key is not published.
 func (r *receipts) signerOf(key ed25519.PrivateKey) (*receipt.Signer, error) {
-	s, err := receipt.NewSigner(key, r.published)
+	s, err := receipt.NewSigner(key, r.publishedKeys)
 	if err != nil {
 		return nil, service.Public("RECEIPT_KEY is none of the keys in RECEIPT_PUBLIC_KEYS: answers come without a signed receipt")
 	}
