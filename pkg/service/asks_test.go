@@ -21,8 +21,9 @@ import (
 // unpaid asks for a lookup without a payment.
 func unpaid(w way) answer { return w.ask("example.com", "") }
 
-// twice pays for example.com, and sends the same payment again with a request for the given domain.
-func twice(name string) func(way) answer {
+// payTwice pays for example.com, and sends the same payment again with a request for the given
+// domain.
+func payTwice(name string) func(way) answer {
 	return func(w way) answer {
 		header := w.sign("example.com")
 		w.ask("example.com", header)
@@ -30,8 +31,8 @@ func twice(name string) func(way) answer {
 	}
 }
 
-// badlyNamed pays, and sends an invalid purchase key.
-func badlyNamed(w way) answer {
+// payWithInvalidKey pays, and sends an invalid purchase key.
+func payWithInvalidKey(w way) answer {
 	const key = "with space"
 	header := w.sign("example.com")
 	if w.tool {
@@ -40,10 +41,10 @@ func badlyNamed(w way) answer {
 	return w.reply(w.send(http.MethodGet, dnsPath, "", x402.HeaderSignature, header, x402.HeaderKey, key))
 }
 
-// whileAnotherRuns pays for a lookup while an earlier lookup of the same client holds the only
-// slot. The answer must say that a call of the same client holds the slot. The earlier payment
-// must be answered as well.
-func whileAnotherRuns(w way) answer {
+// payWhileAnotherRuns pays for a lookup while an earlier lookup of the same client holds the
+// only slot. The answer must say that a call of the same client holds the slot. The earlier
+// payment must be answered as well.
+func payWhileAnotherRuns(w way) answer {
 	begun, end, first := make(chan struct{}), make(chan struct{}), make(chan answer)
 	w.resolver = func() (dns.Result, error) {
 		close(begun)
@@ -65,7 +66,7 @@ func whileAnotherRuns(w way) answer {
 	return a
 }
 
-func untilLimited(w way) answer {
+func askUntilLimited(w way) answer {
 	for range 100 {
 		if a := unpaid(w); a.code == string(fault.RateLimited) {
 			return a
@@ -75,8 +76,8 @@ func untilLimited(w way) answer {
 	return answer{}
 }
 
-// bug makes the first request panic, before anything is paid.
-func bug(p *parts) {
+// panicOnce makes the first request panic, before anything is paid.
+func panicOnce(p *parts) {
 	origin := p.Origin
 	var asked atomic.Bool
 	p.Origin = func(r *http.Request) string {
@@ -87,11 +88,11 @@ func bug(p *parts) {
 	}
 }
 
-// noRandom makes the source of retry tokens fail.
-func noRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
+// withoutRandom makes the source of retry tokens fail.
+func withoutRandom(p *parts) { p.Random = iotest.ErrReader(errors.New("bug: no entropy")) }
 
-// corrupted sends a payment whose record in the ledger is invalid.
-func corrupted(w way) answer {
+// payCorrupted sends a payment whose record in the ledger is invalid.
+func payCorrupted(w way) answer {
 	header := w.sign("example.com")
 	p, terms := testbed.Must(x402.DecodePayment(header)), testTerms()
 	key := ledger.Key(terms.Network, strings.ToLower(terms.Asset), p.From.String(), fmt.Sprintf("0x%x", p.Nonce))
@@ -105,12 +106,13 @@ func reportsExtensions(what string) func(*shop) {
 	return func(s *shop) { s.extensions = base64.StdEncoding.EncodeToString([]byte(what)) }
 }
 
-// altered pays with a payment that the function change has altered after the client signed it.
-func altered(change func(*x402.Payload)) func(way) answer {
+// payAltered pays with a payment that the function alter has changed after the client signed
+// it.
+func payAltered(alter func(*x402.Payload)) func(way) answer {
 	return func(w way) answer {
 		var p x402.Payload
 		testbed.Check(json.Unmarshal(testbed.Must(base64.StdEncoding.DecodeString(w.sign("example.com"))), &p))
-		change(&p)
+		alter(&p)
 		return w.ask("example.com", testbed.Must(x402.EncodeHeader(p)))
 	}
 }

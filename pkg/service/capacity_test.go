@@ -37,22 +37,22 @@ const (
 	burst        = unitsASecond / 10
 )
 
-// hot is an item of the table or a partition of the index. It has the write units that are
-// left, the time at which they were counted, the units that were used, and the number of
-// refused writes.
-type hot struct {
-	left           float64
-	at             time.Time
-	units, refused int
+// writeCapacity describes an item of the table or a partition of the index. It has the write
+// units that are left, the time at which they were counted, the units that were used, and the
+// number of refused writes.
+type writeCapacity struct {
+	unitsLeft                float64
+	countedAt                time.Time
+	unitsUsed, refusedWrites int
 }
 
 var errThrottled = errors.New("ProvisionedThroughputExceededException: throughput exceeds the limit of a partition")
 
-// take takes write units from the item or partition called name. If not enough units are left,
-// take waits and tries again, up to three times in all, as the client library does.
-func (t *table) take(name string, units int) error {
+// takeUnits takes write units from the item or partition called name. If not enough units are
+// left, takeUnits waits and tries again, up to three times in all, as the client library does.
+func (t *table) takeUnits(name string, units int) error {
 	for try := range 3 {
-		if t.tried(name, units) {
+		if t.tryTake(name, units) {
 			return nil
 		}
 		if try < 2 {
@@ -62,35 +62,35 @@ func (t *table) take(name string, units int) error {
 	return errThrottled
 }
 
-func (t *table) tried(name string, units int) bool {
+func (t *table) tryTake(name string, units int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.hot == nil {
+	if t.capacities == nil {
 		return true
 	}
-	h, now := t.hot[name], time.Now()
+	h, now := t.capacities[name], time.Now()
 	if h == nil {
-		h = &hot{left: burst, at: now}
-		t.hot[name] = h
+		h = &writeCapacity{unitsLeft: burst, countedAt: now}
+		t.capacities[name] = h
 	}
-	h.left = min(burst, h.left+now.Sub(h.at).Seconds()*unitsASecond)
-	h.at = now
-	if h.left < float64(units) {
-		h.refused++
+	h.unitsLeft = min(burst, h.unitsLeft+now.Sub(h.countedAt).Seconds()*unitsASecond)
+	h.countedAt = now
+	if h.unitsLeft < float64(units) {
+		h.refusedWrites++
 		return false
 	}
-	h.left -= float64(units)
-	h.units += units
+	h.unitsLeft -= float64(units)
+	h.unitsUsed += units
 	return true
 }
 
-// written counts the writes to all items or partitions whose names begin with the given text.
+// writesTo counts the writes to all items or partitions whose names begin with the given text.
 // all is the number of write units that they used together, most is the largest number that
 // one of them used, and refused is the number of refused writes.
-func (t *table) written(kind string) (all, most, refused int) {
-	for name, h := range t.hot {
+func (t *table) writesTo(kind string) (all, most, refused int) {
+	for name, h := range t.capacities {
 		if strings.HasPrefix(name, kind) {
-			all, most, refused = all+h.units, max(most, h.units), refused+h.refused
+			all, most, refused = all+h.unitsUsed, max(most, h.unitsUsed), refused+h.refusedWrites
 		}
 	}
 	return all, most, refused
@@ -108,28 +108,28 @@ func TestCapacity(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprintf("%d_a_second", rate), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { sells(t, rate) })
+			synctest.Test(t, func(t *testing.T) { checkSales(t, rate) })
 		})
 		if rate >= 1000 { // once more, while half of the payments are for the smoke test (ping), which takes no concurrency slot
 			t.Run(fmt.Sprintf("%d_a_second_and_ping", rate), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) { sells(t, rate, service.Ping()) })
+				synctest.Test(t, func(t *testing.T) { checkSales(t, rate, service.Ping()) })
 			})
 		}
 	}
 }
 
-// sells sends payments for one second; rate is the number of payments. They are for lookups
-// and for the other operations, in turn. sells reports, as an attribute of the test, how many
-// payments were answered and how many write units the table accepted. Up to 1,000 payments a
-// second, every payment must be answered, and no write of the slots or the index may be
-// refused.
-func sells(t *testing.T, rate int, others ...service.Operation) {
-	// busy is the number of slots of the operation, divided by the number of payments that
-	// arrive in a second. Two is more than enough, because a payment holds its slot for half a
-	// second: that is the time of a settlement and a lookup.
-	const busy = 2
-	f := newFleet(t, 1, explorer, func(p *parts) {
-		if p.Limits.Single = max(50, busy*rate); p.Limits.Single > limit.MaxCap {
+// checkSales sends payments for one second; rate is the number of payments. They are for
+// lookups and for the other operations, in turn. checkSales reports, as an attribute of the
+// test, how many payments were answered and how many write units the table accepted. Up to
+// 1,000 payments a second, every payment must be answered, and no write of the slots or the
+// index may be refused.
+func checkSales(t *testing.T, rate int, others ...service.Operation) {
+	// slotsPerPayment is the number of slots of the operation, divided by the number of
+	// payments that arrive in a second. Two is more than enough, because a payment holds its
+	// slot for half a second: that is the time of a settlement and a lookup.
+	const slotsPerPayment = 2
+	f := newFleet(t, 1, dnsExplorer, func(p *parts) {
+		if p.Limits.Single = max(50, slotsPerPayment*rate); p.Limits.Single > limit.MaxCap {
 			p.Limits.Single = 0 // the limit is turned off, as the runbook advises for so many lookups at once
 		}
 	})
@@ -138,29 +138,29 @@ func sells(t *testing.T, rate int, others ...service.Operation) {
 	}
 	var offers []x402test.Reply
 	for k := range f.environments {
-		offers = append(offers, f.to(k, victim, "example.com", ""))
+		offers = append(offers, f.send(k, victim, "example.com", ""))
 	}
 	var headers []string
 	for i := range rate {
 		headers = append(headers, f.sign(offers[i%len(offers)], true))
 	}
-	f.table.hot, f.table.trip = map[string]*hot{}, 3*time.Millisecond
+	f.table.capacities, f.table.callTime = map[string]*writeCapacity{}, 3*time.Millisecond
 	var crowd sync.WaitGroup
 	var mu sync.Mutex
 	statuses := map[int]int{}
 	for i, header := range headers {
 		crowd.Go(func() {
 			time.Sleep(time.Duration(i) * time.Second / time.Duration(rate))
-			r := f.to(i, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "example.com", header)
+			r := f.send(i, fmt.Sprintf("10.%d.%d.%d:1", i>>16, i>>8&255, i&255), "example.com", header)
 			mu.Lock()
 			statuses[r.Status]++
 			mu.Unlock()
 		})
 	}
 	crowd.Wait()
-	_, index, indexRefused := f.table.written("index ")
-	leases, slots, slotsRefused := f.table.written("slots ")
-	records, _, _ := f.table.written("record ")
+	_, index, indexRefused := f.table.writesTo("index ")
+	leases, slots, slotsRefused := f.table.writesTo("slots ")
+	records, _, _ := f.table.writesTo("record ")
 	sold, units := statuses[http.StatusOK], leases+records
 	t.Attr("sold", strings.Trim(fmt.Sprint([]int{rate, sold * 100 / rate, units, slots, slotsRefused, index, indexRefused}), "[]"))
 	if rate <= 1000 && (sold != rate || indexRefused+slotsRefused > 0) {
@@ -194,23 +194,23 @@ const (
 // kindOfCall is a kind of call whose cost is counted. Its time on Lambda is an assumption,
 // because it depends mostly on the facilitator and the target.
 type kindOfCall struct {
-	name string        // the name of the kind in its row of the README's table
-	took time.Duration // the time on Lambda
-	fee  float64       // the fee of the facilitator, in US dollars
-	do   func(f *fleet) x402test.Reply
+	name     string        // the name of the kind in its row of the README's table
+	duration time.Duration // the time on Lambda
+	fee      float64       // the fee of the facilitator, in US dollars
+	call     func(f *fleet) x402test.Reply
 }
 
 // fee is what the CDP facilitator charges for a settlement, in US dollars.
 const fee = 0.001
 
 func kindsOfCalls() []kindOfCall {
-	paid := func(f *fleet, rich bool) x402test.Reply {
-		return f.to(0, victim, "example.com", f.sign(f.to(0, attacker, "example.com", ""), rich))
+	payFor := func(f *fleet, rich bool) x402test.Reply {
+		return f.send(0, victim, "example.com", f.sign(f.send(0, attacker, "example.com", ""), rich))
 	}
 	return []kindOfCall{
-		{"challenge", 5 * time.Millisecond, 0, func(f *fleet) x402test.Reply { return f.to(0, victim, "example.com", "") }},
-		{"paid call", 3 * time.Second, fee, func(f *fleet) x402test.Reply { return paid(f, true) }},
-		{"refused payment", time.Second, 0, func(f *fleet) x402test.Reply { return paid(f, false) }},
+		{"challenge", 5 * time.Millisecond, 0, func(f *fleet) x402test.Reply { return f.send(0, victim, "example.com", "") }},
+		{"paid call", 3 * time.Second, fee, func(f *fleet) x402test.Reply { return payFor(f, true) }},
+		{"refused payment", time.Second, 0, func(f *fleet) x402test.Reply { return payFor(f, false) }},
 	}
 }
 
@@ -219,18 +219,18 @@ func kindsOfCalls() []kindOfCall {
 func (k kindOfCall) count(t *testing.T) map[string]float64 {
 	t.Helper()
 	var log bytes.Buffer
-	f := newFleet(t, 1, explorer, func(p *parts) {
+	f := newFleet(t, 1, dnsExplorer, func(p *parts) {
 		p.Stack, p.Function, p.Log = "hostfacts-production", "hostfacts", slog.New(slog.NewJSONHandler(&log, nil))
 	})
-	k.do(f) // the first call also does work that is needed only once; the second call is counted
+	k.call(f) // the first call also does work that is needed only once; the second call is counted
 	f.table.reset()
 	log.Reset()
-	r := k.do(f)
+	r := k.call(f)
 	lines := strings.SplitAfter(strings.TrimSuffix(log.String(), "\n"), "\n")
 	var head strings.Builder
 	testbed.Check(r.Header.Write(&head))
 	c := map[string]float64{
-		"GB-s":        memory(t) / 1024 * k.took.Seconds(),
+		"GB-s":        memory(t) / 1024 * k.duration.Seconds(),
 		"write-units": float64(f.table.Units), "read-units": float64(f.table.Reads),
 		"log-bytes": float64(len(lines[len(lines)-1]) + platformLines + gatewayLine),
 		"out-bytes": float64(head.Len() + len(r.Body)), "$/million": 1e6 * priceCall,
@@ -262,9 +262,9 @@ const (
 	priceLogged = 0.03 / (1 << 30) * 90 / 30.4
 )
 
-// near reports whether a number in a document differs from want by at most a tenth of want.
+// isNear reports whether a number in a document differs from want by at most a tenth of want.
 // The counted sizes differ a little from run to run, because of ids and compression.
-func near(figure string, want float64) bool {
+func isNear(figure string, want float64) bool {
 	n, err := strconv.ParseFloat(strings.ReplaceAll(figure, ",", ""), 64)
 	return err == nil && math.Abs(n-want) <= 0.1*want
 }
@@ -279,7 +279,7 @@ func TestReadmeCosts(t *testing.T) {
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })
-		name := "| " + k.name + ", " + k.took.String() + " |"
+		name := "| " + k.name + ", " + k.duration.String() + " |"
 		if k.name != "refused payment" {
 			sold += c["$/million"]/1e6 + c["log-bytes"]*priceLogged
 		}
@@ -289,7 +289,7 @@ func TestReadmeCosts(t *testing.T) {
 		line := regexp.MustCompile(`(?m)^` + regexp.QuoteMeta(name) + `.*$`).Find(readme)
 		said := regexp.MustCompile(`[\d.e-]+`).FindAllString(strings.TrimPrefix(string(line), name), -1)
 		for i, want := range counted {
-			if len(said) != len(counted) || !near(said[i], want) {
+			if len(said) != len(counted) || !isNear(said[i], want) {
 				t.Errorf("the README says %q, counted is\n%s", line, row)
 				break
 			}
@@ -300,7 +300,7 @@ func TestReadmeCosts(t *testing.T) {
 		want := []float64{fixedCosts + calls*sold, (calls - 12*1000) * fee, calls * 0.005}
 		row := regexp.MustCompile(`(?m)^\| ` + name + ` \| \$([\d,]+) \| \$([\d,]+) \| \$([\d,]+) \|$`).FindSubmatch(runbook)
 		for i := range want {
-			if len(row) != 4 || !near(string(row[i+1]), want[i]) {
+			if len(row) != 4 || !isNear(string(row[i+1]), want[i]) {
 				t.Errorf("the runbook says %q of a year at %s a second, counted is $%.0f, $%.0f, $%.0f", row, name, want[0], want[1], want[2])
 				break
 			}

@@ -20,11 +20,11 @@ type metric struct {
 	Value float64 `json:"-"` // the value; the log line has it in a separate member, named after the metric
 }
 
-func counted(name string, n int) metric {
+func countMetric(name string, n int) metric {
 	return metric{Name: name, Unit: "Count", Value: float64(n)}
 }
 
-func latency(name string, d time.Duration) metric {
+func latencyMetric(name string, d time.Duration) metric {
 	return metric{Name: name, Unit: "Milliseconds", Value: storefront.Milliseconds(d)}
 }
 
@@ -32,13 +32,13 @@ func latency(name string, d time.Duration) metric {
 // of the stack, which may be empty, to tell two stacks in one account apart.
 func Namespace(stack string) string { return strings.TrimSuffix(catalog.Service+"/"+stack, "/") }
 
-// counts returns the log attributes that count a client's priced request: the metrics of the
-// request, and the members that the metric filters in template.yaml read. Only a request that
-// counts towards rolling back a release has these members.
-func (p Platform) counts(res storefront.Response, client string, dimensions ...string) []slog.Attr {
-	values := p.measured(res, client)
+// metricAttrs returns the log attributes that count a client's priced request: the metrics of
+// the request, and the members that the metric filters in template.yaml read. Only a request
+// that counts towards rolling back a release has these members.
+func (p Platform) metricAttrs(res storefront.Response, client string, dimensions ...string) []slog.Attr {
+	values := p.requestMetrics(res, client)
 	attrs := p.emf(values, dimensions...)
-	has := func(name string) bool { return slices.Contains(values, counted(name, 1)) }
+	has := func(name string) bool { return slices.Contains(values, countMetric(name, 1)) }
 	if !has(MetricJudged) {
 		return attrs
 	}

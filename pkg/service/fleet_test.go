@@ -35,30 +35,30 @@ import (
 )
 
 // peers plays the facilitator, the chain and the lookup of a fleet, on the fake clock of a
-// synctest bubble. Only the payers in the field rich have money. A refusal for lack of money
-// takes two seconds. Hosts below silent.example.com accept connections and send nothing.
+// synctest bubble. Only the payers in funded have money. A refusal for lack of money takes two
+// seconds. Hosts below silent.example.com accept connections and send nothing.
 type peers struct {
 	table *table
 	// These are the durations of a settlement, a lookup and a search of the chain. A call with
 	// a shorter time limit ends at that limit.
-	settles, looks, finds time.Duration
-	cancelled             bool // whether the payer cancels each authorization on the chain before the facilitator settles it
-	verifyDown            bool // whether the facilitator is down when the service asks it to verify a signature
-	// reverts is how long the transaction of a payer without money takes to revert. If reverts
-	// is 0, the facilitator refuses these payers.
-	reverts time.Duration
+	settleTime, lookupTime, searchTime time.Duration
+	cancelFirst                        bool // whether the payer cancels each authorization on the chain before the facilitator settles it
+	verifyDown                         bool // whether the facilitator is down when the service asks it to verify a signature
+	// revertTime is how long the transaction of a payer without money takes to revert. If
+	// revertTime is 0, the facilitator refuses these payers.
+	revertTime time.Duration
 
-	rich sync.Map // the payers with money
-	mu   sync.Mutex
+	funded sync.Map // the payers with money
+	mu     sync.Mutex
 	// settling counts the payments from payers without money that the facilitator is
-	// processing now. worst is the largest value that settling has had.
-	settling, worst int
+	// processing now. maxSettling is the largest value that settling has had.
+	settling, maxSettling int
 }
 
 // Verify accepts no signature: it gets only signatures that the service cannot verify itself,
 // and in these tests all of them are bad.
 func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x402.Verification {
-	p.table.add(func(s *spent) { s.Verifies++ })
+	p.table.add(func(s *cost) { s.Verifies++ })
 	time.Sleep(2 * time.Second)
 	if p.verifyDown {
 		return x402.Verification{Fault: fault.New(fault.FacilitatorUnavailable, nil)}
@@ -67,35 +67,35 @@ func (p *peers) Verify(_ context.Context, _ x402.Payload, _ x402.Requirements) x
 }
 
 func (p *peers) Settle(ctx context.Context, payment x402.Payload, r x402.Requirements) x402.Settlement {
-	p.table.add(func(s *spent) { s.Settles++ })
-	if _, rich := p.rich.Load(strings.ToLower(payment.Payload.Authorization.From)); rich {
-		if err := wait(ctx, p.settles); err != nil {
+	p.table.add(func(s *cost) { s.Settles++ })
+	if _, rich := p.funded.Load(strings.ToLower(payment.Payload.Authorization.From)); rich {
+		if err := wait(ctx, p.settleTime); err != nil {
 			return x402.Settlement{Class: x402.Unknown, Reason: "timeout", Cause: err}
 		}
 		return x402.Settlement{Class: x402.Moved, Transaction: txHash, Network: r.Network}
 	}
 	p.mu.Lock()
 	p.settling++
-	p.worst = max(p.worst, p.settling)
+	p.maxSettling = max(p.maxSettling, p.settling)
 	p.mu.Unlock()
-	time.Sleep(max(2*time.Second, p.reverts))
+	time.Sleep(max(2*time.Second, p.revertTime))
 	p.mu.Lock()
 	p.settling--
 	p.mu.Unlock()
 	switch {
-	case p.reverts > 0:
+	case p.revertTime > 0:
 		return x402.Settlement{Class: x402.Unknown, Reason: "invalid_exact_evm_transaction_failed", Transaction: txHash}
-	case p.cancelled:
+	case p.cancelFirst:
 		return x402.Settlement{Class: x402.Refused, NonceUsed: true, Reason: "authorization is used or canceled"}
 	}
 	return x402.Settlement{Class: x402.Refused, Reason: "invalid_exact_evm_insufficient_balance"}
 }
 
 func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
-	p.table.add(func(s *spent) { s.Looks++ })
-	if err := wait(ctx, p.finds); err != nil {
+	p.table.add(func(s *cost) { s.Looks++ })
+	if err := wait(ctx, p.searchTime); err != nil {
 		return x402.Finding{Cause: err}
-	} else if p.cancelled {
+	} else if p.cancelFirst {
 		return x402.Finding{Fate: x402.NeverPaid, Reason: "the authorization was cancelled"}
 	}
 	return x402.Finding{Fate: x402.StillOpen}
@@ -103,19 +103,19 @@ func (p *peers) Find(ctx context.Context, _ x402.Question) x402.Finding {
 
 func (p *peers) Lookup(ctx context.Context, q dns.Query) (dns.Result, error) {
 	if strings.HasSuffix(q.Domain, silentHosts) {
-		return silent[dns.Query, dns.Result](lookup.DNSTimeout).Lookup(ctx, q)
+		return silentLookup[dns.Query, dns.Result](lookup.DNSTimeout).Lookup(ctx, q)
 	}
-	if err := wait(ctx, p.looks); err != nil {
+	if err := wait(ctx, p.lookupTime); err != nil {
 		return dns.Result{}, lookup.Fault(lookup.DNSTimeout, err)
 	}
 	return noRecords(q), nil
 }
 
-// silent is a lookup whose target accepts connections and sends nothing. Its value is the code
-// of the error with which the lookup ends.
-type silent[Q, R any] fault.Code
+// silentLookup is a lookup whose target accepts connections and sends nothing. Its value is
+// the code of the error with which the lookup ends.
+type silentLookup[Q, R any] fault.Code
 
-func (s silent[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
+func (s silentLookup[Q, R]) Lookup(ctx context.Context, _ Q) (r R, err error) {
 	<-ctx.Done()
 	return r, lookup.Fault(fault.Code(s), ctx.Err()).Silence()
 }
@@ -140,7 +140,7 @@ type fleet struct {
 }
 
 func newFleet(t testing.TB, environments int, op func(parts) service.Operation, changes ...func(*parts)) *fleet {
-	f := &fleet{TB: t, peers: &peers{table: newTable(t), settles: 300 * time.Millisecond, looks: 200 * time.Millisecond}}
+	f := &fleet{TB: t, peers: &peers{table: newTable(t), settleTime: 300 * time.Millisecond, lookupTime: 200 * time.Millisecond}}
 	limits := f.table.limits()
 	receipts := newSigner()
 	for range environments {
@@ -169,11 +169,11 @@ func (f *fleet) add(op service.Operation) {
 	f.environments, f.tool = append(f.environments, paths), op.Entry().Tool
 }
 
-func explorer(p parts) service.Operation { return service.DNS(p.DNS) }
+func dnsExplorer(p parts) service.Operation { return service.DNS(p.DNS) }
 
-// from returns a client with the given address. The client calls the nth environment without a
-// network.
-func (f *fleet) from(n int, address string) *x402test.Client {
+// clientAt returns a client with the given address. The client calls the nth environment
+// without a network.
+func (f *fleet) clientAt(n int, address string) *x402test.Client {
 	return &x402test.Client{HTTP: &http.Client{Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
 		w := httptest.NewRecorder()
 		r.RemoteAddr = address
@@ -187,9 +187,9 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// to sends a request for a domain from an address to the nth environment.
-func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
-	return testbed.Must(f.from(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
+// send sends a request for a domain from an address to the nth environment.
+func (f *fleet) send(n int, from, domain, header string) x402test.Reply {
+	return testbed.Must(f.clientAt(n, from).Get(f.Context(), "http://service"+pathOf(domain), header))
 }
 
 // draftOf returns an unsigned payment for an offer, and a new wallet to sign it. If rich is
@@ -197,7 +197,7 @@ func (f *fleet) to(n int, from, domain, header string) x402test.Reply {
 func (f *fleet) draftOf(offer x402test.Reply, rich bool) (*x402test.Wallet, x402test.Draft) {
 	wallet := testbed.Must(x402test.NewWallet(rand.Reader))
 	if rich {
-		f.rich.Store(strings.ToLower(wallet.Address().String()), nil)
+		f.funded.Store(strings.ToLower(wallet.Address().String()), nil)
 	}
 	return wallet, testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now()))
 }
@@ -208,31 +208,31 @@ func (f *fleet) sign(offer x402test.Reply, rich bool) string {
 	return testbed.Must(wallet.Seal(draft))
 }
 
-// contract returns a payment for an offer, signed by a contract wallet. Only the wallet's code can
-// check such a signature.
-func (f *fleet) contract(offer x402test.Reply) string {
+// contractPayment returns a payment for an offer, signed by a contract wallet. Only the
+// wallet's code can check such a signature.
+func (f *fleet) contractPayment(offer x402test.Reply) string {
 	_, draft := f.draftOf(offer, true)
-	return contractSigned(draft)
+	return contractSignedHeader(draft)
 }
 
-// copied pays as the victim, and returns what a reader of the chain could make of the payment:
-// the same authorization, without extensions and with another signature.
-func (f *fleet) copied(offer x402test.Reply) string {
+// copiedPayment pays as the victim. It returns what a reader of the chain could make of the
+// payment: the same authorization, without extensions and with another signature.
+func (f *fleet) copiedPayment(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
-	f.served(victim, "example.com", testbed.Must(wallet.Seal(draft)))
+	f.checkServed(victim, "example.com", testbed.Must(wallet.Seal(draft)))
 	draft.Payload.Extensions = nil
-	return contractSigned(draft)
+	return contractSignedHeader(draft)
 }
 
-func contractSigned(draft x402test.Draft) string {
+func contractSignedHeader(draft x402test.Draft) string {
 	draft.Payload.Payload.Signature = "0x" + hex.EncodeToString(make([]byte, 100))
 	return testbed.Must(x402.EncodeHeader(draft.Payload))
 }
 
-// served sends a payment, and checks that the service answers it.
-func (f *fleet) served(from, domain, header string) {
+// checkServed sends a payment, and checks that the service answers it.
+func (f *fleet) checkServed(from, domain, header string) {
 	f.Helper()
-	if r := f.to(0, from, domain, header); r.Status != http.StatusOK {
+	if r := f.send(0, from, domain, header); r.Status != http.StatusOK {
 		f.Errorf("a funded payer at %s after %s got %d %s", from, domain, r.Status, r.Body)
 	}
 }
@@ -247,14 +247,14 @@ func raceDetector() bool {
 	return slices.Contains(build.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
-// spent counts what requests cost: writes, write units and reads of the table, and calls of
-// the peers.
-type spent struct {
+// cost counts what requests cost: writes, write units and reads of the table, and calls of the
+// peers.
+type cost struct {
 	Writes, Units, Reads, Verifies, Settles, Looks int
 }
 
-// above reports whether any of the counts in s is larger than the same count in limit.
-func (s spent) above(limit spent) bool {
+// exceeds reports whether any of the counts in s is larger than the same count in limit.
+func (s cost) exceeds(limit cost) bool {
 	return s.Writes > limit.Writes || s.Units > limit.Units || s.Reads > limit.Reads ||
 		s.Verifies > limit.Verifies || s.Settles > limit.Settles || s.Looks > limit.Looks
 }
@@ -265,72 +265,72 @@ type table struct {
 	ledger *ledgertest.Faulty
 	memory ledgertest.Memory
 	mu     sync.Mutex
-	spent
-	trip time.Duration // the time that each call takes
-	// unsized means that record writes are not counted. This makes a test a third faster.
-	unsized bool
-	// hot has the capacity of each item and of each partition of the index, by name. It is nil
-	// unless the test limits the writes that the table accepts, as DynamoDB does.
-	hot map[string]*hot
+	cost
+	callTime time.Duration // the time that each call takes
+	// ignoreRecords means that record writes are not counted. This makes a test a third faster.
+	ignoreRecords bool
+	// capacities has the capacity of each item and of each partition of the index, by name. It
+	// is nil unless the test limits the writes that the table accepts, as DynamoDB does.
+	capacities map[string]*writeCapacity
 
-	encode *dynamo.Table // encodes records as items, and passes each item to the method PutItem
-	item   map[string]types.AttributeValue
+	encode      *dynamo.Table // encodes records as items, and passes each item to the method PutItem
+	encodedItem map[string]types.AttributeValue
 }
 
 func newTable(tb testing.TB) *table {
 	t := &table{}
 	t.encode = dynamo.New(dynamo.API{PutItem: t.PutItem}, "t")
-	t.ledger = ledgertest.NewFaulty(tb, &t.memory, t.pays)
+	t.ledger = ledgertest.NewFaulty(tb, &t.memory, t.countCall)
 	return t
 }
 
-func (t *table) add(f func(*spent)) {
+func (t *table) add(f func(*cost)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	f(&t.spent)
+	f(&t.cost)
 }
 
-func (t *table) reset() { t.add(func(s *spent) { *s = spent{} }) }
+func (t *table) reset() { t.add(func(s *cost) { *s = cost{} }) }
 
 // write uses up write units of an item. For each index entry that the write removes or adds,
 // it also uses up one unit of the entry's index partition.
 func (t *table) write(item string, units int, entries ...string) error {
 	for _, keys := range entries {
 		partition, _, _ := strings.Cut(keys, " ")
-		if err := t.take("index "+partition, 1); err != nil {
+		if err := t.takeUnits("index "+partition, 1); err != nil {
 			return err
 		}
 	}
-	if err := t.take(item, units); err != nil {
+	if err := t.takeUnits(item, units); err != nil {
 		return err
 	}
-	t.add(func(s *spent) { s.Writes++; s.Units += units + len(entries) })
-	time.Sleep(t.trip)
+	t.add(func(s *cost) { s.Writes++; s.Units += units + len(entries) })
+	time.Sleep(t.callTime)
 	return nil
 }
 
-// pays counts the cost of a call that the ledger makes. If the condition of a write fails, the
-// write costs as much as the existing item. If a write replaces an item, it costs as much as
-// the larger of the two items.
-func (t *table) pays(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
+// countCall counts the cost of a call that the ledger makes. If the condition of a write
+// fails, the write costs as much as the existing item. If a write replaces an item, it costs
+// as much as the larger of the two items.
+func (t *table) countCall(op ledgertest.Op, _ int, r ledger.Record) ledgertest.Fault {
 	if op == ledgertest.Fetch {
-		t.add(func(s *spent) { s.Reads++ })
-		time.Sleep(t.trip)
+		t.add(func(s *cost) { s.Reads++ })
+		time.Sleep(t.callTime)
 		return ledgertest.None
 	}
-	if t.unsized {
+	if t.ignoreRecords {
 		return ledgertest.None
 	}
 	units, entries := t.sizeOf(r)
 	if old := testbed.Must(t.memory.Fetch(context.Background(), r.Head().Key)); old != nil {
-		was, left := t.sizeOf(old)
+		oldUnits, oldEntries := t.sizeOf(old)
 		switch {
 		case op == ledgertest.Create:
-			units, entries = was, nil
-		case slices.Equal(entries, left):
-			units, entries = max(units, was), nil
+			units, entries = oldUnits, nil
+		case slices.Equal(entries, oldEntries):
+			units, entries = max(units, oldUnits), nil
 		default:
-			units, entries = max(units, was), append(entries, left...)
+			units, entries = max(units, oldUnits), append(entries, oldEntries...)
 		}
 	}
 	if t.write("record "+r.Head().Key, units, entries...) != nil {
@@ -364,7 +364,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 		panic(err)
 	}
 	size, until := 0, ""
-	for name, value := range t.item {
+	for name, value := range t.encodedItem {
 		size += len(name)
 		switch v := value.(type) {
 		case *types.AttributeValueMemberS:
@@ -378,7 +378,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 			}
 		}
 	}
-	if list, ok := t.item[dynamo.AttrOpen].(*types.AttributeValueMemberS); ok {
+	if list, ok := t.encodedItem[dynamo.AttrOpen].(*types.AttributeValueMemberS); ok {
 		entry = []string{list.Value + " " + until}
 	}
 	return (size + 1023) / 1024, entry
@@ -386,7 +386,7 @@ func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 
 // PutItem keeps the item that t.encode sends, so that sizeOf can measure it.
 func (t *table) PutItem(_ context.Context, in *dynamodb.PutItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error) {
-	t.item = in.Item
+	t.encodedItem = in.Item
 	return &dynamodb.PutItemOutput{}, nil
 }
 

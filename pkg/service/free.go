@@ -80,7 +80,7 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 	failures := make([]error, len(probes))
 	var group sync.WaitGroup
 	for i, probe := range probes {
-		group.Go(func() { failures[i] = probe.failure(ctx) })
+		group.Go(func() { failures[i] = probe.runCheck(ctx) })
 	}
 	group.Wait()
 	checks := map[string]check{}
@@ -90,14 +90,14 @@ func (p Platform) probe(ctx context.Context, probes []Probe) map[string]check {
 			continue
 		}
 		p.Log.Warn("not ready", "check", probe.Name, "error", failures[i])
-		checks[probe.Name] = probe.failed(failures[i])
+		checks[probe.Name] = probe.failedCheck(failures[i])
 	}
 	return checks
 }
 
-// failure runs the probe within its time limit and returns its error. It turns a panic into an
+// runCheck runs the probe within its time limit and returns its error. It turns a panic into an
 // error, because the panic would otherwise end the process.
-func (p Probe) failure(ctx context.Context) (err error) {
+func (p Probe) runCheck(ctx context.Context) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.Timeout, probeTimeout))
 	defer cancel()
 	defer func() {
@@ -108,8 +108,8 @@ func (p Probe) failure(ctx context.Context) (err error) {
 	return p.Check(ctx)
 }
 
-// failed returns the result of a probe that failed with err.
-func (p Probe) failed(err error) check {
+// failedCheck returns the result of a probe that failed with err.
+func (p Probe) failedCheck(err error) check {
 	c := check{Status: statusFailing, Message: p.Name + " does not answer"}
 	if p.Optional {
 		c.Status = statusWarning
@@ -177,18 +177,18 @@ func jsonResponse(v any) storefront.Response {
 // the limit of the priced paths gets an error with a docs_url, and must still be able to read
 // that page. If rate is nil, there is no limit.
 func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
-	// kept holds the documents of each origin. It stays small, because a deployment has one or
-	// two origins. The platform sets the origin; a client cannot.
-	var kept storefront.Places[discovery.Documents]
+	// documents holds the documents of each origin. The map stays small, because a deployment
+	// has one or two origins. The platform sets the origin; a client cannot.
+	var documents storefront.Places[discovery.Documents]
 	documentsOf := func(r *http.Request) *discovery.Documents {
 		origin := p.Origin(r)
-		docs, _ := kept.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) {
+		docs, _ := documents.Of(origin, func(had *discovery.Documents) (*discovery.Documents, error) {
 			if had == nil {
 				site := p.site(o, origin)
 				site.OwnershipProofs = p.validProofs(o, origin)
 				had = discovery.New(site)
 			}
-			return had, nil // kept.Of fails only if this function does, so its error is ignored above
+			return had, nil // documents.Of fails only if this function does, so its error is ignored above
 		})
 		return docs
 	}
@@ -202,7 +202,7 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 		docs := documentsOf(r)
 		doc, ok := docs.Find(r.URL.Path)
 		if !ok {
-			return missing(r, docs)
+			return notFound(r, docs)
 		}
 		res := storefront.Respond(doc, r)
 		res.Public = true
@@ -211,12 +211,12 @@ func Discovery(p Platform, o Offering, rate *limit.Rate) http.Handler {
 	return p.front(false).Handler("discovery", rate, methods, answer)
 }
 
-// missing answers a request for an unknown path. A person with a browser gets a page, and any
+// notFound answers a request for an unknown path. A person with a browser gets a page, and any
 // other client gets an error. Paths below /.well-known are for programs (RFC 8615), so they
 // never get the page, although some programs send an Accept header that prefers HTML.
-func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
+func notFound(r *http.Request, docs *discovery.Documents) storefront.Response {
 	f := catalog.NoSuchPath().New(nil)
-	path := meant(r.URL.Path, docs)
+	path := closestPath(r.URL.Path, docs)
 	if path != "" {
 		f = catalog.NoSuchPath().Newf(nil, "There is nothing at this path. Did you mean %s?", path)
 	}
@@ -228,7 +228,7 @@ func missing(r *http.Request, docs *discovery.Documents) storefront.Response {
 	}
 	res.Status = http.StatusNotFound
 	missing := docs.Missing(path)
-	return page(res, missing.Body, missing.CSP)
+	return withPage(res, missing.Body, missing.CSP)
 }
 
 // isVisit reports whether the request comes from a person with a browser.
@@ -243,10 +243,10 @@ func isVisit(r *http.Request) bool {
 	return !signed && wantsPage(r)
 }
 
-// meant returns the existing path that the client probably meant by an unknown path. The
+// closestPath returns the existing path that the client probably meant by an unknown path. The
 // existing path differs from the unknown one only in upper case, in a slash at the end, or in
-// one edit of a character. meant returns "" if there is no such path.
-func meant(path string, docs *discovery.Documents) string {
+// one edit of a character. closestPath returns "" if there is no such path.
+func closestPath(path string, docs *discovery.Documents) string {
 	path = strings.TrimRight(strings.ToLower(path), "/")
 	if _, ok := docs.Find(path); ok && path != "" {
 		return path

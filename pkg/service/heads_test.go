@@ -32,9 +32,9 @@ func hostOf(length int) string {
 	return string(name)
 }
 
-// rawly makes a request over a new connection. It returns the exact bytes of the response's
+// rawRequest makes a request over a new connection. It returns the exact bytes of the response's
 // head, and the body.
-func (s *shop) rawly(method, path, version string, headers ...string) (head, body []byte) {
+func (s *shop) rawRequest(method, path, version string, headers ...string) (head, body []byte) {
 	s.Helper()
 	host := strings.TrimPrefix(s.url, "http://")
 	connection := testbed.Must(new(net.Dialer).DialContext(s.Context(), "tcp", host))
@@ -60,14 +60,14 @@ func TestHeads(t *testing.T) {
 		host := hostOf(length)
 		s := newShop(t, perMinute(1_000_000), func(p *parts) {
 			p.Receipts = newSigner()
-			p.Facilitator = refusing{p.Facilitator}
+			p.Facilitator = refusingFacilitator{p.Facilitator}
 			p.Origin = func(*http.Request) string { return "https://" + host }
 			id := strings.Repeat("x", len("00000000-0000-0000-0000-000000000000"))
 			p.RequestID = func(*http.Request) string { return id }
 		})
 		for _, op := range catalog.All() {
 			long := op.ExampleURL("") + "&more=" + strings.Repeat("x", 6000)
-			for _, c := range []asked{
+			for _, c := range []challengedRequest{
 				{"GET", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*"}},
 				{"GET", long, "HTTP/1.0", []string{"Accept: application/json"}},
 				{"HEAD", op.ExampleURL(""), "HTTP/1.1", []string{"Accept: */*"}},
@@ -86,19 +86,19 @@ func TestHeads(t *testing.T) {
 	}
 }
 
-// refusing is a facilitator that refuses every payment, with a reason of the largest possible
-// length.
-type refusing struct{ x402.Facilitator }
+// refusingFacilitator is a facilitator that refuses every payment, with a reason of the
+// largest possible length.
+type refusingFacilitator struct{ x402.Facilitator }
 
-func (refusing) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
+func (refusingFacilitator) Settle(context.Context, x402.Payload, x402.Requirements) x402.Settlement {
 	return x402.Settlement{Class: x402.Refused, Reason: strings.Repeat("r", 128)}
 }
 
 // acceptPage is the Accept header of a browser.
 const acceptPage = "Accept: text/html,*/*;q=0.8"
 
-// asked is a request that must be answered with a 402.
-type asked struct {
+// challengedRequest is a request that must be answered with a 402.
+type challengedRequest struct {
 	method, path, version string
 	headers               []string
 }
@@ -106,9 +106,9 @@ type asked struct {
 // check sends the request to a service whose host name has the given length. It checks the
 // head and the body of the 402, and reports whether the offer in the head is signed. The offer
 // must be signed unless the head has no room for the signature.
-func (c asked) check(s *shop, length int) bool {
+func (c challengedRequest) check(s *shop, length int) bool {
 	s.Helper()
-	head, body := s.rawly(c.method, c.path, c.version, c.headers...)
+	head, body := s.rawRequest(c.method, c.path, c.version, c.headers...)
 	what := fmt.Sprintf("%s %.50s of a host of %d characters, %.60q", c.method, c.path, length, c.headers)
 	_, header, _ := strings.Cut(string(head), "\r\nPayment-Required: ")
 	header, _, _ = strings.Cut(header, "\r\n")
@@ -163,8 +163,8 @@ func TestOrigins(t *testing.T) {
 			headers = []string{"Origin", c.origin}
 		}
 		h := s.send(http.MethodGet, c.path, "", headers...).Header
-		same(t, c.path+" to "+c.origin, h.Get("Access-Control-Allow-Origin") == "*", c.open)
-		same(t, c.path+" to "+c.origin, strings.Contains(h.Get("Access-Control-Expose-Headers"), x402.HeaderRequired), c.open)
+		checkEqual(t, c.path+" to "+c.origin, h.Get("Access-Control-Allow-Origin") == "*", c.open)
+		checkEqual(t, c.path+" to "+c.origin, strings.Contains(h.Get("Access-Control-Expose-Headers"), x402.HeaderRequired), c.open)
 	}
 }
 

@@ -39,7 +39,7 @@ func emf(t *testing.T, line map[string]any, namespace string, single [][]string,
 	}
 	got := map[string]float64{}
 	for _, directive := range doc.CloudWatchMetrics {
-		same(t, "namespace", directive.Namespace, namespace)
+		checkEqual(t, "namespace", directive.Namespace, namespace)
 		for _, m := range directive.Metrics {
 			want := dimensionsOf(m.Name, single)
 			if d := cmp.Diff(want, directive.Dimensions, cmpopts.EquateEmpty()); d != "" {
@@ -83,7 +83,7 @@ func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	v, ok := line[name].(float64)
 	want := "Count"
 	if phase, timed := strings.CutSuffix(name, "Latency"); timed {
-		same(t, name, line[strings.ToLower(phase)+"_ms"], any(v))
+		checkEqual(t, name, line[strings.ToLower(phase)+"_ms"], any(v))
 		want = "Milliseconds"
 		v = min(v, 1)
 	}
@@ -93,13 +93,13 @@ func valueOf(t *testing.T, line map[string]any, name, unit string) float64 {
 	return v
 }
 
-// counted returns the metrics that the log line of the request must have.
-func (c request) counted(line map[string]any) map[string]float64 {
+// wantMetrics returns the metrics that the log line of the request must have.
+func (c request) wantMetrics(line map[string]any) map[string]float64 {
 	counts := map[string]float64{"Requests": 1}
 	if c.status >= 500 {
 		counts["Faults"] = 1
 	}
-	for name := range strings.FieldsSeq(c.counts) {
+	for name := range strings.FieldsSeq(c.metrics) {
 		counts[name] = 1
 	}
 	number := line["payer_unanswered"] // if the payment has no readable payer, accept any number
@@ -109,7 +109,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	paid := counts["Challenges"] == 0 && counts["RateLimited"] == 0
 	broken := slices.ContainsFunc([]string{"FacilitatorFaults", "LedgerFaults", "InternalErrors"}, func(n string) bool { return counts[n] > 0 })
 	refused := !broken && paid && (c.status == 402 || counts["Uncertain"] > 0 && !c.silent)
-	if refused && !c.uncounted {
+	if refused && !c.notJudged {
 		counts["RefusedPayer"] = number.(float64)
 	}
 	if c.silent {
@@ -117,7 +117,7 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	}
 	// Every payment that a release has begun to process counts towards rolling the release
 	// back.
-	if c.uncounted || !paid {
+	if c.notJudged || !paid {
 		return counts
 	}
 	counts["Payments"] = 1
@@ -130,9 +130,9 @@ func (c request) counted(line map[string]any) map[string]float64 {
 	return counts
 }
 
-// filtered checks the members that the template's filters read from a log line. Their values
-// must agree with the line's metrics.
-func (c request) filtered(t *testing.T, line map[string]any, counts map[string]float64) {
+// checkFilterMembers checks the members that the template's filters read from a log line.
+// Their values must agree with the line's metrics.
+func (c request) checkFilterMembers(t *testing.T, line map[string]any, counts map[string]float64) {
 	t.Helper()
 	release, number := any("dns-function:7"), line["payer_unanswered"]
 	if counts["Payments"] == 0 {
@@ -143,7 +143,7 @@ func (c request) filtered(t *testing.T, line map[string]any, counts map[string]f
 		t.Errorf("release %v, unanswered payer %v, with %v", line["release"], number, counts)
 	}
 	for _, name := range []string{"RefusedPayer", "SilentPayer"} {
-		if want, ok := counts[name]; ok && want != number && !c.uncounted {
+		if want, ok := counts[name]; ok && want != number && !c.notJudged {
 			t.Errorf("%s is %v, the payer's number %v", name, want, number)
 		}
 	}
@@ -157,8 +157,8 @@ func TestMetricsAtEveryLevel(t *testing.T) {
 	s.level.Set(slog.LevelError)
 	s.get("/health", "")
 	s.lineOf(s.get(dnsPath, "").Header.Get("X-Request-Id"))
-	same(t, "lines", strings.Count(s.log.String(), "\n"), 1)
+	checkEqual(t, "lines", strings.Count(s.log.String(), "\n"), 1)
 	// The alarms and the dashboard use the metrics of these names.
-	same(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
+	checkEqual(t, "settlements", strings.Join(service.SettlementMetrics(), " "),
 		"SettlementSettled SettlementRefused SettlementTurnedAway SettlementNotSent SettlementUnknown")
 }

@@ -106,7 +106,7 @@ func UptimeCheck(c lookup.Looker[guard.Query, bundle.UptimeResult]) Operation {
 func newLookup[Q interface{ Values() url.Values }, R any](
 	entry catalog.Operation, codes []fault.Code, parse func(url.Values) (Q, error), c lookup.Looker[Q, R],
 ) Operation {
-	timeout := timeoutOf(entry)
+	timeout := timeoutError(entry)
 	for _, p := range entry.Params {
 		mustList(entry, []fault.Code{p.Code})
 	}
@@ -125,8 +125,9 @@ func newLookup[Q interface{ Values() url.Values }, R any](
 	}
 }
 
-// timeoutOf returns the entry's error with status 504: the error if the lookup takes too long.
-func timeoutOf(entry catalog.Operation) fault.Info {
+// timeoutError returns the entry's error with status 504: the error if the lookup takes too
+// long.
+func timeoutError(entry catalog.Operation) fault.Info {
 	for _, code := range entry.Errors {
 		if info := lookup.Info(code); info.Status == http.StatusGatewayTimeout {
 			return info
@@ -169,9 +170,9 @@ const maxQuery = 2048
 
 // query is the result of parsing a query string for an operation.
 type query struct {
-	sent   url.Values // the parameters as they were sent
-	normal url.Values // the parameters in normal form, with defaults filled in
-	lookUp lookupFunc
+	sentParams   url.Values // the parameters as they were sent
+	normalParams url.Values // the parameters in normal form, with defaults filled in
+	lookUp       lookupFunc
 }
 
 // parseQuery parses a query string. It refuses a misspelt name of a parameter, because the
@@ -185,19 +186,19 @@ func (op Operation) parseQuery(raw string) (query, error) {
 		if len(raw) > maxQuery {
 			return query{}, lookup.Faultf(lookup.InvalidDomain, nil, "The query string is longer than %d bytes.", maxQuery)
 		}
-		q.sent = parseParams(raw)
+		q.sentParams = parseParams(raw)
 	}
-	for _, name := range slices.Sorted(maps.Keys(q.sent)) {
+	for _, name := range slices.Sorted(maps.Keys(q.sentParams)) {
 		if meant, ok := op.entry.Slip(name); ok {
 			return query{}, lookup.Faultf(meant.Code, nil, "There is no parameter %s: it is called %s.",
 				untrusted.Quote(name, 40), meant.Name)
 		}
 	}
-	normal, lookUp, err := op.parse(q.sent)
+	normal, lookUp, err := op.parse(q.sentParams)
 	if err != nil {
-		return q, documented(op.entry, err)
+		return q, documentedFault(op.entry, err)
 	}
-	q.normal = normal
+	q.normalParams = normal
 	q.lookUp = lookUp
 	return q, nil
 }
@@ -208,7 +209,7 @@ func (op Operation) parseQuery(raw string) (query, error) {
 func (op Operation) visit(rawQuery string) discovery.Visit {
 	visit := discovery.Visit{Typed: parseParams(rawQuery)}
 	q, err := op.parseQuery(rawQuery)
-	if q.sent != nil && op.lacksParam(q.sent) {
+	if q.sentParams != nil && op.lacksParam(q.sentParams) {
 		return visit
 	}
 	if err != nil {
@@ -218,14 +219,14 @@ func (op Operation) visit(rawQuery string) discovery.Visit {
 		}
 		return visit
 	}
-	visit.Query = q.normal
-	visit.Request = op.entry.Request(q.normal)
+	visit.Query = q.normalParams
+	visit.Request = op.entry.Request(q.normalParams)
 	if op.foresee != nil {
-		visit.Known = op.foresee(q.normal)
+		visit.Known = op.foresee(q.normalParams)
 	}
 	for _, param := range op.entry.Params { // leave out defaults that were not sent
-		if !q.sent.Has(param.Name) && q.normal.Get(param.Name) == param.Default {
-			q.normal.Del(param.Name)
+		if !q.sentParams.Has(param.Name) && q.normalParams.Get(param.Name) == param.Default {
+			q.normalParams.Del(param.Name)
 		}
 	}
 	return visit
@@ -274,10 +275,10 @@ func parseParams(raw string) url.Values {
 	return values
 }
 
-// documented returns err unchanged if the operation documents its code. Otherwise it returns
-// internal_error, because an undocumented code is a bug. This internal_error is never marked
-// as a prevented lookup or a silent target, even if err is.
-func documented(op catalog.Operation, err error) *fault.Error {
+// documentedFault returns err unchanged if the operation documents its code. Otherwise it
+// returns internal_error, because an undocumented code is a bug. This internal_error is never
+// marked as a prevented lookup or a silent target, even if err is.
+func documentedFault(op catalog.Operation, err error) *fault.Error {
 	f := fault.From(err)
 	if f.Code == fault.InternalError || op.Can(f.Code) {
 		return f

@@ -22,41 +22,41 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// outage is a lookup that fails until a given time and then succeeds. The reason for the
-// failure lies with the service, not with the target.
-type outage[Q, R any] struct {
-	code  fault.Code
-	until time.Time
-	runs  *int
+// failingLookup is a lookup that fails until the time endsAt and then succeeds. The reason for
+// the failure lies with the service, not with the target.
+type failingLookup[Q, R any] struct {
+	code    fault.Code
+	endsAt  time.Time
+	lookups *int
 }
 
-func (o outage[Q, R]) Lookup(context.Context, Q) (r R, err error) {
-	*o.runs++
-	if time.Now().Before(o.until) {
+func (o failingLookup[Q, R]) Lookup(context.Context, Q) (r R, err error) {
+	*o.lookups++
+	if time.Now().Before(o.endsAt) {
 		return r, lookup.Fault(o.code, nil)
 	}
 	return r, nil
 }
 
-// loop is a client of one operation. It signs a new payment for every request, and sends no
-// Idempotency-Key.
-type loop struct {
+// repeatBuyer is a client of one operation. It signs a new payment for every request, and
+// sends no Idempotency-Key.
+type repeatBuyer struct {
 	*fleet
 	client *x402test.Client
 	path   string
 }
 
-func newLoop(t *testing.T, op service.Operation) *loop {
+func newRepeatBuyer(t *testing.T, op service.Operation) *repeatBuyer {
 	f := newFleet(t, 1, func(parts) service.Operation { return op })
-	f.table.unsized = true
-	client := f.from(0, victim)
+	f.table.ignoreRecords = true
+	client := f.clientAt(0, victim)
 	client.Wallet, client.Now = testbed.Must(x402test.NewWallet(rand.Reader)), time.Now
-	f.rich.Store(strings.ToLower(client.Wallet.Address().String()), nil)
-	return &loop{fleet: f, client: client, path: op.Entry().Path}
+	f.funded.Store(strings.ToLower(client.Wallet.Address().String()), nil)
+	return &repeatBuyer{fleet: f, client: client, path: op.Entry().Path}
 }
 
-// heard holds what a client learns from an answer.
-type heard struct {
+// loopAnswer holds what a client learns from an answer.
+type loopAnswer struct {
 	result bool // the answer is a result, even if pieces of it are owed
 	code   fault.Code
 	owed   bool // a piece of the answer is owed
@@ -65,25 +65,25 @@ type heard struct {
 
 // buy signs a payment and asks for the lookup, as a tool call if tool is true, and over HTTP
 // otherwise.
-func (l *loop) buy(tool bool) heard {
+func (l *repeatBuyer) buy(tool bool) loopAnswer {
 	l.Helper()
 	const at, name = "http://service", "example.com"
 	if tool {
 		header := testbed.Must(mcptest.SignCall(l.Context(), l.client, at+"/mcp", l.tool, domain(name)))
 		r := testbed.Must(mcptest.Call(l.Context(), l.client, at+"/mcp", l.tool, domain(name), header, ""))
 		code := codeOf(x402test.Reply{Body: []byte(r.Text())})
-		return heard{!r.IsError, fault.Code(code), strings.Contains(string(r.Raw), `"hostfacts/owed"`), time.Duration(r.Meta.RetryAfter) * time.Second}
+		return loopAnswer{!r.IsError, fault.Code(code), strings.Contains(string(r.Raw), `"hostfacts/owed"`), time.Duration(r.Meta.RetryAfter) * time.Second}
 	}
 	r, _, err := l.client.Buy(l.Context(), at+l.path+"?domain="+name)
 	if err != nil {
 		l.Fatal(err)
 	}
-	return heard{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
+	return loopAnswer{r.Status == http.StatusOK, fault.Code(codeOf(r)), r.Header.Get(x402.HeaderOwed) != "", r.RetryAfter()}
 }
 
-// byTurns returns functions by name. Each function tells whether the request in a given turn
-// of a loop is a tool call: never, always, or in every second turn.
-func byTurns() map[string]func(turn int) (tool bool) {
+// transportsByName returns functions by name. Each function reports whether a client's request
+// in a given turn is a tool call: never, always, or in every second turn.
+func transportsByName() map[string]func(turn int) (tool bool) {
 	return map[string]func(int) bool{
 		"HTTP":     func(int) bool { return false },
 		"MCP":      func(int) bool { return true },
@@ -97,13 +97,13 @@ func byTurns() map[string]func(turn int) (tool bool) {
 func TestOutage(t *testing.T) {
 	t.Parallel()
 	const every = 15 * time.Second
-	for name, tool := range byTurns() {
+	for name, tool := range transportsByName() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				runs := 0
 				until := time.Now().Add(time.Hour)
-				l := newLoop(t, service.DNS(outage[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
+				l := newRepeatBuyer(t, service.DNS(failingLookup[dns.Query, dns.Result]{lookup.UpstreamUnavailable, until, &runs}))
 				var next time.Time // the earliest time of the next lookup, according to the last answer
 				turn := 0
 				got := l.buy(tool(turn))
@@ -115,8 +115,8 @@ func TestOutage(t *testing.T) {
 					time.Sleep(every)
 					got = l.buy(tool(turn))
 				}
-				same(t, "charges", l.table.Settles, 1)
-				same(t, "lookups", runs, 7)
+				checkEqual(t, "charges", l.table.Settles, 1)
+				checkEqual(t, "lookups", runs, 7)
 				if !got.result || time.Now().Before(until) || time.Since(next) > every {
 					t.Errorf("%+v, %s after the outage and %s after the wait", got, time.Since(until), time.Since(next))
 				}
@@ -131,14 +131,14 @@ func TestOutage(t *testing.T) {
 // bundle is complete, a new payment must be charged, as after any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
-	for name, tool := range byTurns() {
+	for name, tool := range transportsByName() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				begun, runs := time.Now(), 0
-				l := newLoop(t, service.HostIntel(bundle.HostIntel{
-					DNS: outage[dns.Query, dns.Result]{runs: new(int)}, SSL: outage[ssl.Query, ssl.Result]{runs: new(int)},
-					Whois: outage[whois.Query, whois.Result]{lookup.BootstrapUnavailable, begun.Add(time.Hour), &runs},
+				l := newRepeatBuyer(t, service.HostIntel(bundle.HostIntel{
+					DNS: failingLookup[dns.Query, dns.Result]{lookups: new(int)}, SSL: failingLookup[ssl.Query, ssl.Result]{lookups: new(int)},
+					Whois: failingLookup[whois.Query, whois.Result]{lookup.BootstrapUnavailable, begun.Add(time.Hour), &runs},
 				}))
 				turn := 0
 				got := l.buy(tool(turn))
@@ -149,11 +149,11 @@ func TestPartOwedForLong(t *testing.T) {
 				if !got.result || got.owed || time.Since(begun) < time.Hour {
 					t.Errorf("after %s: %+v", time.Since(begun), got)
 				}
-				same(t, "charges", l.table.Settles, 1)
-				same(t, "lookups of the part", runs, 7)
+				checkEqual(t, "charges", l.table.Settles, 1)
+				checkEqual(t, "lookups of the part", runs, 7)
 				time.Sleep(2 * time.Minute)
 				l.buy(tool(turn))
-				same(t, "charges when the whole answer has stood its time", l.table.Settles, 2)
+				checkEqual(t, "charges when the whole answer has stood its time", l.table.Settles, 2)
 			})
 		})
 	}
@@ -166,17 +166,17 @@ func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
-		l := newLoop(t, service.HostIntel(bundle.HostIntel{
-			DNS: outage[dns.Query, dns.Result]{runs: new(int)}, SSL: outage[ssl.Query, ssl.Result]{runs: new(int)},
-			Whois: outage[whois.Query, whois.Result]{lookup.BootstrapUnavailable, time.Now().Add(48 * time.Hour), &runs},
+		l := newRepeatBuyer(t, service.HostIntel(bundle.HostIntel{
+			DNS: failingLookup[dns.Query, dns.Result]{lookups: new(int)}, SSL: failingLookup[ssl.Query, ssl.Result]{lookups: new(int)},
+			Whois: failingLookup[whois.Query, whois.Result]{lookup.BootstrapUnavailable, time.Now().Add(48 * time.Hour), &runs},
 		}))
 		for range 24 {
 			l.buy(false)
 			time.Sleep(time.Hour - time.Second)
 		}
-		same(t, "charges in a day", l.table.Settles, 1)
+		checkEqual(t, "charges in a day", l.table.Settles, 1)
 		time.Sleep(time.Minute)
 		l.buy(false)
-		same(t, "charges after it", l.table.Settles, 2)
+		checkEqual(t, "charges after it", l.table.Settles, 2)
 	})
 }

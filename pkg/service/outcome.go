@@ -18,7 +18,7 @@ type metricSet []metric
 
 // count adds the metric called name with the value 1, unless the set has it already.
 func (s *metricSet) count(name string) {
-	if m := counted(name, 1); !slices.Contains(*s, m) {
+	if m := countMetric(name, 1); !slices.Contains(*s, m) {
 		*s = append(*s, m)
 	}
 }
@@ -32,14 +32,14 @@ func (s *metricSet) countIf(holds bool, name string) {
 
 // time adds a metric with a duration, unless the duration is 0.
 func (s *metricSet) time(name string, took time.Duration) {
-	if m := latency(name, took); m.Value > 0 {
+	if m := latencyMetric(name, took); m.Value > 0 {
 		*s = append(*s, m)
 	}
 }
 
-// measured returns the metrics of one priced request. client identifies the network of the
+// requestMetrics returns the metrics of one priced request. client identifies the network of the
 // client.
-func (p Platform) measured(res storefront.Response, client string) []metric {
+func (p Platform) requestMetrics(res storefront.Response, client string) []metric {
 	trace := res.Trace
 	if trace == nil { // the request has no payment
 		trace = &x402.Trace{}
@@ -96,9 +96,9 @@ func countPayment(set *metricSet, trace *x402.Trace) {
 func (p Platform) countOutcome(set *metricSet, ended outcome, payer int) {
 	switch ended {
 	case paymentRefused:
-		*set = append(*set, counted(MetricRefusedPayer, payer))
+		*set = append(*set, countMetric(MetricRefusedPayer, payer))
 	case facilitatorSilent:
-		*set = append(*set, counted(MetricSilentPayer, payer))
+		*set = append(*set, countMetric(MetricSilentPayer, payer))
 	case noPayment, paymentAnswered, paymentBroken:
 	}
 	if ended == noPayment || !p.isReleased() {

@@ -25,10 +25,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/storefront"
 )
 
-// ends is a lookup that returns its error. If the error is nil, it returns an empty result.
-type ends[Q, R any] struct{ error }
+// fixedOutcome is a lookup that returns its error. If the error is nil, it returns an empty
+// result.
+type fixedOutcome[Q, R any] struct{ error }
 
-func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
+func (e fixedOutcome[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.error }
 
 // TestReplies checks what an operation tells the Gate. An answered bundle names its owed
 // pieces. A bundle that fails completely names no piece, because its whole answer is owed. The
@@ -36,12 +37,14 @@ func (e ends[Q, R]) Lookup(context.Context, Q) (r R, err error) { return r, e.er
 // error code that the operation does not list is a bug: it becomes internal_error, which tells
 // neither. The tests of package bundle check which pieces are owed.
 func TestReplies(t *testing.T) {
-	marked := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
-	silent := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
-	tool := func(err error) Operation { return DNS(ends[dns.Query, dns.Result]{err}) }
-	whole := func(err error) Operation { return HostIntel(ends[bundle.HostIntelQuery, bundle.HostIntelResult]{err}) }
-	parts := func(err error) Operation {
-		return HostIntel(bundle.HostIntel{DNS: ends[dns.Query, dns.Result]{}, SSL: ends[ssl.Query, ssl.Result]{}, Whois: ends[whois.Query, whois.Result]{err}})
+	preventedErr := lookup.Fault(lookup.DNSTimeout, nil).Prevented()
+	silentErr := lookup.Fault(lookup.HeadersTimeout, nil).Silence()
+	toolOp := func(err error) Operation { return DNS(fixedOutcome[dns.Query, dns.Result]{err}) }
+	bundleOp := func(err error) Operation {
+		return HostIntel(fixedOutcome[bundle.HostIntelQuery, bundle.HostIntelResult]{err})
+	}
+	childOp := func(err error) Operation {
+		return HostIntel(bundle.HostIntel{DNS: fixedOutcome[dns.Query, dns.Result]{}, SSL: fixedOutcome[ssl.Query, ssl.Result]{}, Whois: fixedOutcome[whois.Query, whois.Result]{err}})
 	}
 	for name, c := range map[string]struct {
 		op   Operation
@@ -49,18 +52,18 @@ func TestReplies(t *testing.T) {
 		mark string
 		owed string
 	}{
-		"tool, answered":       {tool(nil), "", "", "[]"},
-		"tool":                 {tool(lookup.Fault(lookup.DNSTimeout, nil)), lookup.DNSTimeout, "", "[]"},
-		"tool, prevented":      {tool(fmt.Errorf("lookup: %w", marked)), lookup.DNSTimeout, "prevented", "[]"},
-		"tool, silent target":  {Headers(ends[headers.Query, headers.Result]{silent}), lookup.HeadersTimeout, "silent", "[]"},
-		"tool, unlisted":       {tool(silent), fault.InternalError, "", "[]"},
-		"tool, its own bug":    {tool(fault.New(fault.InternalError, marked)), fault.InternalError, "", "[]"},
-		"bundle":               {whole(lookup.Fault(lookup.HostIntelTimeout, nil)), lookup.HostIntelTimeout, "", "[]"},
-		"bundle, child's code": {whole(marked), fault.InternalError, "", "[]"},
-		"bundle, answered":     {parts(nil), "", "", "[]"},
-		"part, tried":          {parts(lookup.Fault(lookup.UpstreamUnavailable, nil)), "", "", "[whois]"},
-		"part, prevented":      {parts(marked), "", "prevented", "[whois]"},
-		"part, silent target":  {parts(silent), "", "silent", "[whois]"},
+		"tool, answered":       {toolOp(nil), "", "", "[]"},
+		"tool":                 {toolOp(lookup.Fault(lookup.DNSTimeout, nil)), lookup.DNSTimeout, "", "[]"},
+		"tool, prevented":      {toolOp(fmt.Errorf("lookup: %w", preventedErr)), lookup.DNSTimeout, "prevented", "[]"},
+		"tool, silent target":  {Headers(fixedOutcome[headers.Query, headers.Result]{silentErr}), lookup.HeadersTimeout, "silent", "[]"},
+		"tool, unlisted":       {toolOp(silentErr), fault.InternalError, "", "[]"},
+		"tool, its own bug":    {toolOp(fault.New(fault.InternalError, preventedErr)), fault.InternalError, "", "[]"},
+		"bundle":               {bundleOp(lookup.Fault(lookup.HostIntelTimeout, nil)), lookup.HostIntelTimeout, "", "[]"},
+		"bundle, child's code": {bundleOp(preventedErr), fault.InternalError, "", "[]"},
+		"bundle, answered":     {childOp(nil), "", "", "[]"},
+		"part, tried":          {childOp(lookup.Fault(lookup.UpstreamUnavailable, nil)), "", "", "[whois]"},
+		"part, prevented":      {childOp(preventedErr), "", "prevented", "[whois]"},
+		"part, silent target":  {childOp(silentErr), "", "silent", "[whois]"},
 	} {
 		ctx, cancel := context.WithTimeout(t.Context(), c.op.entry.Deadline)
 		defer cancel()
@@ -101,7 +104,7 @@ func TestMetricsBySource(t *testing.T) {
 		}
 		res := storefront.Response{Trace: &x402.Trace{Asked: all}}
 		var got []string
-		for _, m := range new(Platform).measured(res, "client")[1:] {
+		for _, m := range new(Platform).requestMetrics(res, "client")[1:] {
 			got = append(got, m.Name)
 		}
 		if want, _, _ := strings.Cut(want, " of"); strings.Join(got, " ") != want {
@@ -142,27 +145,27 @@ func TestPayerNumber(t *testing.T) {
 	}
 }
 
-// unlisted is a client of registries. It knows that the top-level domain io has no server.
-type unlisted struct {
-	ends[whois.Query, whois.Result]
+// noServerForIO is a client of registries. It knows that the top-level domain io has no server.
+type noServerForIO struct {
+	fixedOutcome[whois.Query, whois.Result]
 }
 
-func (unlisted) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
+func (noServerForIO) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
 
 // TestAsked checks what a page shows for a link: the request as the operation understands it,
 // or the reason why it is refused, and everything that is known about the answer in advance.
 // The page must show no other text from the link. The tests of pkg/lookup/guard check which
 // names are refused, and the tests of pkg/discovery check the page.
 func TestAsked(t *testing.T) {
-	dnsOp, whoisOp := DNS(ends[dns.Query, dns.Result]{}), Whois(unlisted{})
+	dnsOp, whoisOp := DNS(fixedOutcome[dns.Query, dns.Result]{}), Whois(noServerForIO{})
 	for query, c := range map[string]struct {
-		op                             Operation
-		asked, request, refused, known string // the expected fields of discovery.Visit; refused and known need only be parts of the text
-		typed                          string // the expected text in the field for the domain; "" means any
+		op                                   Operation
+		normalQuery, request, refused, known string // the expected fields of discovery.Visit; refused and known need only be parts of the text
+		typed                                string // the expected text in the field for the domain; "" means any
 	}{
-		"domain=WWW.Example.COM.":                     {op: dnsOp, asked: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
-		"domain=%D0%B0pple.com":                       {op: dnsOp, asked: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
-		"domain=a.example.com&type=mx&note=SECURITY":  {op: dnsOp, asked: "domain=a.example.com&type=MX", request: "GET /v1/tools/dns?domain=a.example.com&type=MX"},
+		"domain=WWW.Example.COM.":                     {op: dnsOp, normalQuery: "domain=www.example.com", request: "GET /v1/tools/dns?domain=www.example.com&type=A"},
+		"domain=%D0%B0pple.com":                       {op: dnsOp, normalQuery: "domain=xn--pple-43d.com", request: "GET /v1/tools/dns?domain=xn--pple-43d.com&type=A"},
+		"domain=a.example.com&type=mx&note=SECURITY":  {op: dnsOp, normalQuery: "domain=a.example.com&type=MX", request: "GET /v1/tools/dns?domain=a.example.com&type=MX"},
 		"domain=send+money":                           {op: dnsOp, refused: "which no domain name has"},
 		"domain=a.example.com&type=send+money":        {op: dnsOp, refused: "The record type must be one of"},
 		"domain=a.example.com&domain=b.example.com":   {op: dnsOp, refused: "domain is repeated"},
@@ -173,14 +176,14 @@ func TestAsked(t *testing.T) {
 		"domain=a.com&x=" + strings.Repeat("x", 2048): {op: dnsOp, refused: "longer than"},
 		"":                    {op: dnsOp},
 		"domain=&type=nope":   {op: dnsOp},
-		"domain=a.example.io": {op: whoisOp, asked: "domain=a.example.io", request: "GET /v1/tools/whois?domain=a.example.io", known: "IANA lists no RDAP server"},
+		"domain=a.example.io": {op: whoisOp, normalQuery: "domain=a.example.io", request: "GET /v1/tools/whois?domain=a.example.io", known: "IANA lists no RDAP server"},
 		"domain=a_b.io":       {op: whoisOp, refused: "domain"},
-		"domain=example.com":  {op: whoisOp, asked: "domain=example.com", request: "GET /v1/tools/whois?domain=example.com"},
+		"domain=example.com":  {op: whoisOp, normalQuery: "domain=example.com", request: "GET /v1/tools/whois?domain=example.com"},
 	} {
 		t.Run(query, func(t *testing.T) {
 			v := c.op.visit(query)
 			part := func(got, want string) bool { return (got == "") == (want == "") && strings.Contains(got, want) }
-			if v.Query.Encode() != c.asked || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
+			if v.Query.Encode() != c.normalQuery || v.Request != c.request || !part(v.Refused, c.refused) || !part(v.Known, c.known) || len(query) > 0 && len(v.Typed) == 0 {
 				t.Errorf("%+v", v)
 			}
 			if typed := v.Typed.Get("domain"); c.typed != "" && typed != c.typed {
@@ -229,7 +232,7 @@ func TestRunOfReconcile(t *testing.T) {
 	former := &FormerTerms{Terms: x402.Terms{PayTo: "0x1"}, Prices: map[string]string{"dns": "6000", "ping": "1"}}
 	r := Reconciler(reconcile.Reconciler{}, former)
 	for got, want := range map[string]string{
-		fmt.Sprint(lineOf(s)): "[listed=0 settled_late=1 refused_late=2 still_open=3 cannot_tell=4 undue=5 skipped=6 failed=7 left=8 open=9 " +
+		fmt.Sprint(runAttrs(s)): "[listed=0 settled_late=1 refused_late=2 still_open=3 cannot_tell=4 undue=5 skipped=6 failed=7 left=8 open=9 " +
 			"received=10 deposits=11 found=12 unasked=13 unmatched=14 owed=16 owed_over_an_hour=17 refunds_due=18 silent=19 unproven=20 swept=23 uncounted=21 unread=true unfinished=true]",
 		fmt.Sprint(metricsOf(s)): "[{SettledLate Count 1} {RefusedLate Count 2} {StillOpen Count 3} {CannotTell Count 4} {Left Count 8} " +
 			"{Open Count 9} {OwedUnclaimed Count 16} {OwedOverAnHour Count 17} {RefundsDue Count 18} {ReconcileFailed Count 28}]",

@@ -38,10 +38,10 @@ const (
 	// response. The response of /health is much shorter.
 	maxOutsideHead = 16 << 10
 	maxOutsideBody = 4 << 10
-	// leastCertificate is the shortest time for which the certificate of the origin must still
+	// minCertificateLife is the shortest time for which the certificate of the origin must still
 	// be valid. A certificate that ends sooner should already have been renewed, so its
 	// automatic renewal has failed.
-	leastCertificate = 3 * 24 * time.Hour
+	minCertificateLife = 3 * 24 * time.Hour
 )
 
 // Outside checks a public origin from the outside: through public resolvers, over the public
@@ -109,7 +109,7 @@ func (o Outside) Check(ctx context.Context, origin, deployment string) (ends tim
 		return ends, fmt.Errorf("%s has shown no certificate", origin)
 	}
 	ends = res.TLS.PeerCertificates[0].NotAfter
-	if ends.Sub(o.Now()) < leastCertificate {
+	if ends.Sub(o.Now()) < minCertificateLife {
 		return ends, fmt.Errorf("the certificate of %s ends at %s", origin, ends.UTC().Format(time.RFC3339))
 	}
 	return ends, nil

@@ -38,18 +38,18 @@ const (
 // shopfront is the public origin of a deployment: a real TLS server on loopback, whose name a
 // real resolver resolves.
 type shopfront struct {
-	zone    string
-	leaf    tls.Certificate
-	handler http.Handler
-	shut    bool
+	zone     string
+	leaf     tls.Certificate
+	handler  http.Handler
+	isClosed bool
 }
 
-// opened starts the server, and returns an Outside that reaches it.
-func (s shopfront) opened(t *testing.T, ca *testbed.Authority) service.Outside {
+// open starts the server, and returns an Outside that reaches it.
+func (s shopfront) open(t *testing.T, ca *testbed.Authority) service.Outside {
 	t.Helper()
 	listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 	server := &http.Server{Handler: s.handler, ReadHeaderTimeout: time.Minute, ErrorLog: log.New(io.Discard, "", 0)}
-	if s.shut {
+	if s.isClosed {
 		testbed.Check(listener.Close())
 	} else {
 		go func() {
@@ -82,7 +82,7 @@ func deployedHealth(stack, table string) http.Handler {
 	return service.Health(p, service.Offering{Site: discovery.Site{Terms: testTerms()}}, nil, nil, nil, nil)
 }
 
-func lasting(d time.Duration) func(*x509.Certificate) {
+func validFor(d time.Duration) func(*x509.Certificate) {
 	return func(c *x509.Certificate) { c.NotAfter = time.Now().Add(d) }
 }
 
@@ -93,7 +93,7 @@ func TestOutside(t *testing.T) {
 	t.Parallel()
 	ca, stranger := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"}), testbed.NewAuthority(t, pkix.Name{CommonName: "another CA"})
 	const day = 24 * time.Hour
-	good := ca.Leaf(publicName, lasting(60*day))
+	good := ca.Leaf(publicName, validFor(60*day))
 	own := deployedHealth("shop", "ledger-1")
 	answers := func(status int, body string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -109,10 +109,10 @@ func TestOutside(t *testing.T) {
 		"a lost name":          {shopfront{"com. 30 NS a.gtld-servers.net.\ncom. 30 SOA a.gtld-servers.net. n. 1 2 3 4 5\n", good, own, false}, "cannot be reached: nxdomain"},
 		"a name within":        {shopfront{publicName + ". 30 A 10.0.0.1\ncom. 30 NS a.gtld-servers.net.\n", good, own, false}, "blocked_address"},
 		"nobody listens":       {shopfront{publicZone, good, own, true}, "The TCP connection to the host failed"},
-		"an ended certificate": {shopfront{publicZone, ca.Leaf(publicName, lasting(-time.Minute)), own, false}, "certificate has expired"},
+		"an ended certificate": {shopfront{publicZone, ca.Leaf(publicName, validFor(-time.Minute)), own, false}, "certificate has expired"},
 		"another name's":       {shopfront{publicZone, ca.Leaf("parked.example.com"), own, false}, "not " + publicName},
 		"another authority's":  {shopfront{publicZone, stranger.Leaf(publicName), own, false}, "certificate signed by unknown authority"},
-		"two days left":        {shopfront{publicZone, ca.Leaf(publicName, lasting(2*day)), own, false}, "the certificate of " + publicOrigin + " ends at "},
+		"two days left":        {shopfront{publicZone, ca.Leaf(publicName, validFor(2*day)), own, false}, "the certificate of " + publicOrigin + " ends at "},
 		"no mapping":           {shopfront{publicZone, good, answers(http.StatusNotFound, `{"message":"Not Found"}`), false}, "its status is 404"},
 		"a wrong mapping":      {shopfront{publicZone, good, answers(http.StatusForbidden, `{"message":"Forbidden"}`), false}, "its status is 403"},
 		"a parked page":        {shopfront{publicZone, good, answers(http.StatusOK, "<html>This domain is for sale</html>"), false}, "it is not the body of /health"},
@@ -129,7 +129,7 @@ func TestOutside(t *testing.T) {
 			t.Parallel()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
-			ends, err := c.at.opened(t, ca).Check(ctx, publicOrigin, service.Deployment("shop", "ledger-1"))
+			ends, err := c.at.open(t, ca).Check(ctx, publicOrigin, service.Deployment("shop", "ledger-1"))
 			if c.says == "" && (err != nil || time.Until(ends) < 59*day) || c.says != "" && (err == nil || !strings.Contains(err.Error(), c.says)) {
 				t.Errorf("ends %v, %v; want %q", ends, err, c.says)
 			}
@@ -155,11 +155,11 @@ func TestOutsideSilence(t *testing.T) {
 		<-asked
 		cancel()
 	}()
-	if _, err := at.opened(t, ca).Check(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
+	if _, err := at.open(t, ca).Check(ctx, publicOrigin, ""); err == nil || !strings.Contains(err.Error(), "context canceled") {
 		t.Errorf("silent after the handshake: %v", err)
 	}
 
-	mute := at.opened(t, ca)
+	mute := at.open(t, ca)
 	ctx, cancel = context.WithCancel(t.Context())
 	mute.Connector.(*guard.Dialer).Connect = func(ctx context.Context, network, _ string) (net.Conn, error) { //nolint:forcetypeassert // opened returns this type
 		listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
@@ -188,8 +188,8 @@ func TestReconcileOrigin(t *testing.T) {
 	t.Parallel()
 	ca := testbed.NewAuthority(t, pkix.Name{CommonName: "CA"})
 	const day = 24 * time.Hour
-	met := shopfront{publicZone, ca.Leaf(publicName, lasting(10*day+time.Hour)), deployedHealth("shop", "t"), false}.opened(t, ca)
-	lost := shopfront{publicZone, ca.Leaf(publicName), http.NotFoundHandler(), false}.opened(t, ca)
+	met := shopfront{publicZone, ca.Leaf(publicName, validFor(10*day+time.Hour)), deployedHealth("shop", "t"), false}.open(t, ca)
+	lost := shopfront{publicZone, ca.Leaf(publicName), http.NotFoundHandler(), false}.open(t, ca)
 	for name, c := range map[string]struct {
 		origin  string
 		outside service.Outside
@@ -215,6 +215,6 @@ func TestReconcileOrigin(t *testing.T) {
 		var line map[string]any
 		testbed.Check(err)
 		testbed.Check(json.Unmarshal(log.Bytes(), &line))
-		same(t, name, fmt.Sprint(line["ReadyOrigin"], line["CertificateDays"], line["Ready"]), fmt.Sprint(c.want...))
+		checkEqual(t, name, fmt.Sprint(line["ReadyOrigin"], line["CertificateDays"], line["Ready"]), fmt.Sprint(c.want...))
 	}
 }

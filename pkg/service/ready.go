@@ -10,16 +10,17 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/untrusted"
 )
 
-// probeCache is how long the results of the probes are used before the probes run again.
-const probeCache = 15 * time.Second
+// probeCacheTime is how long the results of the probes are used before the probes run again.
+const probeCacheTime = 15 * time.Second
 
 // While another process runs the probes, this process uses the earlier results in the store if
-// they are at most staleReady old. If they are older, this process waits for new results, at
-// most for the time waitReady. Meanwhile it reads the store at intervals of lookReady.
+// they are at most maxReadyAge old. If they are older, this process waits for new results, at
+// most for the time maxReadyWait. Meanwhile it reads the store at intervals of
+// readyPollInterval.
 const (
-	staleReady = time.Minute
-	waitReady  = probeTimeout + time.Second
-	lookReady  = 200 * time.Millisecond
+	maxReadyAge       = time.Minute
+	maxReadyWait      = probeTimeout + time.Second
+	readyPollInterval = 200 * time.Millisecond
 )
 
 // ReadyStore shares the results of the probes between all processes of a version. A burst of
@@ -66,16 +67,16 @@ type checkCache struct {
 	now   func() time.Time
 	log   *slog.Logger
 
-	mu   sync.Mutex
-	at   time.Time
-	last map[string]check // nil until the probes have been run
+	mu         sync.Mutex
+	checkedAt  time.Time
+	lastChecks map[string]check // nil until the probes have been run
 }
 
-// fresh reports whether checks are younger than maxAge. made is the time at which they were
-// made. fresh compares wall clock times, because the monotonic clock may stand still while
+// isFresh reports whether checks are younger than maxAge. made is the time at which they were
+// made. isFresh compares wall clock times, because the monotonic clock may stand still while
 // Lambda has the process frozen. If the clock has been set back, the age may be negative, and
-// fresh returns false.
-func (k *checkCache) fresh(made time.Time, maxAge time.Duration) bool {
+// isFresh returns false.
+func (k *checkCache) isFresh(made time.Time, maxAge time.Duration) bool {
 	age := k.now().Round(0).Sub(made)
 	return age >= 0 && age < maxAge
 }
@@ -85,92 +86,94 @@ func (k *checkCache) fresh(made time.Time, maxAge time.Duration) bool {
 func (k *checkCache) get(ctx context.Context, probe func() map[string]check) map[string]check {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.last != nil && k.fresh(k.at, probeCache) {
-		return k.last
+	if k.lastChecks != nil && k.isFresh(k.checkedAt, probeCacheTime) {
+		return k.lastChecks
 	}
-	k.at = k.now().Round(0)
+	k.checkedAt = k.now().Round(0)
 	if k.store == nil {
-		k.last = probe()
+		k.lastChecks = probe()
 	} else {
-		k.last = k.shared(ctx, probe)
+		k.lastChecks = k.sharedChecks(ctx, probe)
 	}
-	return k.last
+	return k.lastChecks
 }
 
-// shared returns the checks that all processes share. One process runs the probes, and the
-// others return its results or the previous ones. If the store does not answer, shared runs no
-// probes and returns a failing check of the ledger, because the store is part of the ledger.
-func (k *checkCache) shared(ctx context.Context, probe func() map[string]check) map[string]check {
+// sharedChecks returns the checks that all processes share. One process runs the probes, and
+// the others return its results or the previous ones. If the store does not answer,
+// sharedChecks runs no probes and returns a failing check of the ledger, because the store is
+// part of the ledger.
+func (k *checkCache) sharedChecks(ctx context.Context, probe func() map[string]check) map[string]check {
 	loaded, err := k.store.Load(ctx)
 	if err != nil {
-		return k.withoutStore(err)
+		return k.storeFailure(err)
 	}
-	if checks := k.usable(loaded, probeCache); checks != nil {
+	if checks := k.usableChecks(loaded, probeCacheTime); checks != nil {
 		return checks
 	}
 	granted := false
-	if !k.fresh(loaded.Claimed, probeCache) {
-		granted, err = k.store.Claim(ctx, loaded, k.at)
+	if !k.isFresh(loaded.Claimed, probeCacheTime) {
+		granted, err = k.store.Claim(ctx, loaded, k.checkedAt)
 		if err != nil {
-			return k.withoutStore(err)
+			return k.storeFailure(err)
 		}
 	}
 	if !granted {
-		return k.await(ctx, loaded)
+		return k.awaitChecks(ctx, loaded)
 	}
 	checks := probe()
-	if err := k.store.Keep(ctx, untrusted.Marshal(checks), k.at); err != nil {
-		return k.withoutStore(err)
+	if err := k.store.Keep(ctx, untrusted.Marshal(checks), k.checkedAt); err != nil {
+		return k.storeFailure(err)
 	}
 	return checks
 }
 
-// await returns the checks in the store if they are at most staleReady old. Otherwise it waits
-// for the results of the process that is running the probes. If none arrive within waitReady,
-// it returns a failing check of the ledger.
-func (k *checkCache) await(ctx context.Context, loaded KeptReady) map[string]check {
-	ctx, cancel := context.WithTimeout(ctx, waitReady)
+// awaitChecks returns the checks in the store if they are at most maxReadyAge old. Otherwise
+// it waits for the results of the process that is running the probes. If none arrive within
+// maxReadyWait, it returns a failing check of the ledger.
+func (k *checkCache) awaitChecks(ctx context.Context, loaded KeptReady) map[string]check {
+	ctx, cancel := context.WithTimeout(ctx, maxReadyWait)
 	defer cancel()
 	for {
-		if checks := k.usable(loaded, staleReady); checks != nil {
+		if checks := k.usableChecks(loaded, maxReadyAge); checks != nil {
 			return checks
 		}
 		select {
 		case <-ctx.Done():
-			return ledgerFails("readiness is being looked at")
-		case <-time.After(lookReady):
+			return failingLedger("readiness is being looked at")
+		case <-time.After(readyPollInterval):
 		}
 		var err error
 		loaded, err = k.store.Load(ctx)
 		if err != nil {
-			return k.withoutStore(err)
+			return k.storeFailure(err)
 		}
 	}
 }
 
-// usable returns the stored checks if they are younger than maxAge, and sets k.at to the time
-// at which they were stored. It returns nil if they are older or cannot be decoded.
-func (k *checkCache) usable(loaded KeptReady, maxAge time.Duration) map[string]check {
+// usableChecks returns the stored checks if they are younger than maxAge, and sets checkedAt
+// to the time at which they were stored. It returns nil if the checks are older or cannot be
+// decoded.
+func (k *checkCache) usableChecks(loaded KeptReady, maxAge time.Duration) map[string]check {
 	var checks map[string]check
 	if err := json.Unmarshal(loaded.Checks, &checks); err != nil {
 		return nil
 	}
-	if checks == nil || !k.fresh(loaded.Kept, maxAge) {
+	if checks == nil || !k.isFresh(loaded.Kept, maxAge) {
 		return nil
 	}
-	k.at = loaded.Kept
+	k.checkedAt = loaded.Kept
 	return checks
 }
 
-// withoutStore returns the checks to use if the store does not answer, and logs the error of
-// the store.
-func (k *checkCache) withoutStore(err error) map[string]check {
+// storeFailure logs the error of a store that does not answer, and returns the checks to use
+// instead.
+func (k *checkCache) storeFailure(err error) map[string]check {
 	k.log.Warn("not ready", "check", ProbeLedger, "error", err)
-	return ledgerFails(ProbeLedger + " does not answer")
+	return failingLedger(ProbeLedger + " does not answer")
 }
 
-// ledgerFails returns a failing check of the ledger with the given message, and no other
+// failingLedger returns a failing check of the ledger with the given message, and no other
 // checks.
-func ledgerFails(message string) map[string]check {
+func failingLedger(message string) map[string]check {
 	return map[string]check{ProbeLedger: {Status: statusFailing, Message: message}}
 }

@@ -18,23 +18,23 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// shelf is a ReadyStore in memory.
-type shelf struct {
+// memoryReadyStore is a ReadyStore in memory.
+type memoryReadyStore struct {
 	mu    sync.Mutex
 	kept  service.KeptReady
 	loads int
-	fails error
+	err   error
 }
 
-func (s *shelf) Load(context.Context) (service.KeptReady, error) {
+func (s *memoryReadyStore) Load(context.Context) (service.KeptReady, error) {
 	time.Sleep(5 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.loads++
-	return s.kept, s.fails
+	return s.kept, s.err
 }
 
-func (s *shelf) Claim(_ context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
+func (s *memoryReadyStore) Claim(_ context.Context, loaded service.KeptReady, at time.Time) (bool, error) {
 	time.Sleep(5 * time.Millisecond)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -42,31 +42,31 @@ func (s *shelf) Claim(_ context.Context, loaded service.KeptReady, at time.Time)
 		return false, nil
 	}
 	s.kept.Claimed = at
-	return true, s.fails
+	return true, s.err
 }
 
-func (s *shelf) Keep(_ context.Context, said []byte, at time.Time) error {
+func (s *memoryReadyStore) Keep(_ context.Context, said []byte, at time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.kept.Checks, s.kept.Kept = said, at
-	return s.fails
+	return s.err
 }
 
 // monitors sends requests for /ready to several processes that share a store.
 type monitors struct {
 	testing.TB
-	store     *shelf
-	processes []http.Handler
-	asked     atomic.Int32
-	down      atomic.Bool
+	store      *memoryReadyStore
+	processes  []http.Handler
+	probeRuns  atomic.Int32
+	probeFails atomic.Bool
 }
 
 func newMonitors(t testing.TB, processes int) *monitors {
-	c := &monitors{TB: t, store: &shelf{}}
+	c := &monitors{TB: t, store: &memoryReadyStore{}}
 	probe := service.Probe{Name: service.ProbeFacilitator, Check: func(context.Context) error {
-		c.asked.Add(1)
+		c.probeRuns.Add(1)
 		time.Sleep(time.Second)
-		if c.down.Load() {
+		if c.probeFails.Load() {
 			return fault.New(fault.FacilitatorUnavailable, nil)
 		}
 		return nil
@@ -110,16 +110,16 @@ func TestBurstAtReady(t *testing.T) {
 			`503 {"status":"not_ready","checks":{"facilitator":{"status":"failing","code":"facilitator_unavailable","message":"`
 		c := newMonitors(t, processes)
 		for n := range 4 {
-			same(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
-			same(t, "probes", c.asked.Load(), 1)
+			checkEqual(t, fmt.Sprintf("burst %d", n), c.burst()[well], processes)
+			checkEqual(t, "probes", c.probeRuns.Load(), 1)
 		}
 		// The results are too old. The first process that gets a request runs the probes, and
 		// the others still answer with the old results.
 		time.Sleep(16 * time.Second)
-		c.down.Store(true)
+		c.probeFails.Store(true)
 		answers := c.burst()
-		same(t, "with what stood", answers[well], processes-1)
-		same(t, "probes", c.asked.Load(), 2)
+		checkEqual(t, "with what stood", answers[well], processes-1)
+		checkEqual(t, "probes", c.probeRuns.Load(), 2)
 		time.Sleep(16 * time.Second)
 		c.burst()
 		for answer, n := range c.burst() {
@@ -127,13 +127,13 @@ func TestBurstAtReady(t *testing.T) {
 				t.Errorf("%d times %s", n, answer)
 			}
 		}
-		same(t, "probes", c.asked.Load(), 3)
+		checkEqual(t, "probes", c.probeRuns.Load(), 3)
 		// Results that are older than a minute are no longer used: every process waits for the
 		// one that runs the probes.
 		time.Sleep(time.Hour)
-		c.down.Store(false)
-		same(t, "after an hour", c.burst()[well], processes)
-		same(t, "probes", c.asked.Load(), 4)
+		c.probeFails.Store(false)
+		checkEqual(t, "after an hour", c.burst()[well], processes)
+		checkEqual(t, "probes", c.probeRuns.Load(), 4)
 	})
 }
 
@@ -146,15 +146,15 @@ func TestReadyWithoutItsStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const processes = 20
 		c := newMonitors(t, processes)
-		c.store.fails = errors.New("throttled")
+		c.store.err = errors.New("throttled")
 		for answer, n := range c.burst() {
 			if n != processes || !strings.HasPrefix(answer, `503 {"status":"not_ready","checks":{"ledger":{"status":"failing","message":"ledger does not answer"}`) {
 				t.Errorf("%d times %s", n, answer)
 			}
 		}
-		same(t, "probes", c.asked.Load(), 0)
+		checkEqual(t, "probes", c.probeRuns.Load(), 0)
 		time.Sleep(16 * time.Second)
-		c.store.fails, c.store.kept = nil, service.KeptReady{Claimed: time.Now().Round(0)}
+		c.store.err, c.store.kept = nil, service.KeptReady{Claimed: time.Now().Round(0)}
 		begun := time.Now()
 		for answer, n := range c.burst() {
 			if n != processes || !strings.Contains(answer, "readiness is being looked at") {
@@ -164,9 +164,9 @@ func TestReadyWithoutItsStore(t *testing.T) {
 		if took := time.Since(begun); took > 4*time.Second {
 			t.Errorf("they waited %s", took)
 		}
-		same(t, "probes", c.asked.Load(), 0)
+		checkEqual(t, "probes", c.probeRuns.Load(), 0)
 		time.Sleep(16 * time.Second)
 		c.burst()
-		same(t, "probes", c.asked.Load(), 1)
+		checkEqual(t, "probes", c.probeRuns.Load(), 1)
 	})
 }

@@ -63,35 +63,35 @@ type Scheduled struct {
 // of the public origin. Then it runs the Reconciler once, within the time of ctx, and writes
 // one log line with the result. It writes the line whatever the LOG_LEVEL, because alarms are
 // computed from it. It returns an error if the index or the ledger failed.
-func Reconcile(p Platform, do Scheduled) func(ctx context.Context) error {
+func Reconcile(p Platform, config Scheduled) func(ctx context.Context) error {
 	if p.Paused { // a paused deployment needs no facilitator
-		do.Probes = slices.DeleteFunc(slices.Clone(do.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })
+		config.Probes = slices.DeleteFunc(slices.Clone(config.Probes), func(b Probe) bool { return b.Name == ProbeFacilitator })
 	}
 	return func(ctx context.Context) error {
 		begun := p.Now()
-		checks, certificate := p.look(ctx, do)
-		summary, err := runWithMargin(ctx, do.Reconciler)
+		checks, certificate := p.probeAll(ctx, config)
+		summary, err := runWithMargin(ctx, config.Reconciler)
 		level := slog.LevelInfo
-		attrs := lineOf(summary)
+		attrs := runAttrs(summary)
 		values := metricsOf(summary)
 		if err != nil {
 			// If the run failed, MetricReconcileFailed is the only number of the run that
 			// becomes a metric. The other numbers may be too low, and could end an alarm that
 			// must go on.
 			level = slog.LevelError
-			values = []metric{counted(MetricReconcileFailed, max(failures(summary), 1))}
+			values = []metric{countMetric(MetricReconcileFailed, max(failures(summary), 1))}
 			attrs = append(attrs, slog.String("error", err.Error()))
 		}
-		if down := notReady(checks); len(down) > 0 {
+		if down := notReadyNames(checks); len(down) > 0 {
 			attrs = append(attrs, slog.Any("not_ready", down))
 		}
 		if len(checks) > 0 {
 			byProbe, ready := readyMetrics(checks, err)
 			values = slices.Concat(values, byProbe, certificate)
-			values = append(values, counted(MetricReady, ready))
+			values = append(values, countMetric(MetricReady, ready))
 		}
 		attrs = append(attrs,
-			slog.Bool("evidence", do.Watched),
+			slog.Bool("evidence", config.Watched),
 			slog.Float64("ms", storefront.Milliseconds(p.Now().Sub(begun))))
 		attrs = append(attrs, p.emf(values)...)
 		p.logAlways(ctx, level, "reconcile", attrs)
@@ -111,15 +111,15 @@ func runWithMargin(ctx context.Context, r *reconcile.Reconciler) (reconcile.Summ
 	return r.Run(ctx)
 }
 
-// look runs the probes and, at the same time, checks the public origin. It returns the
+// probeAll runs the probes and, at the same time, checks the public origin. It returns the
 // results, and the metric of the origin's certificate if it is known.
-func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]check, certificate []metric) {
+func (p Platform) probeAll(ctx context.Context, config Scheduled) (checks map[string]check, certificate []metric) {
 	origin := ""
-	if do.Origin != nil {
-		origin = do.Origin(ctx)
+	if config.Origin != nil {
+		origin = config.Origin(ctx)
 	}
 	if origin == "" {
-		return p.probe(ctx, do.Probes), nil
+		return p.probe(ctx, config.Probes), nil
 	}
 	var ends time.Time
 	outside := Probe{
@@ -127,20 +127,20 @@ func (p Platform) look(ctx context.Context, do Scheduled) (checks map[string]che
 		Optional: true,
 		Timeout:  outsideTimeout,
 		Check: func(ctx context.Context) (err error) {
-			ends, err = do.Outside.Check(ctx, origin, p.Deployment)
+			ends, err = config.Outside.Check(ctx, origin, p.Deployment)
 			return err
 		},
 	}
-	checks = p.probe(ctx, append(slices.Clone(do.Probes), outside))
+	checks = p.probe(ctx, append(slices.Clone(config.Probes), outside))
 	if !ends.IsZero() {
 		const day = 24 * time.Hour
-		certificate = []metric{counted(MetricCertificateDays, int(ends.Sub(p.Now())/day))}
+		certificate = []metric{countMetric(MetricCertificateDays, int(ends.Sub(p.Now())/day))}
 	}
 	return checks, certificate
 }
 
-// notReady returns the names of the checks whose status is not ok.
-func notReady(checks map[string]check) []string {
+// notReadyNames returns the names of the checks whose status is not ok.
+func notReadyNames(checks map[string]check) []string {
 	var down []string
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
 		if checks[name].Status != statusOK {
@@ -151,14 +151,14 @@ func notReady(checks map[string]check) []string {
 }
 
 // readyMetrics returns a metric for each check: 1 if the check succeeded, and 0 otherwise.
-// ready is 0 if a required check failed, and 1 otherwise. failed is the error of the
+// ready is 0 if a required check failed, and 1 otherwise. runErr is the error of the
 // Reconciler's run. If it is not nil, the ledger or its index did not answer, so the ledger
 // counts as failing, whatever its probe found.
-func readyMetrics(checks map[string]check, failed error) (values []metric, ready int) {
+func readyMetrics(checks map[string]check, runErr error) (values []metric, ready int) {
 	ready = 1
 	for _, name := range slices.Sorted(maps.Keys(checks)) {
 		status := checks[name].Status
-		if name == ProbeLedger && failed != nil && status == statusOK {
+		if name == ProbeLedger && runErr != nil && status == statusOK {
 			status = statusFailing
 		}
 		if status == statusFailing {
@@ -168,13 +168,13 @@ func readyMetrics(checks map[string]check, failed error) (values []metric, ready
 		if status == statusOK {
 			answers = 1
 		}
-		values = append(values, counted(ReadyMetric(name), answers))
+		values = append(values, countMetric(ReadyMetric(name), answers))
 	}
 	return values, ready
 }
 
-// lineOf returns the numbers of a run as attributes of its log line.
-func lineOf(s reconcile.Summary) []slog.Attr {
+// runAttrs returns the numbers of a run as attributes of its log line.
+func runAttrs(s reconcile.Summary) []slog.Attr {
 	return []slog.Attr{
 		slog.Int("listed", s.Listed),
 		slog.Int("settled_late", s.SettledLate),
@@ -215,15 +215,15 @@ func metricsOf(s reconcile.Summary) []metric {
 		failed = max(failed, 1)
 	}
 	return []metric{
-		counted(MetricSettledLate, s.SettledLate),
-		counted(MetricRefusedLate, s.RefusedLate),
-		counted(MetricStillOpen, s.StillOpen),
-		counted(MetricCannotTell, s.CannotTell),
-		counted(MetricLeft, s.Left),
-		counted(MetricOpen, s.Open),
-		counted(MetricOwedUnclaimed, s.Owed),
-		counted(MetricOwedLong, s.OwedLong),
-		counted(MetricRefundsDue, s.RefundsDue),
-		counted(MetricReconcileFailed, failed),
+		countMetric(MetricSettledLate, s.SettledLate),
+		countMetric(MetricRefusedLate, s.RefusedLate),
+		countMetric(MetricStillOpen, s.StillOpen),
+		countMetric(MetricCannotTell, s.CannotTell),
+		countMetric(MetricLeft, s.Left),
+		countMetric(MetricOpen, s.Open),
+		countMetric(MetricOwedUnclaimed, s.Owed),
+		countMetric(MetricOwedLong, s.OwedLong),
+		countMetric(MetricRefundsDue, s.RefundsDue),
+		countMetric(MetricReconcileFailed, failed),
 	}
 }

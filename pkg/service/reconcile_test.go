@@ -57,8 +57,8 @@ type scheduled struct {
 	log    bytes.Buffer
 }
 
-// reconciles runs a test of the scheduled function in a synctest bubble.
-func reconciles(t *testing.T, test func(s *scheduled)) {
+// testReconcile runs a test of the scheduled function in a synctest bubble.
+func testReconcile(t *testing.T, test func(s *scheduled)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		memory := new(ledgertest.Memory)
@@ -88,15 +88,15 @@ func (s *scheduled) claim(p ledger.Submission) *ledger.Hold {
 	return testbed.Must(s.Ledger.Claim(s.Context(), p, time.Now().Add(30*time.Second))).Hold
 }
 
-// run runs the scheduled function, and returns the only line that it logs. fails is the
+// run runs the scheduled function, and returns the only line that it logs. wantErr is the
 // expected error.
-func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Probe) map[string]any {
+func (s *scheduled) run(ctx context.Context, wantErr error, probes ...service.Probe) map[string]any {
 	s.Helper()
 	reconciler := service.Reconciler(reconcile.Reconciler{
 		Ledger: s.Ledger, Index: s.Index, Evidence: s.Evidence, Terms: s.Terms, Now: s.Platform.Now, Log: s.Platform.Log,
 	}, nil)
-	if err := service.Reconcile(s.Platform, service.Scheduled{Reconciler: reconciler, Watched: s.Evidence != nil, Probes: probes})(ctx); !errors.Is(err, fails) {
-		s.Errorf("%v, want %v", err, fails)
+	if err := service.Reconcile(s.Platform, service.Scheduled{Reconciler: reconciler, Watched: s.Evidence != nil, Probes: probes})(ctx); !errors.Is(err, wantErr) {
+		s.Errorf("%v, want %v", err, wantErr)
 	}
 	var m map[string]any
 	if err := json.Unmarshal(s.log.Bytes(), &m); err != nil {
@@ -108,7 +108,7 @@ func (s *scheduled) run(ctx context.Context, fails error, probes ...service.Prob
 // TestReconcile checks that a run ends early enough to write its decision and its log line.
 // The line must be written whatever the log level.
 func TestReconcile(t *testing.T) {
-	reconciles(t, func(s *scheduled) {
+	testReconcile(t, func(s *scheduled) {
 		var until []time.Duration
 		s.Evidence = chainView(func(ctx context.Context, q x402.Question) x402.Finding {
 			end, _ := ctx.Deadline()
@@ -125,7 +125,7 @@ func TestReconcile(t *testing.T) {
 		defer cancel()
 		ends := time.Now().Add(3750 * time.Millisecond).Format(time.RFC3339Nano)
 		s.run(ctx, nil)
-		same(t, "time to ask the chain in", fmt.Sprint(until), "[3.75s 2.75s]")
+		checkEqual(t, "time to ask the chain in", fmt.Sprint(until), "[3.75s 2.75s]")
 		want := `{"time":"` + ends + `","level":"INFO","msg":"reconcile","listed":2,"settled_late":1,` +
 			`"refused_late":0,"still_open":0,"cannot_tell":0,"undue":0,"skipped":0,"failed":0,"left":1,` +
 			`"open":2,"received":0,"deposits":0,"found":0,"unasked":0,"unmatched":0,"owed":2,"owed_over_an_hour":1,"refunds_due":1,` +
@@ -147,16 +147,16 @@ func TestReconcile(t *testing.T) {
 // whose target stayed silent. The request id in the stored answer must be "reconcile", because
 // no client's request belongs to a run.
 func TestReconcileStoresSilence(t *testing.T) {
-	reconciles(t, func(s *scheduled) {
+	testReconcile(t, func(s *scheduled) {
 		p := ledger.Submission{Key: ledger.Key("eip155:8453", strings.ToLower(s.Terms.Asset), payer, "0x09"), AuthDigest: "9", ValidBefore: time.Now().Add(time.Minute)}
 		h := s.claim(p)
 		testbed.Check(h.Settled(s.Context(), ledger.Receipt{Transaction: "0x1"}, true))
 		testbed.Check(h.Release(s.Context(), ledger.Failure{Code: string(lookup.SSLTimeout), Message: "The host did not answer.", Silence: true}))
 		time.Sleep(25 * time.Hour)
-		same(s.T, "closed", s.run(s.Context(), nil)["silent"], any(1.0))
+		checkEqual(s.T, "closed", s.run(s.Context(), nil)["silent"], any(1.0))
 		r := testbed.Must(s.Ledger.Fetch(s.Context(), p.Key))
 		body := string(testbed.Must(r.Answer.Plain()))
-		same(s.T, "status", r.Answer.Status, 504)
+		checkEqual(s.T, "status", r.Answer.Status, 504)
 		if !strings.Contains(body, `"code":"ssl_timeout","message":"The host did not answer.`) || !strings.Contains(body, `"charged":true,"retryable":false},"request_id":"reconcile"}`) {
 			s.Error(body)
 		}
@@ -201,7 +201,7 @@ func TestReconcileSays(t *testing.T) {
 			"Ready": 0.0, "ReadyLedger": 0.0, "ReadyFacilitator": 1.0, "not_ready": nil,
 		}},
 	} {
-		reconciles(t, func(s *scheduled) {
+		testReconcile(t, func(s *scheduled) {
 			c.change(s)
 			var probes []service.Probe
 			for _, name := range []string{service.ProbeLedger, service.ProbeFacilitator, service.ProbeResolvers, service.ProbeChain} {
@@ -223,10 +223,10 @@ func TestReconcileSays(t *testing.T) {
 	}
 }
 
-// ready returns a function that requests /ready from a handler with these probes, and checks
-// the status of the answer. The origin has an invalid ownership proof. shift moves the wall
-// clock of the handler, but not its monotonic clock.
-func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) (body string) {
+// readyRequester returns a function that requests /ready from a handler with these probes, and
+// checks the status of the answer. The origin has an invalid ownership proof. shift moves the
+// wall clock of the handler, but not its monotonic clock.
+func readyRequester(t *testing.T, shift *time.Duration, probes ...service.Probe) func(what string, status int) (body string) {
 	at := platform()
 	at.Now = func() time.Time { return time.Now().Round(0).Add(*shift) }
 	offering := service.Offering{Site: discovery.Site{Terms: testTerms(), OwnershipProofs: []string{"0x00"}}}
@@ -235,7 +235,7 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 		t.Helper()
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/ready", nil))
-		same(t, what+": "+w.Body.String(), w.Code, status)
+		checkEqual(t, what+": "+w.Body.String(), w.Code, status)
 		return w.Body.String()
 	}
 }
@@ -245,29 +245,29 @@ func ready(t *testing.T, shift *time.Duration, probes ...service.Probe) func(wha
 func TestReadyIsKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var shift time.Duration
-		var fails error
+		var probeErr error
 		asked := 0
-		asks := ready(t, &shift, service.Probe{Name: "ledger", Check: func(context.Context) error {
+		asks := readyRequester(t, &shift, service.Probe{Name: "ledger", Check: func(context.Context) error {
 			asked++
-			return fails
+			return probeErr
 		}})
 		for _, c := range []struct {
 			name          string
 			wait, shift   time.Duration
-			fails         error
+			probeErr      error
 			status, asked int
 		}{
 			{name: "first", status: 200, asked: 1},
-			{name: "kept", wait: 15*time.Second - time.Nanosecond, fails: errors.New("gone"), status: 200, asked: 1},
-			{name: "asked again", wait: time.Nanosecond, fails: errors.New("gone"), status: 503, asked: 2},
+			{name: "kept", wait: 15*time.Second - time.Nanosecond, probeErr: errors.New("gone"), status: 200, asked: 1},
+			{name: "asked again", wait: time.Nanosecond, probeErr: errors.New("gone"), status: 503, asked: 2},
 			{name: "a failure is kept", status: 503, asked: 2},
 			{name: "after a freeze", shift: time.Hour, status: 200, asked: 3},
-			{name: "a clock set back", shift: -time.Hour, fails: errors.New("gone"), status: 503, asked: 4},
+			{name: "a clock set back", shift: -time.Hour, probeErr: errors.New("gone"), status: 503, asked: 4},
 		} {
-			fails, shift = c.fails, c.shift
+			probeErr, shift = c.probeErr, c.shift
 			time.Sleep(c.wait)
 			asks(c.name, c.status)
-			same(t, c.name+": probes", asked, c.asked)
+			checkEqual(t, c.name+": probes", asked, c.asked)
 		}
 	})
 }
@@ -282,17 +282,17 @@ func TestReadyNamesWhatFails(t *testing.T) {
 		const warns = `"ownership_proofs":{"status":"warning","message":"1 of OWNERSHIP_PROOFS are not the payee's ` +
 			`signature of https://api.example.com"},"payee":{"status":"warning","message":"not yours"}`
 		const optional = `"chain":{"status":"warning","message":"chain does not answer"},`
-		same(t, "warnings", ready(t, new(time.Duration), chain)("warnings", 200), `{"status":"ready","checks":{`+optional+warns+`}}`)
+		checkEqual(t, "warnings", readyRequester(t, new(time.Duration), chain)("warnings", 200), `{"status":"ready","checks":{`+optional+warns+`}}`)
 		begun := time.Now()
-		got := ready(t, new(time.Duration), chain,
+		got := readyRequester(t, new(time.Duration), chain,
 			service.Probe{Name: "ledger", Check: silent}, service.Probe{Name: "resolvers", Check: silent},
 			service.Probe{Name: "receipts", Optional: true, Check: func(context.Context) error {
 				return fmt.Errorf("a private cause: %w", service.Public("the key is not published"))
 			}},
 			service.Probe{Name: "facilitator", Check: func(context.Context) error { return fault.New(fault.FacilitatorMisconfigured, nil) }},
 		)("two say nothing", 503)
-		same(t, "it took", time.Since(begun), 2*time.Second)
-		same(t, "failures", got, `{"status":"not_ready","checks":{`+optional+
+		checkEqual(t, "it took", time.Since(begun), 2*time.Second)
+		checkEqual(t, "failures", got, `{"status":"not_ready","checks":{`+optional+
 			`"facilitator":{"status":"failing","code":"facilitator_misconfigured","message":"`+fault.New(fault.FacilitatorMisconfigured, nil).Public()+`"},`+
 			`"ledger":{"status":"failing","message":"ledger does not answer"},`+warns+
 			`,"receipts":{"status":"warning","message":"the key is not published"}`+
@@ -300,16 +300,16 @@ func TestReadyNamesWhatFails(t *testing.T) {
 	})
 }
 
-// unlisted is a ledger whose index the service has no permission to read. It counts the
+// unreadableIndex is a ledger whose index the service has no permission to read. It counts the
 // attempts to read the index.
-type unlisted struct {
+type unreadableIndex struct {
 	ledger.Store
-	read *atomic.Int32
+	attempts *atomic.Int32
 }
 
 // List implements ledger.Index.
-func (u unlisted) List(context.Context, string, time.Time, ledger.Place, int) ([]ledger.Place, error) {
-	u.read.Add(1)
+func (u unreadableIndex) List(context.Context, string, time.Time, ledger.Place, int) ([]ledger.Place, error) {
+	u.attempts.Add(1)
 	return nil, errors.New("access denied")
 }
 
@@ -319,9 +319,9 @@ func TestIndexIsReconciles(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var read atomic.Int32
-		f := newFleet(t, 1, explorer, func(p *parts) { p.Ledger = unlisted{p.Ledger, &read} })
+		f := newFleet(t, 1, dnsExplorer, func(p *parts) { p.Ledger = unreadableIndex{p.Ledger, &read} })
 		for range 3 {
-			if r := f.to(0, victim, "example.com", ""); r.Status != http.StatusPaymentRequired {
+			if r := f.send(0, victim, "example.com", ""); r.Status != http.StatusPaymentRequired {
 				t.Errorf("%d %s", r.Status, r.Body)
 			}
 			time.Sleep(time.Hour)

@@ -72,7 +72,7 @@ func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 			if err != nil {
 				return
 			}
-			if reply := resolved(query[:n]); reply != nil {
+			if reply := dnsReply(query[:n]); reply != nil {
 				far.Write(reply)
 			}
 		}
@@ -80,9 +80,9 @@ func dialResolver(_ context.Context, network, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// resolved returns the reply of a resolver to a query. It returns nil if the resolver stays
+// dnsReply returns the reply of a resolver to a query. It returns nil if the resolver stays
 // silent.
-func resolved(query []byte) []byte {
+func dnsReply(query []byte) []byte {
 	q := new(miekg.Msg)
 	if q.Unpack(query) != nil {
 		return nil
@@ -120,7 +120,7 @@ func (i internet) operation(tool catalog.Operation) service.Operation {
 	case catalog.UptimeCheck().Slug:
 		return service.UptimeCheck(bundle.Uptime{Connector: i.dialer, DNS: i.resolver, SSL: certificates, Headers: headers.New(origins)})
 	}
-	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: registered{}})
+	return service.HostIntel(bundle.HostIntel{DNS: i.resolver, SSL: certificates, Whois: emptyWhois{}})
 }
 
 // TestRefundsDue checks how many refunds one client can make the service owe at the default
@@ -195,18 +195,18 @@ func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minut
 	for _, tool := range tools[1:] {
 		f.add(net.operation(tool))
 	}
-	f.table.unsized = true
+	f.table.ignoreRecords = true
 	begin := time.Now().Truncate(time.Minute).Add(time.Minute)
-	got := harvest{begin: begin, end: begin.Add(time.Duration(minutes) * time.Minute), answers: map[string]int{}}
+	got := answerCounts{begin: begin, end: begin.Add(time.Duration(minutes) * time.Minute), answers: map[string]int{}}
 	var hands sync.WaitGroup
 	for k, tool := range tools {
 		path := func(name string) string { return "http://service" + tool.Path + "?domain=" + name }
-		offer := testbed.Must(f.from(k, victim).Get(t.Context(), path(domain), ""))
+		offer := testbed.Must(f.clientAt(k, victim).Get(t.Context(), path(domain), ""))
 		for hand := range 15 {
 			hands.Go(func() {
 				time.Sleep(time.Until(begin))
 				for n := 0; ; n++ {
-					at, r := insist(f.from(k, attacker), path(fmt.Sprintf("a%d-%d.%s", hand, n, domain)), f.sign(offer, true))
+					at, r := sendUntilAccepted(f.clientAt(k, attacker), path(fmt.Sprintf("a%d-%d.%s", hand, n, domain)), f.sign(offer, true))
 					if !got.add(at, r) {
 						return
 					}
@@ -215,21 +215,21 @@ func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minut
 		}
 	}
 	hands.Wait()
-	return got.first, got.all, got.answers
+	return got.owedFirstMinute, got.owedInAll, got.answers
 }
 
-// harvest counts the answers in a period, and how many of them leave a lookup owed.
-type harvest struct {
+// answerCounts counts the answers in a period, and how many of them leave a lookup owed.
+type answerCounts struct {
 	begin, end time.Time
 
-	mu         sync.Mutex
-	first, all int // how many answers of the first minute, and of the whole period, leave a lookup owed
-	answers    map[string]int
+	mu                         sync.Mutex
+	owedFirstMinute, owedInAll int // how many answers of the first minute, and of the whole period, leave a lookup owed
+	answers                    map[string]int
 }
 
 // add counts an answer to a request that was accepted at the given time. It returns false if
 // that time is not in the period.
-func (h *harvest) add(at time.Time, r x402test.Reply) bool {
+func (h *answerCounts) add(at time.Time, r x402test.Reply) bool {
 	if !at.Before(h.end) {
 		return false
 	}
@@ -239,9 +239,9 @@ func (h *harvest) add(at time.Time, r x402test.Reply) bool {
 	if r.Status != http.StatusGatewayTimeout {
 		return true
 	}
-	h.all++
+	h.owedInAll++
 	if at.Sub(h.begin) < time.Minute {
-		h.first++
+		h.owedFirstMinute++
 	}
 	return true
 }
@@ -254,9 +254,9 @@ func answerOf(r x402test.Reply) string {
 	return fmt.Sprint(r.Status, " ", codeOf(r))
 }
 
-// insist sends a payment until the service accepts it. sentAt is the time at which it sent the
-// accepted request.
-func insist(client *x402test.Client, url, header string) (sentAt time.Time, r x402test.Reply) {
+// sendUntilAccepted sends a payment until the service accepts it. sentAt is the time at which
+// it sent the accepted request.
+func sendUntilAccepted(client *x402test.Client, url, header string) (sentAt time.Time, r x402test.Reply) {
 	for {
 		sentAt, r = time.Now(), testbed.Must(client.Get(context.Background(), url, header))
 		if r.Status != http.StatusTooManyRequests && codeOf(r) != "overloaded" {

@@ -37,24 +37,24 @@ func TestSampleIsWhatIsSent(t *testing.T) {
 						p.Receipts = signer{testbed.Must(receipt.NewSigner(private, p.ReceiptKeys))}
 					}
 				})
-				shown := shownIn(s.send(http.MethodGet, catalog.PathDocs, "").Body)
+				shown := sectionTexts(s.send(http.MethodGet, catalog.PathDocs, "").Body)
 				sent := s.send(http.MethodGet, catalog.DNS().ExampleURL(""), "")
 				header := sent.Header.Get(x402.HeaderRequired)
 				raw := testbed.Must(base64.StdEncoding.DecodeString(header))
 				asSent := shown[fmt.Sprintf("%s as sent, %d bytes", x402.HeaderRequired, len(header))]
-				same(t, "the header as sent", blanked(testbed.Must(base64.StdEncoding.DecodeString(asSent))), blanked(raw))
-				same(t, "the header, decoded", blanked([]byte(shown[x402.HeaderRequired+", decoded"])), blanked(raw))
+				checkEqual(t, "the header as sent", withoutSignature(testbed.Must(base64.StdEncoding.DecodeString(asSent))), withoutSignature(raw))
+				checkEqual(t, "the header, decoded", withoutSignature([]byte(shown[x402.HeaderRequired+", decoded"])), withoutSignature(raw))
 				body := shown["The body of the 402"]
-				same(t, "the body", blanked([]byte(body)), blanked(sent.Body))
-				same(t, "the body is signed", strings.Contains(body, x402.ExtensionReceipt), signed)
+				checkEqual(t, "the body", withoutSignature([]byte(body)), withoutSignature(sent.Body))
+				checkEqual(t, "the body is signed", strings.Contains(body, x402.ExtensionReceipt), signed)
 			})
 		}
 	}
 }
 
-// shownIn returns the texts in the foldable sections of a page. The keys are the summaries of
-// the sections.
-func shownIn(page []byte) map[string]string {
+// sectionTexts returns the texts in the foldable sections of a page. The keys are the
+// summaries of the sections.
+func sectionTexts(page []byte) map[string]string {
 	shown := map[string]string{}
 	for n := range testbed.Must(html.Parse(bytes.NewReader(page))).Descendants() {
 		if n.Data != "details" || testbed.Attribute(n, "class") != "raw" {
@@ -69,9 +69,9 @@ func shownIn(page []byte) map[string]string {
 	return shown
 }
 
-// blanked returns the given JSON in compact form, without the token and the signature of the
-// terms.
-func blanked(raw []byte) string {
+// withoutSignature returns the given JSON in compact form, without the token and the signature
+// of the terms.
+func withoutSignature(raw []byte) string {
 	var b bytes.Buffer
 	if err := json.Compact(&b, raw); err != nil {
 		return err.Error() + ": " + string(raw)

@@ -141,7 +141,7 @@ func NewSeller(
 			Front:    p.front(true),
 			Rate:     limits.Rate,
 			Describe: seller.describe,
-			Compress: zipped,
+			Compress: compressLarge,
 		},
 	})
 	return seller, err
@@ -230,7 +230,7 @@ func (s *Seller) paywall(
 	visit.Nonce = rand.Text()
 	site := s.platform.site(s.offering, s.platform.Origin(r))
 	body, csp := discovery.Paywall(op.entry, site, visit)
-	return zipped(r, page(res, body, csp)), nil
+	return compressLarge(r, withPage(res, body, csp)), nil
 }
 
 // wantsPage reports whether the client prefers an HTML page, as browsers do.
@@ -238,8 +238,8 @@ func wantsPage(r *http.Request) bool {
 	return discovery.WantsHTML(strings.Join(r.Header.Values("Accept"), ", "))
 }
 
-// page returns the response res with an HTML page as its body.
-func page(res storefront.Response, body []byte, csp string) storefront.Response {
+// withPage returns the response res with an HTML page as its body.
+func withPage(res storefront.Response, body []byte, csp string) storefront.Response {
 	h := res.Header
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", csp)
@@ -249,14 +249,14 @@ func page(res storefront.Response, body []byte, csp string) storefront.Response 
 	return res
 }
 
-// worthZipping is the size, in bytes, from which an answer is compressed. A smaller answer
+// minCompressSize is the size, in bytes, from which an answer is compressed. A smaller answer
 // fits into the first packets anyway.
-const worthZipping = 4 << 10
+const minCompressSize = 4 << 10
 
-// zipped compresses an answer if it is large enough and the client accepts gzip.
-func zipped(r *http.Request, res storefront.Response) storefront.Response {
+// compressLarge compresses an answer if it is large enough and the client accepts gzip.
+func compressLarge(r *http.Request, res storefront.Response) storefront.Response {
 	accept := strings.Join(r.Header.Values("Accept-Encoding"), ",")
-	if len(res.Body) < worthZipping || !discovery.WantsGzip(accept) {
+	if len(res.Body) < minCompressSize || !discovery.WantsGzip(accept) {
 		return res
 	}
 	res.Body = discovery.Gzip(res.Body)
@@ -294,7 +294,7 @@ func (p Platform) front(priced bool) storefront.Front {
 		Now:       p.Now,
 		RequestID: p.RequestID,
 		Options:   preflight,
-		Header:    edgeHeader,
+		Header:    addEdgeHeaders,
 		Docs:      func(r *http.Request, c fault.Code) string { return catalog.ErrorURL(p.Origin(r), c) },
 		Observe: func(r *http.Request, name, id string, res storefront.Response, took time.Duration) {
 			p.observe(r, name, id, res, took, priced)
@@ -313,23 +313,23 @@ func (p Platform) observe(r *http.Request, name, id string, res storefront.Respo
 	isCall := res.Tool != ""
 	counts := isCall || (priced && name != "mcp") // messages to /mcp that call no tool are free and do not count
 	if counts && p.Function != "" {
-		attrs = append(attrs, p.counts(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
+		attrs = append(attrs, p.metricAttrs(res, limit.SiteKey(r.RemoteAddr), dimensions...)...)
 	}
 	if counts || p.Log.Enabled(r.Context(), level) {
 		p.logAlways(r.Context(), level, "request", attrs)
 	}
 }
 
-// edgeHeader adds the headers that every response has, and the headers for HTML pages. The
+// addEdgeHeaders adds the headers that every response has, and the headers for HTML pages. The
 // CORS headers are left out if the response must not be cached and the request did not come
 // from a page of another origin. The reason is that the headers of a 402 have no room to
 // spare.
-func edgeHeader(r *http.Request, h http.Header) {
+func addEdgeHeaders(r *http.Request, h http.Header) {
 	fromPage := r.Header.Get("Origin") != ""
 	forAnybody := !strings.Contains(h.Get("Cache-Control"), "no-store")
 	if fromPage || forAnybody {
 		h["Access-Control-Allow-Origin"] = []string{"*"}
-		h["Access-Control-Expose-Headers"] = []string{exposed}
+		h["Access-Control-Expose-Headers"] = []string{exposedHeaders}
 	}
 	h["X-Content-Type-Options"] = []string{"nosniff"}
 	if strings.HasPrefix(h.Get("Content-Type"), "text/html") {
@@ -342,8 +342,8 @@ func edgeHeader(r *http.Request, h http.Header) {
 	}
 }
 
-// exposed lists the response headers that a page of another origin may read.
-const exposed = x402.HeaderRequired +
+// exposedHeaders lists the response headers that a page of another origin may read.
+const exposedHeaders = x402.HeaderRequired +
 	", " + x402.HeaderResponse +
 	", " + fault.HeaderRetryAfter +
 	", " + x402.HeaderReplayed +

@@ -35,8 +35,8 @@ func TestRateLimited(t *testing.T) {
 		s.get(dnsPath, "garbage!")
 	}
 	for range 10 {
-		same(t, "the documents", s.get("/robots.txt", "").Status, http.StatusOK)
-		same(t, "whether it is ready", s.get("/ready", "").Status, http.StatusOK)
+		checkEqual(t, "the documents", s.get("/robots.txt", "").Status, http.StatusOK)
+		checkEqual(t, "whether it is ready", s.get("/ready", "").Status, http.StatusOK)
 	}
 	for _, path := range []string{"/v1/catalog", "/docs", "/nowhere", "/ready"} {
 		r, w := s.get(path, ""), way{shop: s}
@@ -55,7 +55,7 @@ func TestRateLimited(t *testing.T) {
 			t.Errorf("%s: %d %s", body, r.Status, text)
 		}
 	}
-	same(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
+	checkEqual(t, "health, which has no limit", s.get("/health", "").Status, http.StatusOK)
 }
 
 // TestSizesInUnits checks that an answer without a payment costs one unit for each 16 KB of
@@ -86,7 +86,7 @@ func TestSizesInUnits(t *testing.T) {
 	}
 	s = newShop(t, perMinute(2))
 	for _, want := range []int{200, 429} { // the first answer exceeds the limit, but only by its size
-		same(t, "the documentation", s.send(http.MethodGet, "/docs", "", "Accept-Encoding", "identity").Status, want)
+		checkEqual(t, "the documentation", s.send(http.MethodGet, "/docs", "", "Accept-Encoding", "identity").Status, want)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestSizesInUnits(t *testing.T) {
 func TestRateLimitNotCorrected(t *testing.T) {
 	s := newShop(t, perMinute(300))
 	s.resolver = func() (dns.Result, error) {
-		s.uncounts.Store(true) // the request has been counted by now, so only the correction fails
+		s.failCounts.Store(true) // the request has been counted by now, so only the correction fails
 		return noRecords(dns.Query{Domain: "example.com"}), nil
 	}
 	s.buy(dnsPath)
@@ -107,10 +107,10 @@ func TestRateLimitNotCorrected(t *testing.T) {
 // TestEveryOperationIsServed checks that a service does not start if it lacks an operation of
 // the catalog. The error must name the operation.
 func TestEveryOperationIsServed(t *testing.T) {
-	seller := newFleet(t, 1, explorer).parts.seller()
-	for i, op := range every(nil) {
-		same(t, "the order", op.Entry().Slug, catalog.All()[i].Slug)
-		without := slices.Delete(every(nil), i, i+1)
+	seller := newFleet(t, 1, dnsExplorer).parts.seller()
+	for i, op := range allOperations(nil) {
+		checkEqual(t, "the order", op.Entry().Slug, catalog.All()[i].Slug)
+		without := slices.Delete(allOperations(nil), i, i+1)
 		_, err := service.All(seller, without, nil, nil)
 		if err == nil || !strings.HasSuffix(err.Error(), " "+op.Entry().Slug) {
 			t.Errorf("without %s: %v", op.Entry().Slug, err)
@@ -128,8 +128,8 @@ func TestDocumentsAreKept(t *testing.T) {
 	for range 2 {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/.well-known/x402", nil))
-		same(t, w.Body.String(), strings.Contains(w.Body.String(), `"ownershipProofs":[]`), true)
-		same(t, "warnings", strings.Count(log.String(), "ownership proof left out"), 1)
+		checkEqual(t, w.Body.String(), strings.Contains(w.Body.String(), `"ownershipProofs":[]`), true)
+		checkEqual(t, "warnings", strings.Count(log.String(), "ownership proof left out"), 1)
 	}
 }
 
@@ -186,13 +186,13 @@ func TestReasonOf402(t *testing.T) {
 				t.Fatalf("%+v: the page has no offer", c)
 			}
 			onPage := []byte(html.UnescapeString(string(offer[1])))
-			same(t, "the token of the page", tokenOf(onPage), token)
-			same(t, "the terms of the page", termsOf(t, onPage), termsOf(t, testbed.Must(base64.StdEncoding.DecodeString(header))))
+			checkEqual(t, "the token of the page", tokenOf(onPage), token)
+			checkEqual(t, "the terms of the page", termsOf(t, onPage), termsOf(t, testbed.Must(base64.StdEncoding.DecodeString(header))))
 		default:
-			same(t, "the token of the body of a "+c.method, tokenOf(r.Body), token)
+			checkEqual(t, "the token of the body of a "+c.method, tokenOf(r.Body), token)
 		}
 	}
-	s.showsNothing("SECRET")
+	s.checkLogSecrets("SECRET")
 }
 
 // TestPagesByWhoAsks checks which requests get a page. Pages must have the headers with which
@@ -231,13 +231,13 @@ func TestPagesByWhoAsks(t *testing.T) {
 		}
 		r := s.send(c.method, c.path, "", headers...)
 		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless there is exactly one line
-		s.showsNothing("script", "agent-card")
+		s.checkLogSecrets("script", "agent-card")
 		body, h := string(r.Body), r.Header
 		policy := h.Get("Content-Security-Policy")
 		page := fmt.Sprint(h.Values("Strict-Transport-Security"), h.Values("Cross-Origin-Opener-Policy"), h.Values("Permissions-Policy"))
 		want := map[bool]string{false: "[] [] []", true: "[max-age=31536000] [same-origin-allow-popups] " +
 			"[camera=(), display-capture=(), geolocation=(), microphone=(), payment=()]"}[c.page]
-		same(t, "exposed", h.Get("Access-Control-Expose-Headers"), exposed)
+		checkEqual(t, "exposed", h.Get("Access-Control-Expose-Headers"), exposed)
 		if r.Status != c.status || strings.HasPrefix(h.Get("Content-Type"), "text/html") != c.page || (policy != "") != c.page || page != want {
 			t.Errorf("%.99s %s: %d %v: %.200s", c.method, c.path, r.Status, h, body)
 		}

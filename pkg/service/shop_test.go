@@ -46,23 +46,23 @@ func pathOf(domain string) string { return "/v1/tools/dns?domain=" + domain }
 // play money, and stores and a lookup that count their calls.
 type shop struct {
 	*testing.T
-	client *x402test.Client
-	url    string
-	memory *ledgertest.Memory
-	store  *ledgertest.Faulty
-	limits limittest.Watched
-	books  *x402test.Facilitator
-	log    programs.Output
-	level  slog.LevelVar   // the level of the log
-	signed testbed.Secrets // all payments of the client
-	tokens []string        // the tokens in the offers that the client signed
+	client      *x402test.Client
+	url         string
+	memory      *ledgertest.Memory
+	store       *ledgertest.Faulty
+	limits      limittest.Watched
+	facilitator *x402test.Facilitator
+	log         programs.Output
+	level       slog.LevelVar   // the level of the log
+	signed      testbed.Secrets // all payments of the client
+	tokens      []string        // the tokens in the offers that the client signed
 
 	lookups atomic.Int32 // the number of lookups of the DNS Explorer
 
-	resolver func() (dns.Result, error)
-	broken   atomic.Bool // every write to the ledger fails, except the one that claims a payment
-	down     atomic.Bool // every call to the ledger's store fails
-	uncounts atomic.Bool // every attempt of the rate limit to count a request fails
+	resolver   func() (dns.Result, error)
+	failWrites atomic.Bool // every write to the ledger fails, except the one that claims a payment
+	failCalls  atomic.Bool // every call to the ledger's store fails
+	failCounts atomic.Bool // every attempt of the rate limit to count a request fails
 	// behave returns the behaviour of the nth settlement. If it is nil, all settlements are
 	// honest.
 	behave func(n int, key string) x402test.Behaviour
@@ -91,13 +91,13 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 	t.Helper()
 	s := &shop{T: t, memory: &ledgertest.Memory{}}
 	s.limits.Before = func(_ context.Context, c limittest.Call) error {
-		if s.uncounts.Load() && c.Verb == "count" {
+		if s.failCounts.Load() && c.Verb == "count" {
 			return errors.New("the store is down")
 		}
 		return nil
 	}
 	s.store = ledgertest.NewFaulty(t, s.memory, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {
-		if s.down.Load() || op == ledgertest.Replace && s.broken.Load() {
+		if s.failCalls.Load() || op == ledgertest.Replace && s.failWrites.Load() {
 			return ledgertest.FailBefore
 		}
 		return ledgertest.None
@@ -109,12 +109,12 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		}
 		return s.behave(n, key)
 	}
-	s.books = testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
+	s.facilitator = testbed.Must(x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now, Behave: behave}))
 	settler := testbed.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if s.extensions != "" {
 			w.Header().Set("EXTENSION-RESPONSES", s.extensions)
 		}
-		s.books.ServeHTTP(w, r)
+		s.facilitator.ServeHTTP(w, r)
 	}))
 	var requests atomic.Int64
 	p := parts{
@@ -141,7 +141,7 @@ func newShop(t *testing.T, changes ...func(*parts)) *shop {
 		begun := time.Now()
 		p.Limits.Rate = limit.NewRate(p.perMinute, &s.limits, func() time.Time { return begun })
 	}
-	server := httptest.NewServer(p.whole())
+	server := httptest.NewServer(p.handler())
 	t.Cleanup(server.Close)
 	s.client = &x402test.Client{HTTP: server.Client(), Wallet: testbed.Must(x402test.NewWallet(rand.Reader)), Now: time.Now}
 	s.url = server.URL
@@ -191,16 +191,16 @@ func (s *shop) buy(path string) {
 	}
 }
 
-// settled checks the number of settlements that the facilitator got.
-func (s *shop) settled(want int) {
+// checkSettlements checks the number of settlements that the facilitator got.
+func (s *shop) checkSettlements(want int) {
 	s.Helper()
-	if all, _ := s.books.Settles(); all != want {
+	if all, _ := s.facilitator.Settles(); all != want {
 		s.Errorf("%d settles, want %d", all, want)
 	}
 }
 
-// same fails the test if two values differ.
-func same[T comparable](t testing.TB, what string, got, want T) {
+// checkEqual fails the test if two values differ.
+func checkEqual[T comparable](t testing.TB, what string, got, want T) {
 	t.Helper()
 	if got != want {
 		t.Errorf("%s: %+v, want %+v", what, got, want)
@@ -233,15 +233,15 @@ func (p parts) seller() *service.Seller {
 	return testbed.Must(service.NewSeller(p.Platform, p.Offering, p.Ledger, x402.One(p.Facilitator), p.Evidence, p.Limits))
 }
 
-// whole returns a handler for the whole service.
-func (p parts) whole() http.Handler {
-	return testbed.Must(service.All(p.seller(), every(p.DNS),
+// handler returns a handler for the whole service.
+func (p parts) handler() http.Handler {
+	return testbed.Must(service.All(p.seller(), allOperations(p.DNS),
 		service.Health(p.Platform, p.Offering, p.Limits.Rate, nil, nil, nil), service.Discovery(p.Platform, p.Offering, p.Limits.Rate)))
 }
 
-// every returns every operation as the deployment makes it, except that the DNS Explorer uses
-// c.
-func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
+// allOperations returns every operation as the deployment makes it, except that the DNS
+// Explorer uses c.
+func allOperations(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	local := testbed.Must(boot.ParseLocal(func(string) string { return "" }))
 	local.FacilitatorURL = "http://127.0.0.1:1" // not called in any test
 	stores := boot.Stores{Ledger: &ledgertest.Memory{}, Limits: &limit.Memory{}}
@@ -254,11 +254,11 @@ func every(c lookup.Looker[dns.Query, dns.Result]) []service.Operation {
 	return all
 }
 
-// showsNothing checks that the log contains no secret part of a payment, no retry token and
+// checkLogSecrets checks that the log contains no secret part of a payment, no retry token and
 // nothing about the request. A retry token must stay secret: with the token, and a payment
-// copied from the chain, anybody could get the answer. showsNothing also checks that the
+// copied from the chain, anybody could get the answer. checkLogSecrets also checks that the
 // length of a line is bounded, whatever a peer sends.
-func (s *shop) showsNothing(secrets ...string) {
+func (s *shop) checkLogSecrets(secrets ...string) {
 	s.Helper()
 	log := s.log.String()
 	for _, secret := range append(secrets, append(s.tokens, s.signed.Shown(log), "example.com", "\u202e")...) {
@@ -289,7 +289,7 @@ func (s *shop) lineOf(id string) map[string]any {
 			}
 		}
 		if len(found) > 0 {
-			same(s, "lines of request "+id, len(found), 1)
+			checkEqual(s, "lines of request "+id, len(found), 1)
 			return found[0]
 		}
 	}

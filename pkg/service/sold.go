@@ -19,7 +19,7 @@ import (
 func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.Endpoint {
 	return s.seller.Sell(op.entry.PriceUSD(), handler{op: op, overrides: overrides},
 		x402http.Named(op.entry.Slug),
-		x402http.Normalized(op.normal))
+		x402http.Normalized(op.normalRequest))
 }
 
 // handler makes the lookups of an operation. The endpoint that sell returns takes the
@@ -36,12 +36,12 @@ func (h handler) Special() storefront.Overrides { return h.overrides }
 func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	q, err := h.op.parseQuery(r.URL.RawQuery)
 	if err != nil {
-		storefront.Fail(w, documented(h.op.entry, err))
+		storefront.Fail(w, documentedFault(h.op.entry, err))
 		return
 	}
 	result, err := q.lookUp(r.Context())
 	if err != nil {
-		storefront.Fail(w, documented(h.op.entry, err))
+		storefront.Fail(w, documentedFault(h.op.entry, err))
 		return
 	}
 	w.Header().Set("Content-Type", storefront.TypeJSON)
@@ -53,15 +53,15 @@ func (h handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(untrusted.Marshal(result))
 }
 
-// normal returns the request in normal form, which identifies what the client asks for. If the
-// query is invalid, normal writes the error and returns "".
-func (op Operation) normal(w http.ResponseWriter, r *http.Request) string {
+// normalRequest returns the request in normal form, which identifies what the client asks for.
+// If the query is invalid, normalRequest writes the error and returns "".
+func (op Operation) normalRequest(w http.ResponseWriter, r *http.Request) string {
 	q, err := op.parseQuery(r.URL.RawQuery)
 	if err != nil {
 		storefront.Fail(w, fault.From(err))
 		return ""
 	}
-	return op.entry.Request(q.normal)
+	return op.entry.Request(q.normalParams)
 }
 
 // offerFunc returns the offer of an operation on one transport.
@@ -83,15 +83,15 @@ func (s *Seller) overrides(op Operation, offer, sibling offerFunc) storefront.Ov
 		Product: storefront.Product{
 			Name:  op.entry.Slug,
 			At:    s.platform.Origin,
-			Cap:   s.limits.atOnce(op.entry.Kind),
+			Cap:   s.limits.concurrencyLimit(op.entry.Kind),
 			Offer: func(origin string) (*x402.Offer, error) { return s.offer(op.entry, origin, offer, sibling) },
 		},
 	}
 }
 
-// atOnce returns the number of lookups of an operation of the given kind that may run at the
-// same time; 0 means no limit.
-func (l Limits) atOnce(kind catalog.Kind) int {
+// concurrencyLimit returns the number of lookups of an operation of the given kind that may
+// run at the same time; 0 means no limit.
+func (l Limits) concurrencyLimit(kind catalog.Kind) int {
 	switch kind {
 	case catalog.Tool:
 		return l.Single

@@ -25,18 +25,18 @@ const (
 	victim   = "198.51.100.9:1"
 )
 
-// free is a kind of request that costs the service money and brings none. onOne is the largest
-// cost that a client may cause in a minute on one environment, and onMany is the largest cost
-// on two hundred environments.
-type free struct {
-	name          string
-	onOne, onMany spent
+// freeRequest is a kind of request that costs the service money and brings none. maxOnOne is
+// the largest cost that a client may cause in a minute on one environment, and maxOnMany is
+// the largest cost on two hundred environments.
+type freeRequest struct {
+	name                string
+	maxOnOne, maxOnMany cost
 	// headers returns the payments that the client sends within the minute, one after another.
 	// When it has sent the last payment, it begins with the first one again.
 	headers func(f *fleet, offer x402test.Reply) []string
-	// asks is the domain that the client asks about, and operation is the operation that it
-	// calls. By default they are example.com and the DNS Explorer.
-	asks      string
+	// domain is what the client asks about, and operation is the operation that it calls. By
+	// default they are example.com and the DNS Explorer.
+	domain    string
 	operation func(parts) service.Operation
 }
 
@@ -45,11 +45,11 @@ type free struct {
 // makes the service call another service. If these units put the client above its limit, the
 // excess is carried into a later minute, which costs a write. Each environment asks the store
 // once before it knows that the client has exceeded its limit.
-func freeRequests() []free {
+func freeRequests() []freeRequest {
 	type reply = x402test.Reply
-	nothing := spent{Writes: 10, Units: 10} // only the writes of the rate limit
-	verified, byMany := spent{Writes: 90, Units: 90, Reads: 35, Verifies: 35}, spent{Writes: 300, Units: 300, Reads: 35, Verifies: 35}
-	always := func(header string) func(*fleet, reply) []string {
+	nothing := cost{Writes: 10, Units: 10} // only the writes of the rate limit
+	verified, byMany := cost{Writes: 90, Units: 90, Reads: 35, Verifies: 35}, cost{Writes: 300, Units: 300, Reads: 35, Verifies: 35}
+	oneHeader := func(header string) func(*fleet, reply) []string {
 		return func(*fleet, reply) []string { return []string{header} }
 	}
 	pool := func(peers func(*peers), sign func(*fleet, reply) string) func(*fleet, reply) []string {
@@ -64,46 +64,46 @@ func freeRequests() []free {
 	honest := func(*peers) {}
 	rich := func(f *fleet, offer reply) string { return f.sign(offer, true) }
 	poor := func(f *fleet, offer reply) string { return f.sign(offer, false) }
-	return []free{
-		{name: "unsigned", onOne: nothing, onMany: nothing, headers: always("")},
-		{name: "malformed", onOne: nothing, onMany: nothing, headers: always("e30=")},
-		{name: "unrecoverable signature", onOne: verified, onMany: byMany, headers: pool(honest, (*fleet).contract)},
+	return []freeRequest{
+		{name: "unsigned", maxOnOne: nothing, maxOnMany: nothing, headers: oneHeader("")},
+		{name: "malformed", maxOnOne: nothing, maxOnMany: nothing, headers: oneHeader("e30=")},
+		{name: "unrecoverable signature", maxOnOne: verified, maxOnMany: byMany, headers: pool(honest, (*fleet).contractPayment)},
 		{
-			name: "signature that nobody judges", onOne: verified, onMany: byMany,
-			headers: pool(func(p *peers) { p.verifyDown = true }, (*fleet).contract),
+			name: "signature that nobody judges", maxOnOne: verified, maxOnMany: byMany,
+			headers: pool(func(p *peers) { p.verifyDown = true }, (*fleet).contractPayment),
 		},
 		{
-			name: "empty account", onOne: spent{Writes: 260, Units: 330, Settles: 25}, onMany: spent{Writes: 450, Units: 520, Settles: 25},
+			name: "empty account", maxOnOne: cost{Writes: 260, Units: 330, Settles: 25}, maxOnMany: cost{Writes: 450, Units: 520, Settles: 25},
 			headers: pool(honest, poor),
 		},
 		{
-			name: "reverting wallet", onOne: spent{Writes: 400, Units: 540, Settles: 25, Looks: 25}, onMany: spent{Writes: 620, Units: 760, Settles: 25, Looks: 25},
-			headers: pool(func(p *peers) { p.reverts = 4 * time.Second }, poor),
+			name: "reverting wallet", maxOnOne: cost{Writes: 400, Units: 540, Settles: 25, Looks: 25}, maxOnMany: cost{Writes: 620, Units: 760, Settles: 25, Looks: 25},
+			headers: pool(func(p *peers) { p.revertTime = 4 * time.Second }, poor),
 		},
 		{ // this request is paid, but its answer is owed
-			name: "silent target", onOne: spent{Writes: 740, Units: 960, Settles: 22}, onMany: spent{Writes: 940, Units: 1150, Settles: 22},
-			headers: pool(honest, rich), asks: "a" + silentHosts,
+			name: "silent target", maxOnOne: cost{Writes: 740, Units: 960, Settles: 22}, maxOnMany: cost{Writes: 940, Units: 1150, Settles: 22},
+			headers: pool(honest, rich), domain: "a" + silentHosts,
 		},
 		{ // this request is paid as well; a payment that gets no slot costs the write of its claim
-			name: "bundle with a silent target", onOne: spent{Writes: 1450, Units: 1800, Settles: 12}, onMany: spent{Writes: 1650, Units: 2000, Settles: 12},
+			name: "bundle with a silent target", maxOnOne: cost{Writes: 1450, Units: 1800, Settles: 12}, maxOnMany: cost{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
 		{
-			name: "cancelled authorization", onOne: spent{Writes: 900, Units: 900, Settles: 1, Looks: 1}, onMany: spent{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
+			name: "cancelled authorization", maxOnOne: cost{Writes: 900, Units: 900, Settles: 1, Looks: 1}, maxOnMany: cost{Writes: 1100, Units: 1100, Settles: 1, Looks: 1},
 			headers: func(f *fleet, offer reply) []string {
-				f.cancelled = true
+				f.cancelFirst = true
 				return []string{poor(f, offer)}
 			},
 		},
 		{
-			name: "copied authorization", onOne: spent{Writes: 600, Units: 600, Reads: 300}, onMany: spent{Writes: 800, Units: 800, Reads: 300},
-			headers: func(f *fleet, offer reply) []string { return []string{f.copied(offer)} },
+			name: "copied authorization", maxOnOne: cost{Writes: 600, Units: 600, Reads: 300}, maxOnMany: cost{Writes: 800, Units: 800, Reads: 300},
+			headers: func(f *fleet, offer reply) []string { return []string{f.copiedPayment(offer)} },
 		},
 		{
-			name: "replay", onOne: spent{Writes: 900, Units: 1200}, onMany: spent{Writes: 1100, Units: 1400},
+			name: "replay", maxOnOne: cost{Writes: 900, Units: 1200}, maxOnMany: cost{Writes: 1100, Units: 1400},
 			headers: func(f *fleet, offer reply) []string {
 				header := rich(f, offer)
-				f.served(victim, "example.com", header)
+				f.checkServed(victim, "example.com", header)
 				return []string{header}
 			},
 		},
@@ -112,13 +112,13 @@ func freeRequests() []free {
 
 // silentBundle returns a bundle whose certificate lookup gets no answer from the host.
 func silentBundle(p parts) service.Operation {
-	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silent[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: registered{}})
+	return service.HostIntel(bundle.HostIntel{DNS: p.DNS, SSL: silentLookup[ssl.Query, ssl.Result](lookup.SSLTimeout), Whois: emptyWhois{}})
 }
 
-// registered is a lookup of registry data that finds every domain.
-type registered struct{}
+// emptyWhois is a lookup of registry data that finds every domain.
+type emptyWhois struct{}
 
-func (registered) Lookup(context.Context, whois.Query) (whois.Result, error) {
+func (emptyWhois) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
@@ -138,37 +138,37 @@ func TestPaidUnits(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		operation   func(parts) service.Operation
-		most, again spent // the expected costs of the first payment and of the second; Units is a maximum
+		most, again cost // the expected costs of the first payment and of the second; Units is a maximum
 		looks       time.Duration
 	}{
-		{name: "dns", operation: explorer, most: spent{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
+		{name: "dns", operation: dnsExplorer, most: cost{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: cost{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
 		{name: "ping", operation: func(parts) service.Operation { return service.Ping() },
-			most: spent{Writes: 6, Units: 10, Reads: 1, Settles: 1}, again: spent{Writes: 5, Units: 10, Settles: 1}},
+			most: cost{Writes: 6, Units: 10, Reads: 1, Settles: 1}, again: cost{Writes: 5, Units: 10, Settles: 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, c.operation)
-			offer := f.to(0, victim, "example.com", "")
+			offer := f.send(0, victim, "example.com", "")
 			wallet, draft := f.draftOf(offer, true)
 			f.table.reset()
-			f.table.trip = trip
+			f.table.callTime = trip
 			begun := time.Now()
-			r := f.to(0, victim, "example.com", testbed.Must(wallet.Seal(draft)))
-			trips := int((time.Since(begun) - f.settles - c.looks) / trip)
+			r := f.send(0, victim, "example.com", testbed.Must(wallet.Seal(draft)))
+			trips := int((time.Since(begun) - f.settleTime - c.looks) / trip)
 			paid, err := r.Receipt()
 			if r.Status != http.StatusOK || err != nil || paid.Extensions.OfferReceipt.Info.Receipt.Signature == "" {
 				t.Fatalf("%d %s with %+v, %v", r.Status, r.Body, paid, err)
 			}
-			same(t, "units left, of which the offer took one", r.Header.Get("RateLimit"), `"default";r=298;t=60`)
-			got := f.table.spent
+			checkEqual(t, "units left, of which the offer took one", r.Header.Get("RateLimit"), `"default";r=298;t=60`)
+			got := f.table.cost
 			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, trips))
 			f.table.reset()
-			f.served(victim, "example.com", testbed.Must(wallet.Seal(testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now())))))
-			again := f.table.spent
+			f.checkServed(victim, "example.com", testbed.Must(wallet.Seal(testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now())))))
+			again := f.table.cost
 			if trips > mostTrips || got.Units > c.most.Units || again.Units > c.again.Units {
 				t.Errorf("%s: %+v and %+v, %d calls follow one another, want at most %d", c.name, got, again, trips, mostTrips)
 			}
 			got.Units, again.Units = c.most.Units, c.again.Units
-			same(t, c.name, [2]spent{got, again}, [2]spent{c.most, c.again})
+			checkEqual(t, c.name, [2]cost{got, again}, [2]cost{c.most, c.again})
 		})
 	}
 }
@@ -181,8 +181,8 @@ func TestBudget(t *testing.T) {
 		for _, c := range []struct {
 			environments int
 			tools        bool
-			most         spent
-		}{{1, false, kind.onOne}, {200, false, kind.onMany}, {1, true, kind.onOne}} {
+			most         cost
+		}{{1, false, kind.maxOnOne}, {200, false, kind.maxOnMany}, {1, true, kind.maxOnOne}} {
 			if raceDetector() && (c.environments > 1 || c.tools) {
 				continue
 			}
@@ -190,36 +190,36 @@ func TestBudget(t *testing.T) {
 				t.Parallel()
 				c.most.Reads += c.environments // each environment reads the known payees once
 				synctest.Test(t, func(t *testing.T) {
-					spends(t, kind, c.environments, c.tools, c.most)
+					checkCost(t, kind, c.environments, c.tools, c.most)
 				})
 			})
 		}
 	}
 }
 
-// spends sends free requests for a minute, as tool calls if tools is true, and over HTTP
+// checkCost sends free requests for a minute, as tool calls if tools is true, and over HTTP
 // otherwise. Their cost must not exceed limit.
-func spends(t *testing.T, kind free, environments int, tools bool, limit spent) {
+func checkCost(t *testing.T, kind freeRequest, environments int, tools bool, limit cost) {
 	t.Helper()
 	const requests = 600 // ten a second
-	operation, asks := kind.operation, cmp.Or(kind.asks, "example.com")
+	operation, name := kind.operation, cmp.Or(kind.domain, "example.com")
 	if operation == nil {
-		operation = explorer
+		operation = dnsExplorer
 	}
 	f := newFleet(t, environments, operation)
-	headers := kind.headers(f, f.to(0, victim, asks, ""))
+	headers := kind.headers(f, f.send(0, victim, name, ""))
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute)))
 	f.table.reset()
 	var all sync.WaitGroup
 	startClients(&all, requests, (time.Minute-3*time.Second)/requests, func(n int) {
 		if header := headers[n%len(headers)]; tools {
-			_, _ = mcptest.Call(t.Context(), f.from(n, attacker), "http://service/mcp", f.tool, domain(asks), header, "")
+			_, _ = mcptest.Call(t.Context(), f.clientAt(n, attacker), "http://service/mcp", f.tool, domain(name), header, "")
 		} else {
-			f.to(n, attacker, asks, header)
+			f.send(n, attacker, name, header)
 		}
 	})
 	all.Wait()
-	if got := f.table.spent; got.above(limit) {
+	if got := f.table.cost; got.exceeds(limit) {
 		t.Errorf("%+v is more than %+v", got, limit)
 	}
 }
@@ -230,23 +230,23 @@ func spends(t *testing.T, kind free, environments int, tools bool, limit spent) 
 func TestBudgets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
-		settles, finds, looks time.Duration
-		status                int
-		code, charged         string
-		took                  time.Duration
+		settleTime, searchTime, lookupTime time.Duration
+		status                             int
+		code, charged                      string
+		wantTime                           time.Duration
 	}{
 		// Of its 27 s, the request keeps 8 s for the lookup and 2 s for the writes. So the
 		// settlement and the search of the chain end after 17 s.
-		{settles: time.Hour, finds: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", took: 17 * time.Second},
-		{looks: time.Hour, status: 504, code: "dns_timeout", charged: "true", took: 8 * time.Second},
+		{settleTime: time.Hour, searchTime: time.Hour, status: 503, code: "settlement_uncertain", charged: "null", wantTime: 17 * time.Second},
+		{lookupTime: time.Hour, status: 504, code: "dns_timeout", charged: "true", wantTime: 8 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, 1, explorer)
-			f.settles, f.finds, f.looks = c.settles, c.finds, c.looks
-			header := f.sign(f.to(0, victim, "example.com", ""), true)
+			f := newFleet(t, 1, dnsExplorer)
+			f.settleTime, f.searchTime, f.lookupTime = c.settleTime, c.searchTime, c.lookupTime
+			header := f.sign(f.send(0, victim, "example.com", ""), true)
 			begun := time.Now()
-			r := f.to(0, victim, "example.com", header)
-			same(t, c.code+" after", time.Since(begun), c.took)
+			r := f.send(0, victim, "example.com", header)
+			checkEqual(t, c.code+" after", time.Since(begun), c.wantTime)
 			w := way{shop: &shop{T: t}}
 			w.expect(w.reply(r), c.status, c.code, c.charged)
 		})
@@ -266,17 +266,17 @@ func startClients(group *sync.WaitGroup, n int, interval time.Duration, f func(i
 
 // attack is a minute of requests that cost the service money and bring none.
 type attack struct {
-	name, asks string        // asks is the format of a request's domain; it has a place for the number of the request
-	rich       bool          // whether the payer has money; the service then owes the lookup, and later refunds the payer
-	reverts    time.Duration // how long the transaction of a payer without money takes to revert; 0 means that the facilitator refuses the payment
+	name, domainFormat string        // domainFormat is the format of a request's domain; it has a place for the number of the request
+	rich               bool          // whether the payer has money; the service then owes the lookup, and later refunds the payer
+	revertTime         time.Duration // how long the transaction of a payer without money takes to revert; 0 means that the facilitator refuses the payment
 	crowd
 }
 
 // crowd describes the clients of an attack, and the requests of each client.
 type crowd struct {
-	from           string // the format of a client's address; its arguments are the numbers of the client and of the request
-	clients, sends int
-	interval, step time.Duration // the time between the requests of a client, and between the phases that are tested
+	addrFormat          string // the format of a client's address; its arguments are the numbers of the client and of the request
+	clients, requests   int
+	interval, phaseStep time.Duration // the time between the requests of a client, and between the phases that are tested
 }
 
 // TestNobodyIsTurnedAway checks that everyone who pays is served during an attack. The
@@ -287,62 +287,63 @@ type crowd struct {
 func TestNobodyIsTurnedAway(t *testing.T) {
 	t.Parallel()
 	for _, a := range []attack{
-		{name: "empty wallets", asks: "h%d.example.com"},
-		{name: "reverting wallets", asks: "h%d.example.com", reverts: 10 * time.Second},
-		{name: "silent hosts", asks: "h%d" + silentHosts, rich: true},
+		{name: "empty wallets", domainFormat: "h%d.example.com"},
+		{name: "reverting wallets", domainFormat: "h%d.example.com", revertTime: 10 * time.Second},
+		{name: "silent hosts", domainFormat: "h%d" + silentHosts, rich: true},
 	} {
 		for _, a.crowd = range []crowd{
-			{from: "203.0.113.%[1]d:1", clients: 3, sends: 120, interval: time.Second / 2, step: 15 * time.Second},
-			{from: "203.0.113.%[1]d:1", clients: 3, sends: 100, step: time.Minute}, {from: "[2001:db8:1:%[2]x::1]:1", clients: 1, sends: 100, step: time.Minute},
+			{addrFormat: "203.0.113.%[1]d:1", clients: 3, requests: 120, interval: time.Second / 2, phaseStep: 15 * time.Second},
+			{addrFormat: "203.0.113.%[1]d:1", clients: 3, requests: 100, phaseStep: time.Minute}, {addrFormat: "[2001:db8:1:%[2]x::1]:1", clients: 1, requests: 100, phaseStep: time.Minute},
 		} {
 			if raceDetector() && a.interval > 0 { // the race detector matters most for attackers that come at once
 				continue
 			}
-			for phase := time.Duration(0); phase < time.Minute; phase += a.step {
+			for phase := time.Duration(0); phase < time.Minute; phase += a.phaseStep {
 				t.Run(fmt.Sprintf("%d %s, %s apart, from %s on", a.clients, a.name, a.interval, phase), func(t *testing.T) {
 					t.Parallel()
-					synctest.Test(t, func(t *testing.T) { a.begin(t, phase) })
+					synctest.Test(t, func(t *testing.T) { a.run(t, phase) })
 				})
 			}
 		}
 	}
 }
 
-// begin starts the attack at the given phase of a minute of the rate limit. Meanwhile 120
-// payers arrive, and all of them must be served. No request of the attack may be answered with
-// 200, and at least one must be refused as rate_limited or overloaded. The facilitator may
-// never process more payments of the attackers at once than the attackers can have slots.
-func (a attack) begin(t *testing.T, phase time.Duration) {
+// run sends the requests of the attack, from the given phase of a minute of the rate limit on.
+// Meanwhile 120 payers arrive, and all of them must be served. No request of the attack may be
+// answered with 200, and at least one must be refused as rate_limited or overloaded. The
+// facilitator may never process more payments of the attackers at once than the attackers can
+// have slots.
+func (a attack) run(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold: a quarter of the 50
-	f := newFleet(t, 1, explorer)
-	f.reverts, f.table.unsized = a.reverts, true
-	offer := f.to(0, victim, "example.com", "")
+	f := newFleet(t, 1, dnsExplorer)
+	f.revertTime, f.table.ignoreRecords = a.revertTime, true
+	offer := f.send(0, victim, "example.com", "")
 	time.Sleep(time.Until(time.Now().Truncate(time.Minute).Add(time.Minute + phase)))
-	codes, until := map[string]int{}, map[int]time.Time{}
+	codes, waitUntil := map[string]int{}, map[int]time.Time{}
 	var mu sync.Mutex
 	var all sync.WaitGroup
 	for k := range a.clients {
-		startClients(&all, a.sends, a.interval, func(n int) {
+		startClients(&all, a.requests, a.interval, func(n int) {
 			mu.Lock()
-			early := time.Now().Before(until[k])
+			early := time.Now().Before(waitUntil[k])
 			mu.Unlock()
 			if early { // the client has been told to wait
 				return
 			}
-			r := f.to(0, fmt.Sprintf(a.from, k, n), fmt.Sprintf(a.asks, n), f.sign(offer, a.rich))
+			r := f.send(0, fmt.Sprintf(a.addrFormat, k, n), fmt.Sprintf(a.domainFormat, n), f.sign(offer, a.rich))
 			mu.Lock()
 			defer mu.Unlock()
 			codes[fmt.Sprint(r.Status, " ", codeOf(r))]++
 			if r.Status == http.StatusTooManyRequests {
-				until[k] = time.Now().Add(r.RetryAfter())
+				waitUntil[k] = time.Now().Add(r.RetryAfter())
 			}
 		})
 	}
 	startClients(&all, 120, time.Second/2, func(i int) { // the payers come from other addresses
-		f.served(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i), f.sign(offer, true))
+		f.checkServed(fmt.Sprintf("198.51.100.%d:1", i), fmt.Sprintf("p%d.example.com", i), f.sign(offer, true))
 	})
 	all.Wait()
-	if f.worst > a.clients*most || codes["200 "] > 0 || codes["429 rate_limited"]+codes["503 overloaded"] == 0 {
-		t.Errorf("%d at the facilitator at once, and they got %v", f.worst, codes)
+	if f.maxSettling > a.clients*most || codes["200 "] > 0 || codes["429 rate_limited"]+codes["503 overloaded"] == 0 {
+		t.Errorf("%d at the facilitator at once, and they got %v", f.maxSettling, codes)
 	}
 }

@@ -99,10 +99,10 @@ func (w way) reply(r x402test.Reply) answer {
 		w.Errorf("headers %v", r.Header)
 	}
 	if r.Status == http.StatusPaymentRequired {
-		a.offers(cmp.Or(codeOf(r), "unreadable"))
+		a.recordOffer(cmp.Or(codeOf(r), "unreadable"))
 		return a
 	}
-	w.read(&a)
+	w.readError(&a)
 	return a
 }
 
@@ -123,12 +123,12 @@ func (w way) result(r mcptest.ToolResult) answer {
 			w.Errorf("no paid result: %s", a.all)
 		}
 	case err == nil:
-		a.offers(string(fault.PaymentRequired))
+		a.recordOffer(string(fault.PaymentRequired))
 		if string(r.Structured) != a.text || offer.Error == "" || tokenOf(r.Structured) == "" || strings.Contains(a.all, "PAYMENT-") {
 			w.Errorf("no challenge: %s", a.all)
 		}
 	default:
-		wait := w.read(&a)
+		wait := w.readError(&a)
 		info, _ := catalog.CodeOf(fault.Code(a.code))
 		asks := r.Structured != nil || strings.Contains(a.all, "accepts") || strings.Contains(a.all, "x402Version")
 		if asks || wait != a.wait || (wait > 0) != (info.After > 0) || strings.Contains(a.text, "PAYMENT-") {
@@ -138,17 +138,17 @@ func (w way) result(r mcptest.ToolResult) answer {
 	return a
 }
 
-// offers records that an answer asks for a payment. If the answer has a receipt, the client
+// recordOffer records that an answer asks for a payment. If the answer has a receipt, the client
 // has paid, but for something else.
-func (a *answer) offers(code string) {
+func (a *answer) recordOffer(code string) {
 	if a.code = code; a.receipted {
 		a.charged = "true"
 	}
 }
 
-// read reads the text of an error, which is the same over both transports. It returns the
+// readError reads the text of an error, which is the same over both transports. It returns the
 // number of seconds to wait.
-func (w way) read(a *answer) (wait int) {
+func (w way) readError(a *answer) (wait int) {
 	w.Helper()
 	var body fault.Body
 	if err := json.Unmarshal([]byte(a.text), &body); err != nil {
@@ -183,7 +183,7 @@ func (w way) expect(a answer, status int, code, charged string) {
 	if w.tool {
 		want.status = http.StatusOK
 	}
-	same(w, w.String()+": "+a.all, a.facts, want)
+	checkEqual(w, w.String()+": "+a.all, a.facts, want)
 }
 
 // TestLostAnswerOnTheOtherTransport checks that a client that loses an answer on one transport
@@ -217,7 +217,7 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 			}
 		}
 		sold := 2 * (i + 1)
-		if all, once := s.books.Settles(); all != sold || once != 1 || int(s.lookups.Load()) != sold {
+		if all, once := s.facilitator.Settles(); all != sold || once != 1 || int(s.lookups.Load()) != sold {
 			t.Errorf("%d settles, %d lookups, want %d", all, s.lookups.Load(), sold)
 		}
 	}
@@ -234,7 +234,7 @@ func TestWindowByTransport(t *testing.T) {
 		}), tool}
 		w.buy("example.com")
 		later.Store(int64(time.Minute))
-		same(t, w.String()+": the same purchase", w.buy("example.com").replayed, tool)
+		checkEqual(t, w.String()+": the same purchase", w.buy("example.com").replayed, tool)
 	}
 }
 
@@ -258,7 +258,7 @@ func TestToolArguments(t *testing.T) {
 			w.expect(w.result(s.call(c.args, header, "")), 400, c.code, "false")
 		}
 	}
-	s.settled(0)
+	s.checkSettlements(0)
 	w.expect(w.result(s.call(map[string]any{"domain": "example.com", "type": nil}, paid, "")), 200, "", "")
 }
 
@@ -278,7 +278,7 @@ func TestToolPath(t *testing.T) {
 	} {
 		r := s.send(c.method, "/mcp", c.body)
 		s.lineOf(r.Header.Get("X-Request-Id")) // fails unless there is exactly one line
-		same(t, c.method, fmt.Sprint(r.Status, r.Header.Get(c.header)), fmt.Sprint(c.status, c.value))
+		checkEqual(t, c.method, fmt.Sprint(r.Status, r.Header.Get(c.header)), fmt.Sprint(c.status, c.value))
 	}
 }
 
@@ -343,7 +343,7 @@ func TestChangeOfTerms(t *testing.T) {
 		offer.Accepts = []x402.Requirements{offer.Accepts[0]}
 		offer.Accepts[0].PayTo, offer.Accepts[0].Amount = c.payee, c.amount
 		reply := next.get(path, next.pay(offer))
-		same(t, c.payee+" "+c.amount, reply.Status, c.status)
+		checkEqual(t, c.payee+" "+c.amount, reply.Status, c.status)
 		if body := string(reply.Body); strings.Contains(body, "the offer says "+former) || strings.Contains(body, "the offer says 7000") {
 			t.Errorf("%s %s is refused by the former terms: %s", c.payee, c.amount, body)
 		}
