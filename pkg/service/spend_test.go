@@ -134,41 +134,41 @@ func (emptyWhois) Lookup(context.Context, whois.Query) (whois.Result, error) {
 // costs one more read and write, during the settlement, to record the payee.
 func TestPaidUnits(t *testing.T) {
 	t.Parallel()
-	const trip, mostTrips = 3 * time.Millisecond, 5
+	const callTime, maxCalls = 3 * time.Millisecond, 5
 	for _, c := range []struct {
-		name        string
-		operation   func(parts) service.Operation
-		most, again cost // the expected costs of the first payment and of the second; Units is a maximum
-		looks       time.Duration
+		name                  string
+		operation             func(parts) service.Operation
+		firstCost, secondCost cost // the expected costs of the two payments; Units is a maximum
+		lookupTime            time.Duration
 	}{
-		{name: "dns", operation: dnsExplorer, most: cost{Writes: 9, Units: 12, Reads: 1, Settles: 1}, again: cost{Writes: 5, Units: 8, Reads: 1}, looks: 200 * time.Millisecond},
+		{name: "dns", operation: dnsExplorer, firstCost: cost{Writes: 9, Units: 12, Reads: 1, Settles: 1}, secondCost: cost{Writes: 5, Units: 8, Reads: 1}, lookupTime: 200 * time.Millisecond},
 		{name: "ping", operation: func(parts) service.Operation { return service.Ping() },
-			most: cost{Writes: 6, Units: 10, Reads: 1, Settles: 1}, again: cost{Writes: 5, Units: 10, Settles: 1}},
+			firstCost: cost{Writes: 6, Units: 10, Reads: 1, Settles: 1}, secondCost: cost{Writes: 5, Units: 10, Settles: 1}},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, 1, c.operation)
 			offer := f.send(0, victim, "example.com", "")
 			wallet, draft := f.draftOf(offer, true)
 			f.table.reset()
-			f.table.callTime = trip
+			f.table.callTime = callTime
 			begun := time.Now()
 			r := f.send(0, victim, "example.com", testbed.Must(wallet.Seal(draft)))
-			trips := int((time.Since(begun) - f.settleTime - c.looks) / trip)
+			calls := int((time.Since(begun) - f.settleTime - c.lookupTime) / callTime)
 			paid, err := r.Receipt()
 			if r.Status != http.StatusOK || err != nil || paid.Extensions.OfferReceipt.Info.Receipt.Signature == "" {
 				t.Fatalf("%d %s with %+v, %v", r.Status, r.Body, paid, err)
 			}
 			checkEqual(t, "units left, of which the offer took one", r.Header.Get("RateLimit"), `"default";r=298;t=60`)
 			got := f.table.cost
-			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, trips))
+			t.Attr(c.name, fmt.Sprintf("%d %d %d", got.Units, got.Writes, calls))
 			f.table.reset()
 			f.checkServed(victim, "example.com", testbed.Must(wallet.Seal(testbed.Must(wallet.Draft(testbed.Must(offer.Required()), time.Now())))))
-			again := f.table.cost
-			if trips > mostTrips || got.Units > c.most.Units || again.Units > c.again.Units {
-				t.Errorf("%s: %+v and %+v, %d calls follow one another, want at most %d", c.name, got, again, trips, mostTrips)
+			repeatCost := f.table.cost
+			if calls > maxCalls || got.Units > c.firstCost.Units || repeatCost.Units > c.secondCost.Units {
+				t.Errorf("%s: %+v and %+v, %d calls follow one another, want at most %d", c.name, got, repeatCost, calls, maxCalls)
 			}
-			got.Units, again.Units = c.most.Units, c.again.Units
-			checkEqual(t, c.name, [2]cost{got, again}, [2]cost{c.most, c.again})
+			got.Units, repeatCost.Units = c.firstCost.Units, c.secondCost.Units
+			checkEqual(t, c.name, [2]cost{got, repeatCost}, [2]cost{c.firstCost, c.secondCost})
 		})
 	}
 }
@@ -181,16 +181,16 @@ func TestBudget(t *testing.T) {
 		for _, c := range []struct {
 			environments int
 			tools        bool
-			most         cost
+			maxCost      cost
 		}{{1, false, kind.maxOnOne}, {200, false, kind.maxOnMany}, {1, true, kind.maxOnOne}} {
 			if raceDetector() && (c.environments > 1 || c.tools) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %d, tools %v", kind.name, c.environments, c.tools), func(t *testing.T) {
 				t.Parallel()
-				c.most.Reads += c.environments // each environment reads the known payees once
+				c.maxCost.Reads += c.environments // each environment reads the known payees once
 				synctest.Test(t, func(t *testing.T) {
-					checkCost(t, kind, c.environments, c.tools, c.most)
+					checkCost(t, kind, c.environments, c.tools, c.maxCost)
 				})
 			})
 		}
