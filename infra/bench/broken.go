@@ -17,9 +17,9 @@ import (
 	"github.com/miekg/dns"
 )
 
-// broken adds a section to the table. The section compares the lookups of the service on
-// broken networks with the tools that users run.
-func (s *site) broken() {
+// brokenNetworks adds a section to the table. The section compares the lookups of the service
+// on broken networks with the tools that users run.
+func (s *site) brokenNetworks() {
 	progress("lookups on broken networks, with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "broken.json")
 	cmd := exec.CommandContext(s.ctx, must(filepath.Abs("build/simnet.test")), "-broken",
@@ -35,9 +35,9 @@ func (s *site) broken() {
 		"of fewer than 100 lookups, p99 is the slowest; a failed lookup counts with the time until it failed", s.rtt).rows = readRows(file)
 }
 
-// repeatedly starts a lookup many times, at fixed intervals, without waiting for earlier
+// repeatLookup starts a lookup many times, at fixed intervals, without waiting for earlier
 // lookups. When all have ended, it prints their durations as JSON.
-func repeatedly(p peer, domain string, times int, beat time.Duration) error {
+func repeatLookup(p peer, domain string, times int, beat time.Duration) error {
 	answers := make([]answer, times)
 	var running sync.WaitGroup
 	for i := range answers {
@@ -53,28 +53,28 @@ func repeatedly(p peer, domain string, times int, beat time.Duration) error {
 const connectTimeout = "8"
 
 // tools returns the programs that users run for a lookup, by the slug of the operation. The
-// programs query the resolvers in /etc/resolv.conf. If dig is not installed, asDig takes its
-// place. asDig queries the given resolvers.
+// programs query the resolvers in /etc/resolv.conf. If dig is not installed, lookupLikeDig
+// takes its place, and queries the given resolvers.
 func tools(resolvers []string) map[string]peer {
-	patient := func(option, of string) look { return curl(option, of, "--connect-timeout", connectTimeout) }
-	question := peer{"miekg/dns with dig's retries (5 s, then the next server, 3 tries)", asDig(resolvers)}
+	limitedCurl := func(option, of string) lookupFunc { return curl(option, of, "--connect-timeout", connectTimeout) }
+	dnsPeer := peer{"miekg/dns with dig's retries (5 s, then the next server, 3 tries)", lookupLikeDig(resolvers)}
 	if _, err := exec.LookPath("dig"); err == nil {
-		question = peer{"dig, including its start", timed(digAlone)}
+		dnsPeer = peer{"dig, including its start", timedLookup(runDig)}
 	}
-	headed := patient("-I", "time_total")
+	headLookup := limitedCurl("-I", "time_total")
 	const within = " --connect-timeout " + connectTimeout
 	return map[string]peer{
-		"dns":              question,
-		"ssl-check":        {"curl" + within + ", to the end of the handshake", patient("-I", "time_appconnect")},
-		"headers":          {"curl -I" + within, headed},
-		"resolve-redirect": {"curl -IL" + within, patient("-IL", "time_total")},
-		"uptime-check":     {question.name + ", and curl -I" + within + ", at once", together(question.ask, headed)},
+		"dns":              dnsPeer,
+		"ssl-check":        {"curl" + within + ", to the end of the handshake", limitedCurl("-I", "time_appconnect")},
+		"headers":          {"curl -I" + within, headLookup},
+		"resolve-redirect": {"curl -IL" + within, limitedCurl("-IL", "time_total")},
+		"uptime-check":     {dnsPeer.name + ", and curl -I" + within + ", at once", concurrentLookup(dnsPeer.ask, headLookup)},
 	}
 }
 
-// digAlone runs dig with its defaults. The caller measures how long the whole process takes,
+// runDig runs dig with its defaults. The caller measures how long the whole process takes,
 // because dig prints only the duration of its last try.
-func digAlone(ctx context.Context, domain string) error {
+func runDig(ctx context.Context, domain string) error {
 	out, err := exec.CommandContext(ctx, "dig", domain, "A").Output()
 	if err == nil && !bytes.Contains(out, []byte("status: NOERROR")) {
 		err = errors.New("dig has no answer")
@@ -82,19 +82,19 @@ func digAlone(ctx context.Context, domain string) error {
 	return err
 }
 
-// asDig returns a lookup with the retries of dig: it waits five seconds for each resolver, and
-// tries all resolvers three times in turn. dig 9.18 itself is slower, because it queries the
-// first resolver three times before it queries the next.
-func asDig(resolvers []string) look {
+// lookupLikeDig returns a lookup with the retries of dig: it waits five seconds for each
+// resolver, and tries all resolvers three times in turn. dig 9.18 itself is slower, because it
+// queries the first resolver three times before it queries the next.
+func lookupLikeDig(resolvers []string) lookupFunc {
 	client := &dns.Client{Timeout: 5 * time.Second}
-	return timed(func(ctx context.Context, domain string) error {
+	return timedLookup(func(ctx context.Context, domain string) error {
 		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
 		err := errors.New("there is no resolver")
 		for range 3 {
 			for _, resolver := range resolvers {
 				var r *dns.Msg
 				if r, _, err = client.ExchangeContext(ctx, q, withPort(resolver)); err == nil {
-					return answered(r)
+					return checkReply(r)
 				}
 			}
 		}

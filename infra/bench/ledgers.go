@@ -16,7 +16,7 @@ import (
 func (s *site) sample(b buyer) (rows []ledger.Record) {
 	file := filepath.Join(s.dir, "sample.db")
 	func() {
-		server := s.ours(file)
+		server := s.startService(file)
 		defer server.stop()
 		b.payments(server).play(s.ctx, 1, 1)
 	}()
@@ -34,10 +34,10 @@ func (s *site) sample(b buyer) (rows []ledger.Record) {
 	return rows
 }
 
-// fill creates a ledger file with many payments. The last argument has the records of one
-// payment by the given payer. For each payment in the file, fill copies these records, and puts
+// fill creates a ledger file with many payments. paymentRecords are the records of one payment
+// by the given payer. For each payment in the file, fill copies these records, and puts
 // another payer into their keys.
-func (s *site) fill(payments int, payer string, left []ledger.Record) (file string) {
+func (s *site) fill(payments int, payer string, paymentRecords []ledger.Record) (file string) {
 	file = filepath.Join(s.dir, fmt.Sprintf("ledger-%d.db", payments))
 	store := must(ledgerfile.Open(file))
 	defer func() { check(store.Close()) }()
@@ -45,7 +45,7 @@ func (s *site) fill(payments int, payer string, left []ledger.Record) (file stri
 	crowd.SetLimit(2000) // simultaneous writes share one sync of the file
 	for n := range payments {
 		crowd.Go(func() error {
-			for _, r := range left {
+			for _, r := range paymentRecords {
 				row := r.Head()
 				row.Key = strings.ReplaceAll(row.Key, payer, fmt.Sprintf("0x%040x", n))
 				row.Version = 1

@@ -31,14 +31,14 @@ import (
 type target struct {
 	name   string
 	server *server
-	// make returns the bytes of a new request. play calls make for all requests of a round
-	// before the round begins, because the round must not measure the client's work, such as
+	// newRequest returns the bytes of a new request. play calls newRequest for all requests of a
+	// round before the round begins. So the round does not measure the client's work, such as
 	// signing.
-	make func() []byte
-	// status and part describe a correct answer: the answer has this status, and its body
-	// contains this text.
-	status int
-	part   string
+	newRequest func() []byte
+	// wantStatus and wantText describe a correct answer: its status, and a text that its body
+	// contains.
+	wantStatus int
+	wantText   string
 }
 
 // round has the results of one call of play.
@@ -51,31 +51,31 @@ type round struct {
 // play sends n requests with several clients at once, and measures them. Each client has one
 // connection, and sends its next request when the answer to the previous one has arrived.
 func (t target) play(ctx context.Context, clients, n int) round {
-	all, took := make([][]byte, n), make([]time.Duration, n)
+	all, durations := make([][]byte, n), make([]time.Duration, n)
 	for i := range all {
-		all[i] = t.make()
+		all[i] = t.newRequest()
 	}
 	var next atomic.Int64
 	var crowd errgroup.Group
 	before, begun := t.server.processorTime(), time.Now()
 	for range clients {
-		crowd.Go(func() error { return t.ask(ctx, all, took, &next) })
+		crowd.Go(func() error { return t.ask(ctx, all, durations, &next) })
 	}
 	err := crowd.Wait()
 	lasted, spent := time.Since(begun), t.server.processorTime()-before
 	if err != nil {
 		check(fmt.Errorf("%s: %w", t.name, err))
 	}
-	slices.Sort(took)
-	return round{float64(n) / lasted.Seconds(), percentile(took, 50), percentile(took, 99), spent.Seconds() / lasted.Seconds()}
+	slices.Sort(durations)
+	return round{float64(n) / lasted.Seconds(), percentile(durations, 50), percentile(durations, 99), spent.Seconds() / lasted.Seconds()}
 }
 
 // maxAnswer limits how many bytes of an answer are read.
 const maxAnswer = 1 << 20
 
 // ask runs one client. Until no request is left, the client takes the request with the next
-// index, sends it, and stores the time until the answer in the slice took.
-func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration, next *atomic.Int64) error {
+// index, sends it, and stores the time until the answer in durations.
+func (t target) ask(ctx context.Context, requests [][]byte, durations []time.Duration, next *atomic.Int64) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", t.server.host())
 	if err != nil {
 		return err
@@ -89,9 +89,9 @@ func (t target) ask(ctx context.Context, requests [][]byte, took []time.Duration
 		}
 		begun := time.Now()
 		answer, err := exchange(conn, in, requests[i])
-		took[i] = time.Since(begun)
-		if err == nil && (answer.Status != t.status || !strings.Contains(string(answer.Body), t.part)) {
-			err = fmt.Errorf("status %d, want %d with %s: %.300s", answer.Status, t.status, t.part, answer.Body)
+		durations[i] = time.Since(begun)
+		if err == nil && (answer.Status != t.wantStatus || !strings.Contains(string(answer.Body), t.wantText)) {
+			err = fmt.Errorf("status %d, want %d with %s: %.300s", answer.Status, t.wantStatus, t.wantText, answer.Body)
 		}
 		if err != nil {
 			return err

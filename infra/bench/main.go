@@ -37,14 +37,14 @@ func main() {
 	}
 }
 
-// failed is the value with which check panics: an error after which nothing can be measured.
-// During the panic, deferred calls stop everything that was started. Then caught recovers, and
-// run returns the error.
-type failed struct{ error }
+// failure is the value with which check panics: an error after which nothing can be measured.
+// During the panic, deferred calls stop everything that was started. Then recoverFailure ends
+// the panic, and run returns the error.
+type failure struct{ error }
 
 func check(err error) {
 	if err != nil {
-		panic(failed{err})
+		panic(failure{err})
 	}
 }
 
@@ -53,12 +53,12 @@ func must[T any](v T, err error) T {
 	return v
 }
 
-// caught must be deferred. If the function that defers it panics because of check, caught
-// recovers, and stores the error in *err.
-func caught(err *error) {
+// recoverFailure must be deferred. If check has made the deferring function panic,
+// recoverFailure ends the panic, and stores the error in *err.
+func recoverFailure(err *error) {
 	switch f := recover().(type) {
 	case nil:
-	case failed:
+	case failure:
 		*err = f.error
 	default:
 		panic(f)
@@ -76,7 +76,7 @@ type site struct {
 }
 
 func run(ctx context.Context, arguments []string) (err error) {
-	defer caught(&err)
+	defer recoverFailure(&err)
 	s := &site{ctx: ctx}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	flags.IntVar(&s.runs, "runs", 15, "table: how often each thing is measured")
@@ -97,11 +97,11 @@ func run(ctx context.Context, arguments []string) (err error) {
 	case "peers":
 		return ask(peers(*resolver, *bootstrap)[flags.Arg(0)], flags.Arg(1))
 	case "tools":
-		return repeatedly(tools(strings.Split(*resolver, ","))[flags.Arg(0)], flags.Arg(1), *times, *beat)
+		return repeatLookup(tools(strings.Split(*resolver, ","))[flags.Arg(0)], flags.Arg(1), *times, *beat)
 	case "shop":
 		s.sell(*file)
 	case "bare":
-		s.repeat(*file)
+		s.runBareServer(*file)
 	default:
 		return errors.New("usage: bench table | bench peers | bench tools | bench shop | bench bare (make bench builds what they need)")
 	}
@@ -133,7 +133,7 @@ func (s *site) measureAll(only string) {
 		name    string
 		measure func()
 	}{
-		{"lookups", s.lookups}, {"broken", s.broken}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
+		{"lookups", s.lookups}, {"broken", s.brokenNetworks}, {"http", s.middleware}, {"parts", s.parts}, {"growth", s.growth}, {"handlers", s.handlers},
 		{"functions", s.functions}, {"table", s.table}, {"limits", s.limits}, {"cost", s.cost},
 	} {
 		namespaces := p.name == "lookups" || p.name == "broken" // these two parts need network namespaces, which only Linux has

@@ -38,11 +38,11 @@ type copied struct {
 	Settle []byte
 }
 
-// repeat runs a bare server: a net/http server that gives the same answer to every request,
-// and writes one log line for each request, as the service does. No challenge or paid call can
-// cost less than that. The argument is the path of a file that contains the answer: a value of
-// the type copied, in JSON.
-func (s *site) repeat(answer string) {
+// runBareServer runs a bare server: a net/http server that gives the same answer to every
+// request, and writes one log line for each request, as the service does. No challenge or paid
+// call can cost less than that. The argument is the path of a file that contains the answer: a
+// value of the type copied, in JSON.
+func (s *site) runBareServer(answer string) {
 	var c copied
 	check(json.Unmarshal(must(os.ReadFile(answer)), &c))
 	log := slog.New(slog.NewJSONHandler(os.Stdout, nil))
@@ -68,22 +68,23 @@ func (s *site) repeat(answer string) {
 	}))
 }
 
-// bare starts a bare server for a target. To get the answer that the bare server repeats, bare
-// first sends one of the target's requests to the target's own server. If settle is not empty,
-// it is the body of a settlement request, and the bare server sends it to the facilitator
-// before each answer.
-func (s *site) bare(t target, settle []byte) *server {
+// startBareServer starts a bare server for a target. To get the answer that the bare server
+// repeats, startBareServer first sends one of the target's requests to the target's own
+// server. If settleRequest is not empty, it is the body of a settlement request, and the bare
+// server sends it to the facilitator before each answer.
+func (s *site) startBareServer(t target, settleRequest []byte) *server {
 	conn := must(new(net.Dialer).DialContext(s.ctx, "tcp", t.server.host()))
 	defer conn.Close()
-	answer := must(exchange(conn, bufio.NewReader(conn), t.make()))
-	answer.Settle = settle
+	answer := must(exchange(conn, bufio.NewReader(conn), t.newRequest()))
+	answer.Settle = settleRequest
 	name := filepath.Join(s.dir, strings.ReplaceAll(t.name, " ", "-")+".json")
 	check(os.WriteFile(name, must(json.Marshal(answer)), 0o600))
-	return s.self("bare", name)
+	return s.startSelf("bare", name)
 }
 
-// each returns how much processor time the server used for each request of the round.
-func (r round) each() time.Duration {
+// timePerRequest returns how much processor time the server used for each request of the
+// round.
+func (r round) timePerRequest() time.Duration {
 	return time.Duration(r.processors / r.perSecond * float64(time.Second))
 }
 
@@ -91,25 +92,25 @@ func (r round) each() time.Duration {
 // the processor time of the service with that of the steps that no implementation can avoid.
 func (s *site) parts() {
 	progress("the parts of a call")
-	mine := s.ours(filepath.Join(s.dir, "parts.db"))
+	mine := s.startService(filepath.Join(s.dir, "parts.db"))
 	defer mine.stop()
 	b := newBuyer()
 	all := s.section("Processor time of the server, %d clients, compared with the steps that no call can avoid", targetClients)
 	add := func(what string, whole, least time.Duration, parts string, most float64) {
-		r := all.add(what, "%s", micros(whole))
-		r.Beside, r.Ratio = fmt.Sprintf("%s: %s", parts, micros(least)), fmt.Sprintf("%.2f", whole.Seconds()/least.Seconds())
-		r.held(fmt.Sprintf("≤ %.1f", most), whole.Seconds() <= most*least.Seconds())
+		r := all.add(what, "%s", formatMicros(whole))
+		r.Beside, r.Ratio = fmt.Sprintf("%s: %s", parts, formatMicros(least)), fmt.Sprintf("%.2f", whole.Seconds()/least.Seconds())
+		r.setTarget(fmt.Sprintf("≤ %.1f", most), whole.Seconds() <= most*least.Seconds())
 	}
 	challenge := challenges(mine)
-	bare := s.bare(challenge, nil)
+	bare := s.startBareServer(challenge, nil)
 	defer bare.stop()
 	m := s.measure(s.runs/3, targetClients, challenge, challenges(bare))
-	add("challenge", m[0].each(), m[1].each(), "net/http with the same bytes and one log line", targetChallenge)
+	add("challenge", m[0].timePerRequest(), m[1].timePerRequest(), "net/http with the same bytes and one log line", targetChallenge)
 
 	paid := b.payments(mine)
 	header := b.signed(mine)
-	settle := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": json.RawMessage(must(base64.StdEncoding.DecodeString(header)))}))
-	paying := s.bare(paid, settle)
+	settleRequest := must(json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": json.RawMessage(must(base64.StdEncoding.DecodeString(header)))}))
+	paying := s.startBareServer(paid, settleRequest)
 	defer paying.stop()
 	there := paid
 	there.server = paying
@@ -117,13 +118,13 @@ func (s *site) parts() {
 	recovery := s.recovery()
 	decoding := s.decoding(header)
 	commit := s.commit(s.sample(b)[0])
-	web := m[1].each()
-	add("paid ping", m[0].each(), web+recovery+decoding+commit,
+	web := m[1].timePerRequest()
+	add("paid ping", m[0].timePerRequest(), web+recovery+decoding+commit,
 		fmt.Sprintf("HTTP in, and out over a new connection: %s; recovery of one signature: %s; strict decoding of the payment: %s; one durable commit that %d payments share: %s; together",
-			micros(web), micros(recovery), micros(decoding), targetClients, micros(commit)), targetPaid)
+			formatMicros(web), formatMicros(recovery), formatMicros(decoding), targetClients, formatMicros(commit)), targetPaid)
 }
 
-func micros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
+func formatMicros(d time.Duration) string { return fmt.Sprintf("%d µs", d.Microseconds()) }
 
 // signed returns the value of the payment header for a new payment, which pays for the
 // server's ping.
@@ -132,9 +133,9 @@ func (b buyer) signed(s *server) string {
 	return must(b.Wallet.Pay(required, time.Now()))
 }
 
-// alone calls a function many times on several goroutines, and returns the mean processor time
-// of one call. The function gets the number of the call.
-func alone(n, goroutines int, do func(i int)) time.Duration {
+// meanProcessorTime calls a function many times on several goroutines, and returns the mean
+// processor time of one call. The function gets the number of the call.
+func meanProcessorTime(n, goroutines int, do func(i int)) time.Duration {
 	used := func() time.Duration {
 		var u syscall.Rusage
 		check(syscall.Getrusage(syscall.RUSAGE_SELF, &u))
@@ -158,20 +159,20 @@ func (s *site) recovery() time.Duration {
 	digest := make([]byte, 32)
 	must(rand.Read(digest))
 	signature := ecdsa.SignCompact(key, digest, false)
-	return alone(5000, 1, func(int) {
+	return meanProcessorTime(5000, 1, func(int) {
 		_, _, err := ecdsa.RecoverCompact(signature, digest)
 		check(err)
 	})
 }
 
 func (s *site) decoding(header string) time.Duration {
-	return alone(5000, 1, func(int) { must(x402.DecodePayment(header)) })
+	return meanProcessorTime(5000, 1, func(int) { must(x402.DecodePayment(header)) })
 }
 
 func (s *site) commit(r ledger.Record) time.Duration {
 	store := must(file.Open(filepath.Join(s.dir, "commit.db")))
 	defer func() { check(store.Close()) }()
-	return alone(10_000, targetClients, func(i int) {
+	return meanProcessorTime(10_000, targetClients, func(i int) {
 		row := r.Head()
 		row.Key = fmt.Sprintf("%s%d", row.Key, i)
 		row.Version = 1

@@ -27,7 +27,7 @@ const patience = 20 * time.Second
 // peer is a library or tool that the service is compared with.
 type peer struct {
 	name string
-	ask  look
+	ask  lookupFunc
 }
 
 type answer struct {
@@ -65,32 +65,32 @@ func (p peer) timeOf(domain string) answer {
 	return a
 }
 
-// broken is the key of the peers for hosts with dead addresses, in the map that the function
-// peers returns. The other keys are slugs of operations.
-const broken = "broken"
+// deadAddressesKey is a key of the map that the function peers returns. Under this key, the
+// map has the peers for hosts with dead addresses. The other keys are slugs of operations.
+const deadAddressesKey = "broken"
 
 // peers returns the libraries and tools to compare with, by the slug of the operation.
 func peers(resolver, bootstrapURL string) map[string][]peer {
-	question := timed(question(resolver))
-	leaf := timed(certificate)
-	registered := timed(registry(bootstrapURL))
-	headed := timed(head)
+	dnsLookup := timedLookup(queryDNS(resolver))
+	certificateLookup := timedLookup(certificate)
+	rdapLookup := timedLookup(queryRegistry(bootstrapURL))
+	headLookup := timedLookup(head)
 	return map[string][]peer{
-		"dns":              {{"dig", dig(resolver)}, {"Go miekg/dns Client", question}},
-		"ssl-check":        {{"curl, to the end of the handshake", curl("-I", "time_appconnect")}, {"Go crypto/tls, system resolver", leaf}},
-		"whois":            {{"Go openrdap Client, new connection", registered}},
-		"headers":          {{"curl -I", curl("-I", "time_total")}, {"Go net/http HEAD", headed}},
-		"resolve-redirect": {{"curl -IL", curl("-IL", "time_total")}, {"Go net/http HEAD", headed}},
-		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", together(question, leaf, registered)}},
-		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", together(question, leaf, headed)}},
-		broken:             {{"Go net/http HEAD, racing addresses by RFC 8305", timed(headRaced)}},
+		"dns":              {{"dig", dig(resolver)}, {"Go miekg/dns Client", dnsLookup}},
+		"ssl-check":        {{"curl, to the end of the handshake", curl("-I", "time_appconnect")}, {"Go crypto/tls, system resolver", certificateLookup}},
+		"whois":            {{"Go openrdap Client, new connection", rdapLookup}},
+		"headers":          {{"curl -I", curl("-I", "time_total")}, {"Go net/http HEAD", headLookup}},
+		"resolve-redirect": {{"curl -IL", curl("-IL", "time_total")}, {"Go net/http HEAD", headLookup}},
+		"host-intel":       {{"Go miekg/dns, crypto/tls, openrdap at once", concurrentLookup(dnsLookup, certificateLookup, rdapLookup)}},
+		"uptime-check":     {{"Go miekg/dns, crypto/tls, net/http at once", concurrentLookup(dnsLookup, certificateLookup, headLookup)}},
+		deadAddressesKey:   {{"Go net/http HEAD, racing addresses by RFC 8305", timedLookup(headRaced)}},
 	}
 }
 
-// look does a lookup, and returns how long it took.
-type look = func(ctx context.Context, domain string) (time.Duration, error)
+// A lookupFunc does a lookup, and returns how long it took.
+type lookupFunc = func(ctx context.Context, domain string) (time.Duration, error)
 
-func timed(f func(ctx context.Context, domain string) error) look {
+func timedLookup(f func(ctx context.Context, domain string) error) lookupFunc {
 	return func(ctx context.Context, domain string) (time.Duration, error) {
 		begun := time.Now()
 		err := f(ctx, domain)
@@ -98,19 +98,19 @@ func timed(f func(ctx context.Context, domain string) error) look {
 	}
 }
 
-func question(resolver string) func(ctx context.Context, domain string) error {
+func queryDNS(resolver string) func(ctx context.Context, domain string) error {
 	return func(ctx context.Context, domain string) error {
 		q := new(dns.Msg).SetQuestion(dns.Fqdn(domain), dns.TypeA)
 		r, _, err := new(dns.Client).ExchangeContext(ctx, q, net.JoinHostPort(resolver, "53"))
 		if err == nil {
-			err = answered(r)
+			err = checkReply(r)
 		}
 		return err
 	}
 }
 
-// answered returns an error if a DNS reply is not a success or has no records.
-func answered(r *dns.Msg) error {
+// checkReply returns an error if a DNS reply is not a success or has no records.
+func checkReply(r *dns.Msg) error {
 	if r.Rcode != dns.RcodeSuccess || len(r.Answer) == 0 {
 		return fmt.Errorf("no answer: %s", dns.RcodeToString[r.Rcode])
 	}
@@ -143,9 +143,9 @@ func headBy(ctx context.Context, domain string, transport *http.Transport) error
 	return nil
 }
 
-// registry returns a function that asks the RDAP server of a domain's registry about the
+// queryRegistry returns a function that asks the RDAP server of a domain's registry about the
 // domain. Like the service, it opens a new connection for each request.
-func registry(bootstrapURL string) func(ctx context.Context, domain string) error {
+func queryRegistry(bootstrapURL string) func(ctx context.Context, domain string) error {
 	client := &rdap.Client{
 		HTTP:      &http.Client{Transport: &http.Transport{DisableKeepAlives: true}},
 		Bootstrap: &bootstrap.Client{BaseURL: must(url.Parse(strings.TrimSuffix(bootstrapURL, "dns.json")))},
@@ -162,10 +162,10 @@ func registry(bootstrapURL string) func(ctx context.Context, domain string) erro
 	}
 }
 
-// together returns a lookup that does several lookups at once. It takes as long as the slowest
-// of them.
-func together(all ...look) look {
-	return timed(func(ctx context.Context, domain string) error {
+// concurrentLookup returns a lookup that does several lookups at once. It takes as long as the
+// slowest of them.
+func concurrentLookup(all ...lookupFunc) lookupFunc {
+	return timedLookup(func(ctx context.Context, domain string) error {
 		var running errgroup.Group
 		for _, l := range all {
 			running.Go(func() error {
@@ -179,7 +179,7 @@ func together(all ...look) look {
 
 // tool returns a lookup that runs a command with the domain in place of DOMAIN. The command
 // prints how long its lookup took. The pattern's group matches this number in the output.
-func tool(pattern string, unit time.Duration, command ...string) look {
+func tool(pattern string, unit time.Duration, command ...string) lookupFunc {
 	figure := regexp.MustCompile(pattern)
 	return func(ctx context.Context, domain string) (time.Duration, error) {
 		args := strings.Split(strings.ReplaceAll(strings.Join(command, "\n"), "DOMAIN", domain), "\n")
@@ -196,13 +196,13 @@ func tool(pattern string, unit time.Duration, command ...string) look {
 	}
 }
 
-func dig(resolver string) look {
+func dig(resolver string) lookupFunc {
 	return tool(`(?s)status: NOERROR.*Query time: ([0-9]+) usec`, time.Microsecond, "dig", "-u", "+tries=1", "@"+resolver, "DOMAIN", "A")
 }
 
 // curl returns a lookup by curl with an option: -I, or -IL to follow redirects. variable is
 // curl's name for the duration that counts, such as time_total. Further curl options follow.
-func curl(option, variable string, more ...string) look {
+func curl(option, variable string, more ...string) lookupFunc {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + variable + "}", "https://DOMAIN/"}, more...)
 	return tool(`^2[0-9]{2} ([0-9.]+)$`, time.Second, command...)

@@ -26,7 +26,7 @@ func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	addrs := takingTurns(all)
+	addrs := alternateFamilies(all)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	type result struct {
@@ -62,8 +62,8 @@ func dialRaced(ctx context.Context, network, address string) (net.Conn, error) {
 	return nil, errors.Join(errors.New("no address took a connection"), err)
 }
 
-// takingTurns orders addresses so that IPv4 and IPv6 alternate, beginning with IPv4.
-func takingTurns(all []net.IP) (addrs []net.IP) {
+// alternateFamilies orders addresses so that IPv4 and IPv6 alternate, beginning with IPv4.
+func alternateFamilies(all []net.IP) (addrs []net.IP) {
 	families := [2][]net.IP{}
 	for _, ip := range all {
 		family := 0

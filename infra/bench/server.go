@@ -48,14 +48,14 @@ func (s *site) serve(h http.Handler) {
 	_ = server.Serve(listener)
 }
 
-// self starts another process of this program, with a command that runs a server.
-func (s *site) self(command, file string) *server {
+// startSelf starts another process of this program, with a command that runs a server.
+func (s *site) startSelf(command, file string) *server {
 	return start("ready on ", exec.CommandContext(s.ctx, must(os.Executable()), command, "-file", file, "-facilitator", s.facilitator))
 }
 
-// ours starts the local runner with a ledger in a file. The runner has no rate limit, because
-// all requests come from one address.
-func (s *site) ours(ledgerFile string) *server {
+// startService starts the local runner with a ledger in a file. The runner has no rate limit,
+// because all requests come from one address.
+func (s *site) startService(ledgerFile string) *server {
 	cmd := exec.CommandContext(s.ctx, "build/local")
 	cmd.Env = []string{
 		"LOCAL_ADDR=127.0.0.1:0", "LEDGER_FILE=" + ledgerFile, "FACILITATOR_URL=" + s.facilitator, "NETWORK=" + network, "PAY_TO=" + payTo,
@@ -64,7 +64,7 @@ func (s *site) ours(ledgerFile string) *server {
 	return start(" is ready on ", cmd)
 }
 
-func (s *site) express() *server {
+func (s *site) startExpress() *server {
 	cmd := exec.CommandContext(s.ctx, "node", "server.mjs")
 	cmd.Dir = "infra/bench/testdata/express"
 	cmd.Env = append(os.Environ(), "NODE_ENV=production", "FACILITATOR="+s.facilitator, "NETWORK="+network, "PAY_TO="+payTo)

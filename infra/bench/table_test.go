@@ -33,13 +33,13 @@ func TestReadsFigures(t *testing.T) {
 // numbers.
 func TestOrder(t *testing.T) {
 	t.Parallel()
-	var took []time.Duration
+	var durations []time.Duration
 	var rounds []round
 	for i := range time.Duration(100) {
-		took, rounds = append(took, i+1), append(rounds, round{p50: 100 - i})
+		durations, rounds = append(durations, i+1), append(rounds, round{p50: 100 - i})
 	}
 	p50 := func(r round) time.Duration { return r.p50 }
-	got := []time.Duration{percentile(took, 50), percentile(took, 99), percentile(took, 100), percentile(took, 0), percentile(took[:3], 50), median(rounds, p50), median(rounds[:99], p50)}
+	got := []time.Duration{percentile(durations, 50), percentile(durations, 99), percentile(durations, 100), percentile(durations, 0), percentile(durations[:3], 50), median(rounds, p50), median(rounds[:99], p50)}
 	if want := []time.Duration{50, 99, 100, 1, 2, 50, 51}; !slices.Equal(got, want) {
 		t.Errorf("%d, want %d", got, want)
 	}
@@ -52,7 +52,7 @@ func TestOrder(t *testing.T) {
 func TestTakingTurns(t *testing.T) {
 	t.Parallel()
 	a, b, c, d := net.IPv4(1, 1, 1, 1), net.IPv4(1, 1, 1, 2), net.IPv4(1, 1, 1, 3), net.ParseIP("2606:4700::1")
-	if diff := cmp.Diff([]net.IP{a, d, b, c}, takingTurns([]net.IP{d, a, b, c})); diff != "" {
+	if diff := cmp.Diff([]net.IP{a, d, b, c}, alternateFamilies([]net.IP{d, a, b, c})); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -60,7 +60,7 @@ func TestTakingTurns(t *testing.T) {
 // TestPeers checks that each peer and each tool belongs to an operation that exists.
 func TestPeers(t *testing.T) {
 	for slug := range peers("1.1.1.1", "http://127.0.0.1:1/rdap/dns.json") {
-		if _, known := catalog.BySlug(slug); !known && slug != broken {
+		if _, known := catalog.BySlug(slug); !known && slug != deadAddressesKey {
 			t.Errorf("there is no operation %s", slug)
 		}
 	}
@@ -71,8 +71,8 @@ func TestPeers(t *testing.T) {
 	}
 }
 
-// TestAsDig checks that asDig queries the next resolver if a resolver does not reply. It must
-// return an error if no resolver replies, or if the reply has no records.
+// TestAsDig checks that lookupLikeDig queries the next resolver if a resolver does not reply.
+// lookupLikeDig must return an error if no resolver replies, or if the reply has no records.
 func TestAsDig(t *testing.T) {
 	t.Parallel()
 	resolver := testbed.Must(testbed.ListenDNS("127.0.0.1:0", testbed.ReadZone(t, "example.com. 60 IN A 192.0.2.1\n")))
@@ -89,7 +89,7 @@ func TestAsDig(t *testing.T) {
 		{[]string{closed.Addr}, "example.com", false},
 		{nil, "example.com", false},
 	} {
-		if _, err := asDig(c.resolvers)(t.Context(), c.domain); (err == nil) != c.answers {
+		if _, err := lookupLikeDig(c.resolvers)(t.Context(), c.domain); (err == nil) != c.answers {
 			t.Errorf("%v about %s: %v", c.resolvers, c.domain, err)
 		}
 	}
