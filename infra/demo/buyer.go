@@ -25,7 +25,7 @@ type buyer struct {
 	answers int
 
 	mu     sync.Mutex
-	signed []string // the nonces of the buyer's payments
+	nonces []string // the nonces of the buyer's payments
 }
 
 func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
@@ -37,13 +37,13 @@ func newBuyer(url string, tell func(tone, string)) (*buyer, error) {
 	return &buyer{tell: tell, url: url, client: &x402test.Client{HTTP: client, Wallet: wallet, Now: time.Now}}, nil
 }
 
-func (b *buyer) satisfied() bool { return b.answers > 0 }
+func (b *buyer) hasAnswer() bool { return b.answers > 0 }
 
 // try signs a payment and sends it. As long as the reply is a 409, try sends the same payment
 // again. After each reply, try waits as long as Retry-After says. If the buyer already has an
 // answer, try does nothing.
 func (b *buyer) try(ctx context.Context) error {
-	if b.satisfied() {
+	if b.hasAnswer() {
 		return nil
 	}
 	if b.offer.X402Version == 0 {
@@ -57,13 +57,13 @@ func (b *buyer) try(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for again := true; again; {
+	for resend := true; resend; {
 		begun := time.Now()
 		reply, err := b.client.Get(ctx, b.url, header)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		again = b.read(reply, err, time.Since(begun))
+		resend = b.handleReply(reply, err, time.Since(begun))
 		if err := wait(ctx, reply.RetryAfter()); err != nil {
 			return err
 		}
@@ -78,23 +78,23 @@ func (b *buyer) sign() (header string, err error) {
 		return "", err
 	}
 	b.mu.Lock()
-	b.signed = append(b.signed, draft.Payload.Payload.Authorization.Nonce)
-	n := len(b.signed)
+	b.nonces = append(b.nonces, draft.Payload.Payload.Authorization.Nonce)
+	n := len(b.nonces)
 	b.mu.Unlock()
 	b.tell(plain, fmt.Sprintf("client signs payment %d", n))
 	return b.client.Wallet.Seal(draft)
 }
 
-// name returns the text with which the timeline names the payment in a call to the
+// paymentName returns the text with which the timeline names the payment in a call to the
 // facilitator, such as "payment 1".
-func (b *buyer) name(call []byte) string {
+func (b *buyer) paymentName(call []byte) string {
 	var q struct {
 		PaymentPayload x402.Payload `json:"paymentPayload"`
 	}
 	_ = json.Unmarshal(call, &q) // if the call has no payment, no nonce matches
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for i, nonce := range b.signed {
+	for i, nonce := range b.nonces {
 		if nonce == q.PaymentPayload.Payload.Authorization.Nonce {
 			return fmt.Sprintf("payment %d", i+1)
 		}
@@ -102,12 +102,12 @@ func (b *buyer) name(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// read prints a reply. For a reply without an answer, it also prints how long the buyer
-// waited, if that was long. It reports whether to send the same payment again.
-func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bool) {
-	text := says(r)
+// handleReply prints a reply. For a reply without an answer, it also prints how long the buyer
+// waited, if that was long. It returns true if the buyer must send the same payment again.
+func (b *buyer) handleReply(r x402test.Reply, lost error, took time.Duration) (resend bool) {
+	text := replyText(r)
 	status := fmt.Sprint(r.Status)
-	if took >= silence {
+	if took >= explainDelay {
 		status += " after " + seconds(took)
 	}
 	switch {
@@ -124,9 +124,9 @@ func (b *buyer) read(r x402test.Reply, lost error, took time.Duration) (again bo
 	return lost == nil && r.Status == http.StatusConflict
 }
 
-// says returns what the timeline shows of a reply: the MX host, the error message, or else the
-// first line.
-func says(r x402test.Reply) string {
+// replyText returns what the timeline shows of a reply: the MX host, the error message, or
+// else the first line.
+func replyText(r x402test.Reply) string {
 	var body struct {
 		Error struct{ Message string }
 		// Only the answer of the service has Records.

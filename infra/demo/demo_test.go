@@ -64,7 +64,7 @@ func TestDemo(t *testing.T) {
 }
 
 // columns returns the events in the two columns of a page, one text for each event. It removes
-// the times (see timeless). In the left column it also removes repeated events, because the
+// the times (see removeTimes). In the left column it also removes repeated events, because the
 // client repeats a request more often on a slow machine.
 func columns(page string) (left, right []string) {
 	rule := strings.Repeat("-", column)
@@ -72,23 +72,23 @@ func columns(page string) (left, right []string) {
 	page, _, _ = strings.Cut(page, "Same purchase")
 	for line := range strings.Lines(page) {
 		if line = strings.TrimRight(line, "\n"); !strings.Contains(line, rule) && len(line) > margin {
-			left = unwrapped(left, line[margin:min(len(line), margin+column)])
-			right = unwrapped(right, line[min(len(line), margin+column+gap):])
+			left = appendLine(left, line[margin:min(len(line), margin+column)])
+			right = appendLine(right, line[min(len(line), margin+column+gap):])
 		}
 	}
 	for i, event := range left {
-		left[i] = timeless(event)
+		left[i] = removeTimes(event)
 	}
 	for i, event := range right {
-		right[i] = timeless(event)
+		right[i] = removeTimes(event)
 	}
 	return slices.Compact(left), right
 }
 
-// timeless returns an event without its times. If the event has a time on every machine (the
-// client pauses, or somebody waits for a lease), timeless puts a mark in place of the time. If
-// the event has a time only on a busy machine, timeless leaves no trace of it.
-func timeless(event string) string {
+// removeTimes returns an event without its times. If the event has a time on every machine
+// (the client pauses, or somebody waits for a lease), removeTimes puts a mark in place of the
+// time. If the event has a time only on a busy machine, removeTimes leaves no trace of it.
+func removeTimes(event string) string {
 	for _, change := range []struct{ times, to string }{
 		{`\(waits \d+s\)$`, "(waits)"},
 		{`told 409 after [1-9]\d?s:`, "told 409 (after a time):"},
@@ -100,9 +100,9 @@ func timeless(event string) string {
 	return event
 }
 
-// unwrapped adds a line to the events of its column. An indented line continues the last
+// appendLine adds a line to the events of its column. An indented line continues the last
 // event.
-func unwrapped(events []string, line string) []string {
+func appendLine(events []string, line string) []string {
 	text := strings.TrimSpace(line)
 	switch {
 	case text == "":
@@ -159,7 +159,7 @@ func TestColours(t *testing.T) {
 		"a dumb terminal": {terminal, map[string]string{"TERM": "dumb"}, false},
 		"a file":          {file, nil, false},
 	} {
-		if got := coloured(c.out, func(name string) string { return c.env[name] }); got != c.want {
+		if got := mayHaveColours(c.out, func(name string) string { return c.env[name] }); got != c.want {
 			t.Errorf("%s has colours: %v, want %v", name, got, c.want)
 		}
 	}
@@ -173,18 +173,18 @@ func TestTimeline(t *testing.T) {
 		p := &timeline{out: &pages[i], colours: colours}
 		p.begin()
 		p.try(1)
-		p.right(bad, "an event that is far too long for the line of a column, and ends later")
-		p.right(money, "another")
-		p.left(plain, "one on the left")
+		p.recordRight(bad, "an event that is far too long for the line of a column, and ends later")
+		p.recordRight(money, "another")
+		p.printLeft(plain, "one on the left")
 		p.end()
 		with := sums{transfers: 1, answers: 1, paid: 5000}
 		without := sums{transfers: 3, answers: 1, paid: 15000}
-		p.last(with, without)
-		p.verdict(with, without)
+		p.printTotals(with, without)
+		p.printVerdict(with, without)
 	}
-	bare := regexp.MustCompile(`\x1b\[\d*m| +$`).ReplaceAllString(pages[1].String(), "")
-	bare = regexp.MustCompile(`(?m) +$`).ReplaceAllString(bare, "")
-	if diff := cmp.Diff(pages[0].String(), bare); diff != "" || pages[1].String() == pages[0].String() {
+	colourless := regexp.MustCompile(`\x1b\[\d*m| +$`).ReplaceAllString(pages[1].String(), "")
+	colourless = regexp.MustCompile(`(?m) +$`).ReplaceAllString(colourless, "")
+	if diff := cmp.Diff(pages[0].String(), colourless); diff != "" || pages[1].String() == pages[0].String() {
 		t.Errorf("with colours (-without +with):\n%s", diff)
 	}
 	for line := range strings.Lines(pages[0].String()) {

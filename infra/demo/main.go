@@ -30,7 +30,7 @@ func main() {
 	service := flag.String("service", filepath.Join("build", "local"), "the program of the service (infra/local)")
 	thirty := flag.String("thirty", filepath.Join("build", "thirty"), "the program of the other seller (infra/demo/thirty)")
 	flag.Parse()
-	err := play(ctx, os.Stdout, coloured(os.Stdout, os.Getenv), *service, *thirty)
+	err := play(ctx, os.Stdout, mayHaveColours(os.Stdout, os.Getenv), *service, *thirty)
 	if errors.Is(err, context.Canceled) {
 		os.Exit(130) // the usual status of a program ended by Ctrl-C
 	}
@@ -47,18 +47,18 @@ const mostTries = 20
 // play plays the events against both sellers, and prints them in two columns.
 func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
 	page := &timeline{out: out, colours: colours}
-	with, err := newSeller(ctx, service, page.left)
+	with, err := newSeller(ctx, service, page.printLeft)
 	if err != nil {
 		return err
 	}
 	defer with.close()
-	without, err := newSeller(ctx, thirty, page.right)
+	without, err := newSeller(ctx, thirty, page.recordRight)
 	if err != nil {
 		return err
 	}
 	defer without.close()
 	page.begin()
-	for n := 1; !with.buyer.satisfied() || !without.buyer.satisfied(); n++ {
+	for n := 1; !with.buyer.hasAnswer() || !without.buyer.hasAnswer(); n++ {
 		if n > mostTries {
 			return fmt.Errorf("the client has no answer after %d tries", mostTries)
 		}
@@ -73,10 +73,10 @@ func play(ctx context.Context, out io.Writer, colours bool, service, thirty stri
 		}
 		page.end()
 	}
-	page.last(with.sums(), without.sums())
-	if s := with.sums(); !s.once() {
+	page.printTotals(with.sums(), without.sums())
+	if s := with.sums(); !s.isPaidOnce() {
 		return fmt.Errorf("transfers to the service: %d, answers from it: %d. Each should be 1: please report this bug", s.transfers, s.answers)
 	}
-	page.verdict(with.sums(), without.sums())
+	page.printVerdict(with.sums(), without.sums())
 	return nil
 }

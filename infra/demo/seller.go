@@ -28,35 +28,35 @@ example.com. 300  MX 10 mx1.example.com.
 example.com. 300  MX 20 mx2.example.com.
 `
 
-// The numbers of the settlements that fail. The calls to /settle are counted from 0.
+// The indexes of the settlements that fail, among the calls to /settle.
 const (
-	lies  = 0 // the money moves, and the facilitator answers 500
-	kills = 1 // the seller is killed while it waits for the facilitator, before any money moves
+	lyingSettlement  = 0 // the money moves, and the facilitator answers 500
+	killedSettlement = 1 // the seller is killed while it waits for the facilitator, before any money moves
 )
 
-// silence is how long a reply may take before the timeline says why the client waits. If a
-// reply takes at least this long, the timeline shows the time.
-const silence = time.Second
+// explainDelay is how long a reply may take before the timeline explains why the client waits.
+// If a reply takes at least this long, the timeline also shows the time that it took.
+const explainDelay = time.Second
 
 // seller is one of the two sellers, with its own facilitator, network, resolver and client.
 type seller struct {
-	tell    func(tone, string)
-	folder  string // the folder of the ledger
-	program string
-	env     map[string]string
-	money   *x402test.Facilitator
-	open    []func() // functions that each stop a server; the method close calls them
-	address *url.URL // the URL at which the seller listens
-	buyer   *buyer
+	tell        func(tone, string)
+	folder      string // the folder of the ledger
+	program     string
+	env         map[string]string
+	facilitator *x402test.Facilitator
+	stopServers []func() // each function stops a server; the method close calls them
+	address     *url.URL // the URL at which the seller listens
+	buyer       *buyer
 
-	mu      sync.Mutex
-	process *programs.Process
-	settled int       // the number of calls to /settle so far
-	killed  time.Time // when the seller was killed
-	held    string    // the payment that the kill interrupted; empty once explain has named it, or the seller settles again
-	waited  bool      // whether the timeline has said that the seller waits for a lease
-	down    bool      // whether the client has found the seller down during this turn
-	lost    bool      // whether the network has lost an answer
+	mu                 sync.Mutex
+	process            *programs.Process
+	settleCalls        int       // the number of calls to /settle so far
+	killed             time.Time // when the seller was killed
+	interruptedPayment string    // the payment that the kill interrupted; empty if explain has named it, or the seller has settled again
+	waitExplained      bool      // whether the timeline has said that the seller waits for a lease
+	foundDown          bool      // whether the client has found the seller down during this turn
+	answerLost         bool      // whether the network has lost an answer
 }
 
 // newSeller starts a seller and the servers around it. The seller is a program that reads
@@ -85,7 +85,7 @@ func (s *seller) surround(ctx context.Context) error {
 	}
 	terms := x402.USDC()
 	terms.PayTo = payee.Address().Checksum()
-	if s.money, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}); err != nil {
+	if s.facilitator, err = x402test.NewFacilitator(x402test.FacilitatorConfig{Terms: terms, Now: time.Now}); err != nil {
 		return err
 	}
 	if s.folder, err = os.MkdirTemp("", "hostfacts-demo-"); err != nil {
@@ -95,7 +95,7 @@ func (s *seller) surround(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.open = append(s.open, func() { _ = resolver.Close() })
+	s.stopServers = append(s.stopServers, func() { _ = resolver.Close() })
 	// The seller must listen at the same address again after a kill, so the address is chosen
 	// here.
 	addr, err := freeAddr(ctx)
@@ -103,11 +103,11 @@ func (s *seller) surround(ctx context.Context) error {
 		return err
 	}
 	s.address = &url.URL{Scheme: "http", Host: addr}
-	facilitator, err := s.serve(ctx, testbed.Relay{Do: s.settle, To: s.money})
+	facilitator, err := s.serve(ctx, testbed.Relay{Do: s.relayToFacilitator, To: s.facilitator})
 	if err != nil {
 		return err
 	}
-	line, err := s.serve(ctx, testbed.Relay{Do: s.carry, To: s.toSeller()})
+	line, err := s.serve(ctx, testbed.Relay{Do: s.relayToSeller, To: s.sellerProxy()})
 	if err != nil {
 		return err
 	}
@@ -142,7 +142,7 @@ func (s *seller) serve(ctx context.Context, h http.Handler) (address string, err
 	server := &http.Server{Handler: h, ReadHeaderTimeout: time.Minute}
 	server.SetKeepAlivesEnabled(false)
 	go func() { _ = server.Serve(listener) }() // Serve returns when the server is closed
-	s.open = append(s.open, func() { _ = server.Close() })
+	s.stopServers = append(s.stopServers, func() { _ = server.Close() })
 	return "http://" + listener.Addr().String(), nil
 }
 
@@ -151,7 +151,7 @@ func (s *seller) close() {
 	if s.process != nil {
 		s.process.Kill()
 	}
-	for _, end := range s.open {
+	for _, end := range s.stopServers {
 		end()
 	}
 	_ = os.RemoveAll(s.folder) // at worst, a temporary folder stays
@@ -176,8 +176,8 @@ func (s *seller) turn(ctx context.Context) error {
 		return err
 	}
 	s.mu.Lock()
-	down := s.down
-	s.down = false
+	down := s.foundDown
+	s.foundDown = false
 	s.mu.Unlock()
 	if !down {
 		return nil
@@ -189,8 +189,8 @@ func (s *seller) turn(ctx context.Context) error {
 	return nil
 }
 
-// gone reports whether the seller's process has ended, because the seller was killed.
-func (s *seller) gone() bool {
+// hasEnded reports whether the seller's process has ended, because the seller was killed.
+func (s *seller) hasEnded() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -201,30 +201,30 @@ func (s *seller) gone() bool {
 	}
 }
 
-// settle relays a request to the facilitator. The first settlement succeeds, but the seller
-// gets the answer 500. The second settlement does not reach the facilitator: the seller is
-// killed while it waits.
-func (s *seller) settle(r *testbed.Relayed) {
+// relayToFacilitator relays a request to the facilitator. The first settlement succeeds, but
+// the seller gets the answer 500. The second settlement does not reach the facilitator: the
+// seller is killed while it waits.
+func (s *seller) relayToFacilitator(r *testbed.Relayed) {
 	if r.URL.Path != "/settle" {
 		r.Pass()
 		return
 	}
 	s.mu.Lock()
-	turn := s.settled
-	s.settled++
+	turn := s.settleCalls
+	s.settleCalls++
 	s.mu.Unlock()
-	payment := s.buyer.name(r.Sent)
+	payment := s.buyer.paymentName(r.Sent)
 	switch turn {
-	case lies:
+	case lyingSettlement:
 		s.report(payment, r.Answer().Body.Bytes())
 		s.tell(bad, "facilitator answers 500")
 		r.WriteHeader(http.StatusInternalServerError)
-	case kills:
+	case killedSettlement:
 		s.tell(plain, "facilitator is asked for "+payment+" (no money moves)")
 		s.kill(payment)
 		r.Drop()
 	default:
-		s.goesOn()
+		s.reportResumed()
 		answer := r.Answer()
 		s.report(payment, answer.Body.Bytes())
 		r.Send(answer, answer.Body.Len())
@@ -236,40 +236,41 @@ func (s *seller) kill(payment string) {
 	s.tell(bad, "seller is killed (kill -9)")
 	s.mu.Lock()
 	s.killed = time.Now()
-	s.held = payment
+	s.interruptedPayment = payment
 	s.mu.Unlock()
 	s.process.Kill()
 }
 
-// goesOn is called when the seller settles again after the kill. If the seller had to wait for
-// the lease of the killed process, goesOn prints how long the seller waited.
-func (s *seller) goesOn() {
+// reportResumed is called when the seller settles again after the kill. If the seller had to
+// wait for the lease of the killed process, reportResumed prints how long after the kill the
+// seller goes on.
+func (s *seller) reportResumed() {
 	s.mu.Lock()
-	waited := s.waited
+	waited := s.waitExplained
 	since := time.Since(s.killed)
-	s.held = ""
-	s.waited = false
+	s.interruptedPayment = ""
+	s.waitExplained = false
 	s.mu.Unlock()
 	if waited {
 		s.tell(plain, fmt.Sprintf("seller goes on, %s after the kill", seconds(since)))
 	}
 }
 
-// explain starts a timer. If the timer ends and the killed process still holds a payment,
-// explain says once in the timeline that the seller waits for a lease. When the seller has
-// answered or has ended, the caller must call the returned function, which stops the timer.
-func (s *seller) explain() (over func()) {
-	late := time.AfterFunc(silence, func() {
+// explain starts a timer. If the killed process still holds a payment when the timer ends, the
+// timeline says once that the seller waits for a lease. When the seller has answered or has
+// ended, the caller must call the returned function, which stops the timer.
+func (s *seller) explain() (stop func()) {
+	timer := time.AfterFunc(explainDelay, func() {
 		s.mu.Lock()
-		held := s.held
-		s.held = ""
-		s.waited = s.waited || held != ""
+		payment := s.interruptedPayment
+		s.interruptedPayment = ""
+		s.waitExplained = s.waitExplained || payment != ""
 		s.mu.Unlock()
-		if held != "" {
-			s.tell(plain, "the killed process still holds "+held+"; the seller waits until its lease ends")
+		if payment != "" {
+			s.tell(plain, "the killed process still holds "+payment+"; the seller waits until its lease ends")
 		}
 	})
-	return func() { late.Stop() }
+	return func() { timer.Stop() }
 }
 
 // report prints what the chain did with a payment.
@@ -285,9 +286,9 @@ func (s *seller) report(payment string, answer []byte) {
 	}
 }
 
-// toSeller returns a handler that forwards requests to the seller. If the seller gives no
+// sellerProxy returns a handler that forwards requests to the seller. If the seller gives no
 // answer, the handler closes the client's connection.
-func (s *seller) toSeller() http.Handler {
+func (s *seller) sellerProxy() http.Handler {
 	return &httputil.ReverseProxy{
 		Transport:    &http.Transport{DisableCompression: true, DisableKeepAlives: true},
 		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
@@ -295,20 +296,20 @@ func (s *seller) toSeller() http.Handler {
 	}
 }
 
-// carry relays a request as the network between the client and the seller. It loses the first
-// paid answer. While the seller is down, a request gets no answer.
-func (s *seller) carry(r *testbed.Relayed) {
-	if s.gone() {
+// relayToSeller relays a request as the network between the client and the seller. It loses
+// the first paid answer. While the seller is down, a request gets no answer.
+func (s *seller) relayToSeller(r *testbed.Relayed) {
+	if s.hasEnded() {
 		s.tell(bad, "seller is down")
 		s.mu.Lock()
-		s.down = true
+		s.foundDown = true
 		s.mu.Unlock()
 		r.Drop()
 		return
 	}
 	defer s.explain()()
 	answer := r.Answer()
-	if s.loses(r.Request, answer.Code) {
+	if s.losesAnswer(r.Request, answer.Code) {
 		s.tell(plain, "seller answers")
 		s.tell(bad, "network loses the answer")
 		r.Drop()
@@ -317,14 +318,14 @@ func (s *seller) carry(r *testbed.Relayed) {
 	r.Send(answer, answer.Body.Len())
 }
 
-// loses decides whether the network loses an answer. Only the first paid answer is lost.
-func (s *seller) loses(r *http.Request, status int) bool {
+// losesAnswer decides whether the network loses an answer. Only the first paid answer is lost.
+func (s *seller) losesAnswer(r *http.Request, status int) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.lost || status != http.StatusOK || r.Header.Get(x402.HeaderSignature) == "" {
+	if s.answerLost || status != http.StatusOK || r.Header.Get(x402.HeaderSignature) == "" {
 		return false
 	}
-	s.lost = true
+	s.answerLost = true
 	return true
 }
 
@@ -336,7 +337,7 @@ type sums struct {
 }
 
 func (s *seller) sums() sums {
-	transfers := s.money.Transfers()
+	transfers := s.facilitator.Transfers()
 	var paid int64
 	for _, t := range transfers {
 		value, _ := strconv.ParseInt(t.Value, 10, 64) // the facilitator has checked that the value is a number
@@ -345,5 +346,5 @@ func (s *seller) sums() sums {
 	return sums{transfers: len(transfers), answers: s.buyer.answers, paid: paid}
 }
 
-// once reports whether the client has one answer and has paid for it once.
-func (s sums) once() bool { return s.transfers == 1 && s.answers == 1 }
+// isPaidOnce reports whether the client has one answer and has paid for it once.
+func (s sums) isPaidOnce() bool { return s.transfers == 1 && s.answers == 1 }

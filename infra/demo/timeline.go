@@ -24,8 +24,8 @@ const (
 	bold  tone = "1"
 )
 
-// coloured reports whether the output may have colours (https://no-color.org).
-func coloured(out *os.File, getenv func(string) string) bool {
+// mayHaveColours reports whether the output may have colours (https://no-color.org).
+func mayHaveColours(out *os.File, getenv func(string) string) bool {
 	info, err := out.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0 && getenv("NO_COLOR") == "" && getenv("TERM") != "dumb"
 }
@@ -51,9 +51,9 @@ type timeline struct {
 	out     io.Writer
 	colours bool
 
-	mu     sync.Mutex
-	number string // the number of the current try; empty once that number is printed
-	ahead  []cell // lines of the right column that are not printed yet
+	mu           sync.Mutex
+	number       string // the number of the current try; empty once that number is printed
+	pendingRight []cell // lines of the right column that are not printed yet
 }
 
 // begin prints the introduction.
@@ -65,8 +65,8 @@ answer. Processes, signatures, waits and the ledger are real; the source is in
 infra/demo. It takes about 40 seconds, and most of them are one wait.
 
 `)
-	p.row(cell{bold, "this service, with its ledger file"}, cell{bold, "a seller of 30 lines, with no ledger"})
-	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
+	p.printRow(cell{bold, "this service, with its ledger file"}, cell{bold, "a seller of 30 lines, with no ledger"})
+	p.printRow(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
 }
 
 // try begins the nth try, whose number is printed beside its first event.
@@ -76,31 +76,31 @@ func (p *timeline) try(n int) {
 	p.number = fmt.Sprint(n)
 }
 
-// left prints an event of the left column.
-func (p *timeline) left(t tone, text string) {
+// printLeft prints an event of the left column.
+func (p *timeline) printLeft(t tone, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, line := range wrapped(text) {
-		p.row(cell{t, line}, p.next())
+	for _, line := range wrapText(text) {
+		p.printRow(cell{t, line}, p.takeRight())
 	}
 }
 
-// right records an event of the right column, to be printed later.
-func (p *timeline) right(t tone, text string) {
+// recordRight records an event of the right column, to be printed later.
+func (p *timeline) recordRight(t tone, text string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, line := range wrapped(text) {
-		p.ahead = append(p.ahead, cell{t, line})
+	for _, line := range wrapText(text) {
+		p.pendingRight = append(p.pendingRight, cell{t, line})
 	}
 }
 
-// next removes and returns the next line of the right column.
-func (p *timeline) next() cell {
-	if len(p.ahead) == 0 {
+// takeRight removes the next line from pendingRight and returns it.
+func (p *timeline) takeRight() cell {
+	if len(p.pendingRight) == 0 {
 		return cell{}
 	}
-	first := p.ahead[0]
-	p.ahead = p.ahead[1:]
+	first := p.pendingRight[0]
+	p.pendingRight = p.pendingRight[1:]
 	return first
 }
 
@@ -109,22 +109,22 @@ func (p *timeline) next() cell {
 func (p *timeline) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.ahead) > 0 {
-		p.row(cell{}, p.next())
+	for len(p.pendingRight) > 0 {
+		p.printRow(cell{}, p.takeRight())
 	}
 	fmt.Fprintln(p.out)
 }
 
-// last prints the totals of both columns.
-func (p *timeline) last(with, without sums) {
+// printTotals prints the totals of both columns.
+func (p *timeline) printTotals(with, without sums) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.row(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
-	p.row(with.cell(), without.cell())
+	p.printRow(cell{faint, strings.Repeat("-", column)}, cell{faint, strings.Repeat("-", column)})
+	p.printRow(with.cell(), without.cell())
 }
 
-// verdict prints what the client paid to each seller.
-func (p *timeline) verdict(with, without sums) {
+// printVerdict prints what the client paid to each seller.
+func (p *timeline) printVerdict(with, without sums) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fmt.Fprintf(p.out, "\nSame purchase, same failures: %s USDC paid with a ledger, %s without.\n",
@@ -140,8 +140,8 @@ func (s sums) cell() cell {
 	return cell{t, fmt.Sprintf("transfers %d, answers %d", s.transfers, s.answers)}
 }
 
-// row prints a line of both columns.
-func (p *timeline) row(left, right cell) {
+// printRow prints a line of both columns.
+func (p *timeline) printRow(left, right cell) {
 	number := fmt.Sprintf("%-*s", margin, p.number)
 	p.number = ""
 	between := strings.Repeat(" ", max(0, column-utf8.RuneCountInString(left.text))+gap)
@@ -160,9 +160,9 @@ func (p *timeline) paint(c cell) string {
 	return "\x1b[" + string(c.tone) + "m" + c.text + "\x1b[0m"
 }
 
-// wrapped splits a text into lines that fit into a column. All lines except the first are
+// wrapText splits a text into lines that fit into a column. All lines except the first are
 // indented.
-func wrapped(text string) (lines []string) {
+func wrapText(text string) (lines []string) {
 	const indent = "  "
 	line := ""
 	for word := range strings.FieldsSeq(text) {

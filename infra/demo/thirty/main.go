@@ -22,7 +22,7 @@ func main() {
 	price := terms.Requirements("5000")
 	http.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		payment, err := base64.StdEncoding.DecodeString(r.Header.Get(x402.HeaderSignature))
-		if err != nil || !settles(payment, price) {
+		if err != nil || !settlePayment(payment, price) {
 			offer, _ := x402.EncodeHeader(x402.PaymentRequired{X402Version: x402.Version, Accepts: []x402.Requirements{price}})
 			w.Header().Set(x402.HeaderRequired, offer)
 			http.Error(w, "Please pay.", http.StatusPaymentRequired)
@@ -38,9 +38,9 @@ func main() {
 	log.Fatal(http.Serve(listener, nil))
 }
 
-// settles asks the facilitator to move the money, and reports whether the facilitator did so.
-// An empty payment cannot be encoded as JSON, so settles does not send an empty payment.
-func settles(payment json.RawMessage, price x402.Requirements) bool {
+// settlePayment asks the facilitator to move the money, and reports whether the facilitator
+// did so. An empty payment cannot be encoded as JSON, so settlePayment does not send it.
+func settlePayment(payment json.RawMessage, price x402.Requirements) bool {
 	call, err := json.Marshal(map[string]any{"x402Version": x402.Version, "paymentPayload": payment, "paymentRequirements": price})
 	if err != nil {
 		return false
