@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// served returns the OpenAPI description and the documentation page of a service.
-func served(t *testing.T) (description, page string) {
+// servedDocuments returns the OpenAPI description and the documentation page of a service.
+func servedDocuments(t *testing.T) (description, page string) {
 	d := discovery.New(discovery.Site{Origin: "https://api.example.com", Terms: testbed.LocalTerms(t)})
 	api, _ := d.Find(catalog.PathOpenAPI)
 	docs, _ := d.Find(catalog.PathDocs)
@@ -27,26 +27,27 @@ type exchange struct {
 	x402test.Reply
 }
 
-// answered returns a GET of the operation dns and its response, which has a receipt.
-func answered(status int, body string) exchange {
+// successExchange returns a GET of the operation dns and its response, which has a receipt.
+func successExchange(status int, body string) exchange {
 	receipt := base64.StdEncoding.EncodeToString([]byte(`{"success":true,"transaction":"0xab","network":"eip155:8453","payer":"0x1"}`))
 	header := http.Header{"Content-Type": {"application/json; charset=utf-8"}, "Payment-Response": {receipt}}
 	return exchange{http.MethodGet, catalog.DNS().Path + "?domain=example.com", x402test.Reply{Status: status, Header: header, Body: []byte(body)}}
 }
 
-// failed is like answered, but the response is an error. The last two arguments are JSON.
-func failed(status int, code, charged, retryable string) exchange {
-	return answered(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
+// errorExchange is like successExchange, but the response is an error. The last two arguments
+// are JSON.
+func errorExchange(status int, code, charged, retryable string) exchange {
+	return successExchange(status, `{"error":{"code":"`+code+`","message":"m","charged":`+charged+`,"retryable":`+retryable+`},`+
 		`"request_id":"r","docs_url":"https://api.example.com/docs#error-`+code+`"}`)
 }
 
-func (a exchange) with(name string, values ...string) exchange {
+func (a exchange) withHeader(name string, values ...string) exchange {
 	a.Header = a.Header.Clone()
 	a.Header[http.CanonicalHeaderKey(name)] = values
 	return a
 }
 
-func (a exchange) by(method, target string) exchange {
+func (a exchange) withRequest(method, target string) exchange {
 	a.method, a.target = method, target
 	return a
 }
@@ -56,49 +57,49 @@ func (a exchange) by(method, target string) exchange {
 // Check has such responses, for all operations.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
-	description, page := served(t)
+	description, page := servedDocuments(t)
 	d := testbed.Must(ParseOpenAPI([]byte(description), []byte(page)))
 	dns, bundle := catalog.DNS(), catalog.HostIntel()
-	paid, limited := answered(200, dns.Response), failed(429, "rate_limited", "false", "true").by("GET", catalog.Whois().Path)
+	paid, limited := successExchange(200, dns.Response), errorExchange(429, "rate_limited", "false", "true").withRequest("GET", catalog.Whois().Path)
 	var parts map[string]json.RawMessage
 	testbed.Check(json.Unmarshal([]byte(bundle.Response), &parts))
 	parts["whois"] = json.RawMessage(`{"error":{"code":"connect_failed","message":"m"}}`)
 	child, _ := json.Marshal(parts) // cannot fail: the parts come from JSON
-	html := answered(404, "<html>").with("Content-Type", "text/html")
+	html := successExchange(404, "<html>").withHeader("Content-Type", "text/html")
 	for name, c := range map[string]struct {
-		answer exchange
-		says   string // a part of the error; "" means that Check finds no fault
+		answer  exchange
+		wantErr string // a part of the error; "" means that Check finds no fault
 	}{
 		"paid":                        {paid, ""},
-		"field missing":               {answered(200, strings.Replace(dns.Response, `"rcode":`, `"code":`, 1)), "missing property 'rcode'"},
-		"not JSON":                    {answered(200, "<html>"), "invalid character"},
-		"not UTF-8":                   {answered(200, "{\"\xff\":1}"), "not UTF-8"},
-		"text for JSON":               {paid.with("Content-Type", "text/plain"), `"text/plain" is not declared`},
-		"a child with another's code": {answered(200, string(child)).by("GET", bundle.Path), "which is not in the list of whois"},
-		"no receipt":                  {paid.with("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
-		"a receipt not in base64":     {paid.with("PAYMENT-RESPONSE", "{}"), "base64"},
+		"field missing":               {successExchange(200, strings.Replace(dns.Response, `"rcode":`, `"code":`, 1)), "missing property 'rcode'"},
+		"not JSON":                    {successExchange(200, "<html>"), "invalid character"},
+		"not UTF-8":                   {successExchange(200, "{\"\xff\":1}"), "not UTF-8"},
+		"text for JSON":               {paid.withHeader("Content-Type", "text/plain"), `"text/plain" is not declared`},
+		"a child with another's code": {successExchange(200, string(child)).withRequest("GET", bundle.Path), "which is not in the list of whois"},
+		"no receipt":                  {paid.withHeader("PAYMENT-RESPONSE"), "PAYMENT-RESPONSE is there 0 times"},
+		"a receipt not in base64":     {paid.withHeader("PAYMENT-RESPONSE", "{}"), "base64"},
 		"no wait":                     {limited, "Retry-After is there 0 times"},
-		"no wait of a probe":          {limited.by("GET", catalog.PathReady), "Retry-After is there 0 times"},
-		"a wait in words":             {limited.with("Retry-After", "soon"), "not a number"},
-		"HEAD with a body":            {paid.by("HEAD", dns.Path), "it has a body"},
-		"preflight with a body":       {answered(204, "x").by("OPTIONS", dns.Path), "it has a body"},
-		"success not declared":        {answered(202, dns.Response), "is not declared"},
-		"POST that is answered":       {paid.by("POST", dns.Path), "is not declared"},
-		"undeclared error":            {failed(404, "nxdomain", "true", "false"), ""},
-		"owed, and no lookup is left": {failed(504, "dns_timeout", "true", "false"), ""},
+		"no wait of a probe":          {limited.withRequest("GET", catalog.PathReady), "Retry-After is there 0 times"},
+		"a wait in words":             {limited.withHeader("Retry-After", "soon"), "not a number"},
+		"HEAD with a body":            {paid.withRequest("HEAD", dns.Path), "it has a body"},
+		"preflight with a body":       {successExchange(204, "x").withRequest("OPTIONS", dns.Path), "it has a body"},
+		"success not declared":        {successExchange(202, dns.Response), "is not declared"},
+		"POST that is answered":       {paid.withRequest("POST", dns.Path), "is not declared"},
+		"undeclared error":            {errorExchange(404, "nxdomain", "true", "false"), ""},
+		"owed, and no lookup is left": {errorExchange(504, "dns_timeout", "true", "false"), ""},
 		"error as a page":             {html, `"text/html" is not declared`},
-		"a page for an unknown path":  {html.by("GET", "/nope"), ""},
-		"a page for a crawler's path": {html.by("GET", "/.well-known/x"), "is not declared"},
-		"not of this operation":       {failed(400, "invalid_port", "false", "false"), "does not list invalid_port"},
-		"another status":              {failed(404, "internal_error", "true", "true"), "internal_error is listed with 500"},
-		"charged, and it is not":      {failed(404, "nxdomain", "false", "false"), "listed with charged true"},
-		"charged is not known":        {failed(504, "dns_timeout", "null", "true"), "listed with charged true"},
-		"retryable, and it is not":    {failed(404, "nxdomain", "true", "true"), "listed with retryable false"},
-		"docs_url of another anchor":  {answered(404, strings.Replace(string(failed(404, "nxdomain", "true", "false").Body), "#error-nx", "#error-", 1)), "not a place about nxdomain"},
+		"a page for an unknown path":  {html.withRequest("GET", "/nope"), ""},
+		"a page for a crawler's path": {html.withRequest("GET", "/.well-known/x"), "is not declared"},
+		"not of this operation":       {errorExchange(400, "invalid_port", "false", "false"), "does not list invalid_port"},
+		"another status":              {errorExchange(404, "internal_error", "true", "true"), "internal_error is listed with 500"},
+		"charged, and it is not":      {errorExchange(404, "nxdomain", "false", "false"), "listed with charged true"},
+		"charged is not known":        {errorExchange(504, "dns_timeout", "null", "true"), "listed with charged true"},
+		"retryable, and it is not":    {errorExchange(404, "nxdomain", "true", "true"), "listed with retryable false"},
+		"docs_url of another anchor":  {successExchange(404, strings.Replace(string(errorExchange(404, "nxdomain", "true", "false").Body), "#error-nx", "#error-", 1)), "not a place about nxdomain"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := d.Check(c.answer.method, c.answer.target, c.answer.Reply); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-				t.Errorf("%v, want %q", err, c.says)
+			if err := d.Check(c.answer.method, c.answer.target, c.answer.Reply); (err == nil) != (c.wantErr == "") || err != nil && !strings.Contains(err.Error(), c.wantErr) {
+				t.Errorf("%v, want %q", err, c.wantErr)
 			}
 		})
 	}

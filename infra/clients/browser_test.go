@@ -94,53 +94,53 @@ type args = map[string]any
 
 // visit is a visit to a page, with what the test expects of it.
 type visit struct {
-	name   string
-	script string // the name of a script in testdata/browser
-	path   string
-	args   args
-	before func(*scene)
-	plan   []step
+	name    string
+	script  string // the name of a script in testdata/browser
+	path    string
+	args    args
+	prepare func(*scene)
+	plan    []step
 	// The visit must lead to this many requests with a signature, this many settlement
 	// requests to the facilitator, and this many transfers of money.
-	signatures, settles, transfers int
-	several                        bool // whether the signatures may differ; otherwise all must be the same
+	signatures, settlements, transfers int
+	signaturesMayDiffer                bool // whether the signatures may differ; otherwise all must be the same
 	// questions is the number of purchases, each of which must have a different key. 0 means
 	// 1.
-	questions int
-	answer    string // a text in the JSON that the page must show
-	after     func(t *testing.T, s *scene)
+	questions  int
+	answer     string // a text in the JSON that the page must show
+	checkAfter func(t *testing.T, s *scene)
 }
 
-// pays returns a visit that must make one payment: n requests with the same signature.
-func pays(name, script, path string, n int) visit {
-	return visit{name: name, script: script, path: path, signatures: n, settles: 1, transfers: 1}
+// payingVisit returns a visit that must make one payment: n requests with the same signature.
+func payingVisit(name, script, path string, n int) visit {
+	return visit{name: name, script: script, path: path, signatures: n, settlements: 1, transfers: 1}
 }
 
-func (v visit) with(a args, plan ...step) visit {
+func (v visit) withPlan(a args, plan ...step) visit {
 	v.args, v.plan = a, plan
 	return v
 }
 
 func (v visit) play(t *testing.T, d driver, s *scene) {
-	s.gateway.play(v.plan...)
+	s.gateway.setPlan(v.plan...)
 	s.books.Plan("")
-	if v.before != nil {
-		v.before(s)
+	if v.prepare != nil {
+		v.prepare(s)
 	}
 	payer, shown := d.run(t, s.url, v)
-	sent := s.paid()
+	sent := s.paidRequests()
 	if len(sent) != v.signatures {
 		t.Errorf("%d requests with a signature, want %d", len(sent), v.signatures)
 	}
 	v.checkRequests(t, sent)
-	if settles, transfers := s.books.Asked(payer), len(s.books.Moved(payer)); settles != v.settles || transfers != v.transfers {
-		t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, v.settles, v.transfers)
+	if settles, transfers := s.books.Asked(payer), len(s.books.Moved(payer)); settles != v.settlements || transfers != v.transfers {
+		t.Errorf("%d settlements and %d transfers, want %d and %d", settles, transfers, v.settlements, v.transfers)
 	}
 	if !strings.Contains(shown, v.answer) {
 		t.Errorf("the answer is %s, without %s", shown, v.answer)
 	}
-	if v.after != nil {
-		v.after(t, s)
+	if v.checkAfter != nil {
+		v.checkAfter(t, s)
 	}
 }
 
@@ -149,7 +149,7 @@ func (v visit) play(t *testing.T, d driver, s *scene) {
 func (v visit) checkRequests(t *testing.T, sent []paidRequest) {
 	bySignature, keys := map[string]string{}, map[string]bool{}
 	for i, r := range sent {
-		if !v.several && r.signature != sent[0].signature {
+		if !v.signaturesMayDiffer && r.signature != sent[0].signature {
 			t.Errorf("request %d has another signature", i)
 		}
 		if r.uri != sent[0].uri || r.header.Get("Accept") != "application/json" || r.header.Get("Cookie") != "" {

@@ -18,26 +18,26 @@ import (
 )
 
 func walletVisits(*testing.T) []visit {
-	whole := pays("pay, copy, download, reload and replay", "payAndReplay", wwwPath+"&trace=kept%20as%20it%20is", 2)
+	whole := payingVisit("pay, copy, download, reload and replay", "payAndReplay", wwwPath+"&trace=kept%20as%20it%20is", 2)
 	whole.answer = `"192.0.2.10"`
-	whole.after = func(t *testing.T, s *scene) {
-		sent := s.paid()
+	whole.checkAfter = func(t *testing.T, s *scene) {
+		sent := s.paidRequests()
 		if sent[0].uri != whole.path {
 			t.Errorf("asked for %s, want %s", sent[0].uri, whole.path)
 		}
 		checkEcho(t, s, sent[0].signature)
 	}
-	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 2, settles: 2, transfers: 2, several: true, questions: 2}
+	anew := visit{name: "paid for, and for a new answer", script: "payTwice", path: wwwPath, signatures: 2, settlements: 2, transfers: 2, signaturesMayDiffer: true, questions: 2}
 	return []visit{
 		whole, anew,
-		pays("several wallets", "severalWallets", wwwPath, 1),
-		pays("window.ethereum alone", "oldWallet", wwwPath, 1),
+		payingVisit("several wallets", "severalWallets", wwwPath, 1),
+		payingVisit("window.ethereum alone", "oldWallet", wwwPath, 1),
 		{name: "no wallet, then a late one", script: "noWallet", path: wwwPath},
 		{name: "a phone without a wallet", script: "phoneWithoutWallet", path: wwwPath},
 		{name: "connection refused", script: "connectRefused", path: wwwPath},
-		pays("wrong chain, switch refused, then added", "wrongChain", wwwPath, 1),
-		pays("signature refused", "signatureRefused", wwwPath, 1),
-		pays("balance too low, then unknown", "balance", wwwPath, 1),
+		payingVisit("wrong chain, switch refused, then added", "wrongChain", wwwPath, 1),
+		payingVisit("signature refused", "signatureRefused", wwwPath, 1),
+		payingVisit("balance too low, then unknown", "balance", wwwPath, 1),
 		{name: "account and chain change in the wallet", script: "changesInTheWallet", path: wwwPath},
 		{name: "an authorization that became old", script: "oldAuthorization", path: wwwPath},
 	}
@@ -54,7 +54,7 @@ func checkEcho(t *testing.T, s *scene, header string) {
 	c := &x402test.Client{HTTP: http.DefaultClient}
 	offered := testbed.Must(c.Challenge(t.Context(), s.url+wwwPath))
 	raw := testbed.Must(json.Marshal(args{"accepted": offered.Accepts[0], "extensions": offered.Extensions}))
-	sent, want := decoded[echo](t, []byte(unwrapped(header))), decoded[echo](t, raw)
+	sent, want := decodeJSON[echo](t, []byte(decodeHeader(header))), decodeJSON[echo](t, raw)
 	token, other := fmt.Sprint(sent.Extensions[x402.ExtensionToken]), fmt.Sprint(want.Extensions[x402.ExtensionToken])
 	if !regexp.MustCompile(`info:map\[token:[A-Za-z0-9_-]{22}\]`).MatchString(token) || token == other {
 		t.Errorf("the retry token was sent as %s, and the next offer's is %s", token, other)
@@ -73,14 +73,14 @@ func pageVisits(*testing.T) []visit {
 	for _, op := range catalog.All() {
 		paths = append(paths, strings.TrimPrefix(op.ExampleURL("http://x"), "http://x"))
 	}
-	ping := pays("ping takes no domain", "payHere", "/v1/tools/ping", 1)
+	ping := payingVisit("ping takes no domain", "payHere", "/v1/tools/ping", 1)
 	ping.answer = `"ok":true`
-	hostile := pays("hostile values in the answer", "hostileAnswer", dnsPath+"?domain=txt.example.com&type=TXT", 1)
-	bare := pays("the bare address and its form", "bare", dnsPath, 1)
+	hostile := payingVisit("hostile values in the answer", "hostileAnswer", dnsPath+"?domain=txt.example.com&type=TXT", 1)
+	bare := payingVisit("the bare address and its form", "bare", dnsPath, 1)
 	bare.answer = `"2001:db8::1"`
 	return []visit{
 		{name: "hostile links", script: "hostile", path: dnsPath, args: args{"values": hostileValues()}},
-		pays("a wallet with a hostile name", "hostilePaid", wwwPath, 1),
+		payingVisit("a wallet with a hostile name", "hostilePaid", wwwPath, 1),
 		hostile,
 		{name: "scrolls to the button", script: "scrollsToTheButton", path: wwwPath},
 		{name: "an internationalised name", script: "internationalised", path: dnsPath},
@@ -89,7 +89,7 @@ func pageVisits(*testing.T) []visit {
 		}},
 		{name: "a form keeps what was typed", script: "keepsWhatWasTyped", path: dnsPath},
 		{name: "policy", script: "policy", path: wwwPath},
-		pays("with the keyboard alone", "keyboard", dnsPath, 1),
+		payingVisit("with the keyboard alone", "keyboard", dnsPath, 1),
 		bare,
 		{name: "without script", script: "withoutScript", path: wwwPath},
 		{name: "every operation", script: "everyPage", args: args{"paths": paths}},
@@ -125,32 +125,32 @@ func hostileValues() []string {
 	}
 }
 
-// again returns the arguments of the script sameSignature: a text that the page must show, and
-// the name of the picture.
-func again(text, look string) args { return args{"says": text, "look": look} }
+// sameSignatureArgs returns the arguments of the script sameSignature. text is a text that the
+// page must show, and look is the name of the picture.
+func sameSignatureArgs(text, look string) args { return args{"says": text, "look": look} }
 
 // faultVisits returns visits in which the service itself reports an error.
 func faultVisits(*testing.T) []visit {
-	uncertain := pays("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).with(again("Payment not confirmed yet", "uncertain"))
-	uncertain.settles = 2 // both settlements have the same authorization, which moves money once
-	uncertain.before = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
-	busy := pays("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).with(again("Not charged yet", "not-charged-yet"))
-	busy.settles = 2
-	busy.before = func(s *scene) { s.books.Plan("", x402test.TooMany) }
+	uncertain := payingVisit("503 settlement_uncertain, then settled", "sameSignature", wwwPath, 2).withPlan(sameSignatureArgs("Payment not confirmed yet", "uncertain"))
+	uncertain.settlements = 2 // both settlements have the same authorization, which moves money once
+	uncertain.prepare = func(s *scene) { s.books.Plan("", x402test.DropAfter) }
+	busy := payingVisit("503 facilitator_unavailable, not charged", "sameSignature", wwwPath, 2).withPlan(sameSignatureArgs("Not charged yet", "not-charged-yet"))
+	busy.settlements = 2
+	busy.prepare = func(s *scene) { s.books.Plan("", x402test.TooMany) }
 	refused := visit{
-		name: "402 with the reason, then another signature", script: "refusedThenPaid", path: wwwPath, several: true,
-		args: args{"says": "insufficient"}, signatures: 2, settles: 2, transfers: 1,
-		before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
+		name: "402 with the reason, then another signature", script: "refusedThenPaid", path: wwwPath, signaturesMayDiffer: true,
+		args: args{"says": "insufficient"}, signatures: 2, settlements: 2, transfers: 1,
+		prepare: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
-	nxdomain := pays("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
-		with(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
+	nxdomain := payingVisit("404 nxdomain is an answer", "chargedError", dnsPath+"?domain=gone.example.com", 2).
+		withPlan(args{"says": "That is the answer you paid for.", "look": "nxdomain"})
 	// The resolvers refuse the name until the service has replied that it owes the answer.
-	owed := pays("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
-		with(again("Paid. We still owe you the answer", "owed"))
+	owed := payingVisit("owed, then answered", "sameSignature", dnsPath+"?domain=healed.refused.example.com", 2).
+		withPlan(sameSignatureArgs("Paid. We still owe you the answer", "owed"))
 	owed.answer = `"192.0.2.77"`
-	owed.before = func(s *scene) {
+	owed.prepare = func(s *scene) {
 		s.healed.Store(false)
-		s.play(func(r *testbed.Relayed) {
+		s.setPlan(func(r *testbed.Relayed) {
 			r.Pass()
 			s.healed.Store(true)
 		})
@@ -168,38 +168,38 @@ func lossVisits(*testing.T) []visit {
 	alone := func(text, look string) args {
 		return args{"says": text, "look": look, "alone": true}
 	}
-	reload := again("Connection lost", "")
+	reload := sameSignatureArgs("Connection lost", "")
 	reload["lost"] = "reload"
-	noReturn := pays("504, and no lookup is left", "chargedError", wwwPath, 1).
-		with(args{"says": "You will be refunded $0.005", "look": "refund", "again": false},
-			settledThen(fails(504, 0, "dns_timeout", "true", false)))
+	noReturn := payingVisit("504, and no lookup is left", "chargedError", wwwPath, 1).
+		withPlan(args{"says": "You will be refunded $0.005", "look": "refund", "again": false},
+			keepReceiptThen(answerWithError(504, 0, "dns_timeout", "true", false)))
 	return []visit{
-		pays("409 is sent again by itself", same, wwwPath, 2).with(alone("Your payment is being processed", "in-progress"), fails(409, 3, "payment_in_progress", "null", true)),
-		pays("429", same, wwwPath, 2).with(again("Too many requests", "rate-limited"), fails(429, 1, "rate_limited", "null", true)),
-		pays("503 overloaded", same, wwwPath, 2).with(again("Not charged yet", ""), fails(503, 1, "overloaded", "false", true)),
-		pays("504 owed", same, wwwPath, 2).with(again("Paid. We still owe you the answer", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
-		pays("a gateway's own page", same, wwwPath, 2).with(again("We can’t read what the server sent", "unreadable"), says(503, 0, "<html>Service Unavailable</html>")),
-		pays("request lost, sent again by itself", same, wwwPath, 2).with(alone("Connection lost", ""), cutBefore),
-		pays("request lost", same, wwwPath, 2).with(again("Connection lost", "connection-lost"), cutBefore),
-		pays("lost twice, sent again by itself", same, wwwPath, 3).with(alone("Connection lost", ""), cutAfter, cutBefore),
-		pays("504 owed, sent again by itself", same, wwwPath, 2).
-			with(alone("Paid. We still owe you the answer", ""), settledThen(fails(504, 1, "dns_timeout", "true", true))),
-		pays("answer lost", same, wwwPath, 2).with(again("Connection lost", ""), cutAfter),
-		pays("answer cut in two", same, wwwPath, 2).with(again("Connection lost", ""), cutWithin),
-		pays("answer lost, then a reload", same, wwwPath, 2).with(reload, cutAfter),
-		pays("silence", "silence", wwwPath, 1),
-		pays("a reload while sending", "reloadWhileSending", wwwPath, 1),
+		payingVisit("409 is sent again by itself", same, wwwPath, 2).withPlan(alone("Your payment is being processed", "in-progress"), answerWithError(409, 3, "payment_in_progress", "null", true)),
+		payingVisit("429", same, wwwPath, 2).withPlan(sameSignatureArgs("Too many requests", "rate-limited"), answerWithError(429, 1, "rate_limited", "null", true)),
+		payingVisit("503 overloaded", same, wwwPath, 2).withPlan(sameSignatureArgs("Not charged yet", ""), answerWithError(503, 1, "overloaded", "false", true)),
+		payingVisit("504 owed", same, wwwPath, 2).withPlan(sameSignatureArgs("Paid. We still owe you the answer", ""), keepReceiptThen(answerWithError(504, 1, "dns_timeout", "true", true))),
+		payingVisit("a gateway's own page", same, wwwPath, 2).withPlan(sameSignatureArgs("We can’t read what the server sent", "unreadable"), answerWith(503, 0, "<html>Service Unavailable</html>")),
+		payingVisit("request lost, sent again by itself", same, wwwPath, 2).withPlan(alone("Connection lost", ""), dropRequest),
+		payingVisit("request lost", same, wwwPath, 2).withPlan(sameSignatureArgs("Connection lost", "connection-lost"), dropRequest),
+		payingVisit("lost twice, sent again by itself", same, wwwPath, 3).withPlan(alone("Connection lost", ""), dropAnswer, dropRequest),
+		payingVisit("504 owed, sent again by itself", same, wwwPath, 2).
+			withPlan(alone("Paid. We still owe you the answer", ""), keepReceiptThen(answerWithError(504, 1, "dns_timeout", "true", true))),
+		payingVisit("answer lost", same, wwwPath, 2).withPlan(sameSignatureArgs("Connection lost", ""), dropAnswer),
+		payingVisit("answer cut in two", same, wwwPath, 2).withPlan(sameSignatureArgs("Connection lost", ""), dropHalf),
+		payingVisit("answer lost, then a reload", same, wwwPath, 2).withPlan(reload, dropAnswer),
+		payingVisit("silence", "silence", wwwPath, 1),
+		payingVisit("a reload while sending", "reloadWhileSending", wwwPath, 1),
 		noReturn,
-		pays("504, no lookup is left, and there is a contact", "chargedError", wwwPath, 1).
-			with(args{"says": "If you have a question, contact us.", "contact": "https://example.com/contact", "again": false},
-				settledThen(fails(504, 0, "dns_timeout", "true", false))),
-		pays("a part of the answer is owed", "stillOwed", wwwPath, 2).with(nil, owing),
+		payingVisit("504, no lookup is left, and there is a contact", "chargedError", wwwPath, 1).
+			withPlan(args{"says": "If you have a question, contact us.", "contact": "https://example.com/contact", "again": false},
+				keepReceiptThen(answerWithError(504, 0, "dns_timeout", "true", false))),
+		payingVisit("a part of the answer is owed", "stillOwed", wwwPath, 2).withPlan(nil, addOwedMark),
 	}
 }
 
-// owing lets the service answer, and adds the mark that a bundle's answer has while the
+// addOwedMark lets the service answer, and adds the mark that a bundle's answer has while the
 // service still owes a part of it.
-func owing(r *testbed.Relayed) {
+func addOwedMark(r *testbed.Relayed) {
 	r.ResponseWriter.Header().Set(x402.HeaderOwed, "ssl, headers")
 	r.Pass()
 }
@@ -208,24 +208,24 @@ func owing(r *testbed.Relayed) {
 // Each visit must lead to one payment at most.
 func moneyVisits(*testing.T) []visit {
 	odd := func(short, last string) args { return args{"short": short, "last": last} }
-	clock := pays("a clock that is wrong", "clockOff", wwwPath, 2)
-	clock.several = true
+	clock := payingVisit("a clock that is wrong", "clockOff", wwwPath, 2)
+	clock.signaturesMayDiffer = true
 	return []visit{
-		pays("a slow chain while signing", "eventWhileSigning", wwwPath, 1),
+		payingVisit("a slow chain while signing", "eventWhileSigning", wwwPath, 1),
 		{name: "two changes in a row", script: "changesInARow", path: wwwPath},
-		pays("the chain changes while signing", "chainWhileSigning", wwwPath, 1),
-		pays("an old copy of the page signs", "historyCopy", wwwPath, 2).with(args{"by": "sign"}, cutAfter),
-		pays("an old copy of the page is shown", "historyCopy", wwwPath, 2).with(args{"by": "pageshow"}, cutAfter),
-		pays("several tabs", "tabs", wwwPath, 2).with(nil, cutAfter),
-		pays("another address in doubt", "otherAddress", wwwPath, 2).with(nil, cutAfter),
-		pays("storage off", "storageOff", wwwPath, 2).with(nil, cutAfter),
-		{name: "an offer that changed", script: "newTerms", path: wwwPath, plan: []step{reoffers}, signatures: 1},
-		pays("a price that changed in doubt", "newPrice", wwwPath, 2).with(nil, cutBefore),
+		payingVisit("the chain changes while signing", "chainWhileSigning", wwwPath, 1),
+		payingVisit("an old copy of the page signs", "historyCopy", wwwPath, 2).withPlan(args{"by": "sign"}, dropAnswer),
+		payingVisit("an old copy of the page is shown", "historyCopy", wwwPath, 2).withPlan(args{"by": "pageshow"}, dropAnswer),
+		payingVisit("several tabs", "tabs", wwwPath, 2).withPlan(nil, dropAnswer),
+		payingVisit("another address in doubt", "otherAddress", wwwPath, 2).withPlan(nil, dropAnswer),
+		payingVisit("storage off", "storageOff", wwwPath, 2).withPlan(nil, dropAnswer),
+		{name: "an offer that changed", script: "newTerms", path: wwwPath, plan: []step{answerWithNewOffer}, signatures: 1},
+		payingVisit("a price that changed in doubt", "newPrice", wwwPath, 2).withPlan(nil, dropRequest),
 		clock,
-		pays("an odd wallet, compact signatures", "oddWallet", wwwPath, 1).with(odd("compact", "1b")),
-		pays("an odd wallet, compact odd signatures", "oddWallet", wwwPath, 1).with(odd("compact", "1c")),
-		pays("an odd wallet, low signatures", "oddWallet", wwwPath, 1).with(odd("low", "1b")),
-		pays("an odd wallet, low odd signatures", "oddWallet", wwwPath, 1).with(odd("low", "1c")),
+		payingVisit("an odd wallet, compact signatures", "oddWallet", wwwPath, 1).withPlan(odd("compact", "1b")),
+		payingVisit("an odd wallet, compact odd signatures", "oddWallet", wwwPath, 1).withPlan(odd("compact", "1c")),
+		payingVisit("an odd wallet, low signatures", "oddWallet", wwwPath, 1).withPlan(odd("low", "1b")),
+		payingVisit("an odd wallet, low odd signatures", "oddWallet", wwwPath, 1).withPlan(odd("low", "1c")),
 	}
 }
 
@@ -233,34 +233,34 @@ func moneyVisits(*testing.T) []visit {
 // whether the payment was made, was not made, or may have been made.
 func doubtVisits(*testing.T) []visit {
 	steps := func(texts ...string) args { return args{"steps": texts} }
-	overloaded := fails(503, 0, "overloaded", "false", true)
+	overloaded := answerWithError(503, 0, "overloaded", "false", true)
 	// An offer together with a receipt means that the payment was made, and that its answer is
 	// no longer kept.
-	usedBefore := settledThen(stripped)
+	usedBefore := keepReceiptThen(removeSignature)
 	const lost, unknown = "Connection lost", "An earlier request with this signature may have been paid."
 	refused := visit{
 		name: "lost, then refused by the chain", script: "noDoubt", path: wwwPath, args: steps(lost, "The payment was not accepted"),
-		plan: []step{cutBefore}, signatures: 2, settles: 1, before: func(s *scene) { s.books.Plan("", x402test.Refuse) },
+		plan: []step{dropRequest}, signatures: 2, settlements: 1, prepare: func(s *scene) { s.books.Plan("", x402test.Refuse) },
 	}
 	return []visit{
-		pays("402 in doubt", "inDoubt", wwwPath, 3).with(steps(lost, unknown), cutAfter, stripped),
-		pays("402 in doubt that an answer did not end", "inDoubt", wwwPath, 4).
-			with(steps(lost, "Payment not confirmed yet", unknown), cutAfter, overloaded, stripped),
-		pays("404 in doubt", "inDoubt", wwwPath, 3).
-			with(steps(lost, "Your payment may or may not have arrived."), cutAfter, fails(404, 0, "unknown_path", "false", false)),
+		payingVisit("402 in doubt", "inDoubt", wwwPath, 3).withPlan(steps(lost, unknown), dropAnswer, removeSignature),
+		payingVisit("402 in doubt that an answer did not end", "inDoubt", wwwPath, 4).
+			withPlan(steps(lost, "Payment not confirmed yet", unknown), dropAnswer, overloaded, removeSignature),
+		payingVisit("404 in doubt", "inDoubt", wwwPath, 3).
+			withPlan(steps(lost, "Your payment may or may not have arrived."), dropAnswer, answerWithError(404, 0, "unknown_path", "false", false)),
 		refused,
-		pays("402 that says paid", "noDoubt", wwwPath, 2).with(steps(lost, "An earlier one was, and its answer is not kept any longer."), cutAfter, usedBefore),
+		payingVisit("402 that says paid", "noDoubt", wwwPath, 2).withPlan(steps(lost, "An earlier one was, and its answer is not kept any longer."), dropAnswer, usedBefore),
 		{
 			name: "not charged, then 402", script: "noDoubt", path: wwwPath, args: steps("Not charged yet", "The payment was not accepted"),
-			plan: []step{overloaded, stripped}, signatures: 2,
+			plan: []step{overloaded, removeSignature}, signatures: 2,
 		},
 		{name: "not charged, then forgotten", script: "forgetUnpaid", path: wwwPath, plan: []step{overloaded}, signatures: 1},
 	}
 }
 
-// reoffers answers with an offer that has the same terms but different extensions, as happens
-// after a deployment.
-func reoffers(r *testbed.Relayed) {
+// answerWithNewOffer answers with an offer that has the same terms but different extensions,
+// as happens after a deployment.
+func answerWithNewOffer(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	answer := r.Answer()
 	offer := testbed.Must(x402test.Reply{Header: answer.Header()}.Required())
@@ -271,48 +271,48 @@ func reoffers(r *testbed.Relayed) {
 
 // tabVisits returns visits in which tabs of one browser must know of each other's payments.
 func tabVisits(*testing.T) []visit {
-	overloaded := fails(503, 0, "overloaded", "false", true)
+	overloaded := answerWithError(503, 0, "overloaded", "false", true)
 	const day, month = 24, 31 * 24 // hours
 	const before = 1.0 / 6         // in hours; longer than a visit takes, even on a slow machine
 	signedFor, paidFor := "You have signed a payment for this.", "You have paid for this."
 	unpaid := visit{name: "unpaid for certain, and a day later", script: "aged", path: wwwPath, signatures: 1, plan: []step{overloaded}}
 	unpaid.args = args{"comes": "Not charged yet", "offers": signedFor, "until": 1, "from": day}
-	refused := pays("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).with(nil, stripped)
-	refused.several, refused.questions = true, 2 // one purchase in each tab
-	anew := pays("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).with(args{"hears": true}, cutAfter)
-	anew.several, anew.questions = true, 2
-	deaf := anew.with(args{"hears": false}, cutAfter)
+	refused := payingVisit("refused in one tab, another at the wallet", "refusedElsewhere", wwwPath, 2).withPlan(nil, removeSignature)
+	refused.signaturesMayDiffer, refused.questions = true, 2 // one purchase in each tab
+	anew := payingVisit("forgotten in one tab and paid anew, answered in another", "paidAnewMeanwhile", wwwPath, 3).withPlan(args{"hears": true}, dropAnswer)
+	anew.signaturesMayDiffer, anew.questions = true, 2
+	deaf := anew.withPlan(args{"hears": false}, dropAnswer)
 	deaf.name += ", which does not hear of it"
 	return []visit{
-		pays("closed in doubt, opened in another tab", "closed", wwwPath, 2).with(args{"sending": false, "browser": false}, cutAfter),
-		pays("closed in doubt, opened in another browser run", "closed", wwwPath, 2).with(args{"sending": false, "browser": true}, cutAfter),
-		pays("closed in doubt and not paid, opened in another tab", "closed", wwwPath, 2).with(args{"sending": false, "browser": false}, cutBefore),
-		pays("closed while sending, opened in another tab", "closed", wwwPath, 1).with(args{"sending": true, "browser": false}),
-		pays("answered, and a day later", "aged", wwwPath, 1).with(args{"comes": "", "offers": paidFor, "until": day - before, "from": day}),
-		pays("in doubt, and a month later", "aged", wwwPath, 1).
-			with(args{"comes": "Connection lost", "offers": signedFor, "until": month - before, "from": month}, cutAfter),
-		pays("in doubt, answered days later", "answeredLate", wwwPath, 2).with(args{"replayed": false}, cutBefore),
-		pays("in doubt, replayed days later", "answeredLate", wwwPath, 2).with(args{"replayed": true}, cutAfter),
+		payingVisit("closed in doubt, opened in another tab", "closed", wwwPath, 2).withPlan(args{"sending": false, "browser": false}, dropAnswer),
+		payingVisit("closed in doubt, opened in another browser run", "closed", wwwPath, 2).withPlan(args{"sending": false, "browser": true}, dropAnswer),
+		payingVisit("closed in doubt and not paid, opened in another tab", "closed", wwwPath, 2).withPlan(args{"sending": false, "browser": false}, dropRequest),
+		payingVisit("closed while sending, opened in another tab", "closed", wwwPath, 1).withPlan(args{"sending": true, "browser": false}),
+		payingVisit("answered, and a day later", "aged", wwwPath, 1).withPlan(args{"comes": "", "offers": paidFor, "until": day - before, "from": day}),
+		payingVisit("in doubt, and a month later", "aged", wwwPath, 1).
+			withPlan(args{"comes": "Connection lost", "offers": signedFor, "until": month - before, "from": month}, dropAnswer),
+		payingVisit("in doubt, answered days later", "answeredLate", wwwPath, 2).withPlan(args{"replayed": false}, dropRequest),
+		payingVisit("in doubt, replayed days later", "answeredLate", wwwPath, 2).withPlan(args{"replayed": true}, dropAnswer),
 		unpaid,
-		pays("two tabs at the sign button", "twoAtTheButton", wwwPath, 2).with(args{"asked": false}),
-		pays("two tabs, one of them at the wallet", "twoAtTheButton", wwwPath, 2).with(args{"asked": true}),
-		pays("forgotten in one tab", "forgotten", wwwPath, 1).with(args{"storage": "on"}, cutAfter),
-		pays("forgotten in one tab, storage off", "forgotten", wwwPath, 1).with(args{"storage": "off"}, cutAfter),
-		pays("forgotten in one tab, storage full", "forgotten", wwwPath, 1).with(args{"storage": "full"}, cutAfter),
-		pays("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 1),
+		payingVisit("two tabs at the sign button", "twoAtTheButton", wwwPath, 2).withPlan(args{"asked": false}),
+		payingVisit("two tabs, one of them at the wallet", "twoAtTheButton", wwwPath, 2).withPlan(args{"asked": true}),
+		payingVisit("forgotten in one tab", "forgotten", wwwPath, 1).withPlan(args{"storage": "on"}, dropAnswer),
+		payingVisit("forgotten in one tab, storage off", "forgotten", wwwPath, 1).withPlan(args{"storage": "off"}, dropAnswer),
+		payingVisit("forgotten in one tab, storage full", "forgotten", wwwPath, 1).withPlan(args{"storage": "full"}, dropAnswer),
+		payingVisit("forgotten in one tab, answered in another", "forgottenMeanwhile", wwwPath, 1),
 		anew, deaf,
-		pays("answered in one tab, lost in another", "answeredElsewhere", wwwPath, 2).with(nil, pass, cutBefore),
-		pays("lost in one tab, overloaded in another", "doubtElsewhere", wwwPath, 3).with(nil, cutAfter, overloaded),
+		payingVisit("answered in one tab, lost in another", "answeredElsewhere", wwwPath, 2).withPlan(nil, pass, dropRequest),
+		payingVisit("lost in one tab, overloaded in another", "doubtElsewhere", wwwPath, 3).withPlan(nil, dropAnswer, overloaded),
 		refused,
-		pays("no storage at all, two tabs", "noStorageAtAll", wwwPath, 2).with(nil, cutAfter),
-		pays("hostile storage", "hostileStorage", wwwPath, 2).with(nil, cutAfter),
-		pays("many addresses in doubt", "otherAddresses", wwwPath, 1).with(nil, cutAfter),
+		payingVisit("no storage at all, two tabs", "noStorageAtAll", wwwPath, 2).withPlan(nil, dropAnswer),
+		payingVisit("hostile storage", "hostileStorage", wwwPath, 2).withPlan(nil, dropAnswer),
+		payingVisit("many addresses in doubt", "otherAddresses", wwwPath, 1).withPlan(nil, dropAnswer),
 	}
 }
 
 func receiptVisits(t *testing.T) []visit {
 	says := func(name, text, without string, steps ...step) visit {
-		return pays(name, "receiptSays", wwwPath, 1).with(args{"says": text, "without": without}, steps...)
+		return payingVisit(name, "receiptSays", wwwPath, 1).withPlan(args{"says": text, "without": without}, steps...)
 	}
 	const (
 		not       = "Invalid: the receipt does not match this answer."
@@ -320,19 +320,19 @@ func receiptVisits(t *testing.T) []visit {
 		noEd25519 = "Not checked: this browser has no Ed25519."
 	)
 	return []visit{
-		pays("the receipt is kept", "receiptKept", wwwPath, 2),
+		payingVisit("the receipt is kept", "receiptKept", wwwPath, 2),
 		says("it holds", " signed this answer.", ""),
-		says("a changed byte", not, "", changing(nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
-		says("an answer to another question", not, "", asking("domain=www.example.com", "domain=mail.example.com")),
-		says("white space", not, "", changing(nil, func(b []byte) []byte { return append(b, ' ') })),
-		says("another signature", not, "", changing(resigned(forged), nil)),
-		says("another transaction", not, "", changing(func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
-		says("another payer", not, "", changing(func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
-		says("no JWS", "The receipt cannot be read.", "", changing(resigned(func(string) string { return "<b>" }), nil)),
-		says("a key that is not published", "Invalid: no key of this service signed the receipt.", "", changing(resigned(func(jws string) string {
+		says("a changed byte", not, "", changeAnswer(nil, func(b []byte) []byte { return bytes.Replace(b, []byte("192.0.2.10"), []byte("192.0.2.11"), 1) })),
+		says("an answer to another question", not, "", changeQuestion("domain=www.example.com", "domain=mail.example.com")),
+		says("white space", not, "", changeAnswer(nil, func(b []byte) []byte { return append(b, ' ') })),
+		says("another signature", not, "", changeAnswer(replaceReceipt(forgeSignature), nil)),
+		says("another transaction", not, "", changeAnswer(func(r *x402.SettleResponse) { r.Transaction = r.Transaction[:60] + "000000" }, nil)),
+		says("another payer", not, "", changeAnswer(func(r *x402.SettleResponse) { r.Payer = testbed.LocalTerms(t).PayTo }, nil)),
+		says("no JWS", "The receipt cannot be read.", "", changeAnswer(replaceReceipt(func(string) string { return "<b>" }), nil)),
+		says("a key that is not published", "Invalid: no key of this service signed the receipt.", "", changeAnswer(replaceReceipt(func(jws string) string {
 			return "eyJhbGciOiJFZERTQSIsImtpZCI6ImRpZDp3ZWI6eCN5In0" + jws[strings.Index(jws, "."):]
 		}), nil)),
-		says("no receipt", "This answer is not signed.", "", changing(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
+		says("no receipt", "This answer is not signed.", "", changeAnswer(func(r *x402.SettleResponse) { r.Extensions = x402.ResponseExtensions{} }, nil)),
 		says("a browser without Ed25519", noEd25519, "Ed25519"),
 		says("a browser without WebCrypto", noEd25519, "crypto"),
 		says("no keys", noKeys, "keys"),

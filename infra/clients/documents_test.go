@@ -37,7 +37,7 @@ type validator func(t *testing.T, paths []string) reports
 func schemaValidator(t *testing.T, paths []string) reports {
 	found := reports{}
 	for _, path := range paths {
-		got := decoded[struct {
+		got := decodeJSON[struct {
 			Valid  bool
 			Errors json.RawMessage
 		}](t, node(t, bin(t, "validate-api"), path))
@@ -80,7 +80,7 @@ func spectral(t *testing.T, paths []string) reports {
 	// If there are no complaints, Spectral prints a message for people after the JSON.
 	out, _, _ = strings.Cut(out, "No results with")
 	found := reports{}
-	for _, p := range decoded[[]struct {
+	for _, p := range decodeJSON[[]struct {
 		Code, Message, Source string
 		Path                  []string
 	}](t, []byte(out)) {
@@ -89,9 +89,9 @@ func spectral(t *testing.T, paths []string) reports {
 	return found
 }
 
-// spoil is a fault to put into a document: one text is replaced by another everywhere. The
+// defect is a fault to put into a document: one text is replaced by another everywhere. The
 // field complaint is a part of the complaint that a validator must then make.
-type spoil struct{ old, other, complaint string }
+type defect struct{ old, other, complaint string }
 
 // checkOpenAPI checks that no validator complains about the description that the service
 // serves. It also gives broken descriptions to each validator, because each must find the
@@ -100,15 +100,15 @@ func checkOpenAPI(t *testing.T, s service) {
 	doc := s.document(t, catalog.PathOpenAPI)
 	for name, c := range map[string]struct {
 		validate validator
-		spoils   []spoil
+		defects  []defect
 	}{
-		"openapi-schema-validator": {schemaValidator, []spoil{{`"responses":{"200"`, `"responses":[],"was":{"200"`, "responses"}}},
-		"redocly": {redocly, []spoil{
+		"openapi-schema-validator": {schemaValidator, []defect{{`"responses":{"200"`, `"responses":[],"was":{"200"`, "responses"}}},
+		"redocly": {redocly, []defect{
 			{`"license":{"name"`, `"licence":{"name"`, "info-license"},
 			{`"example":{"ok":true`, `"example":{"ok":"yes"`, "no-invalid-media-type-examples"},
 			{`/headers/RetryAfter"}`, `/headers/Retry"}`, "no-unresolved-refs"},
 		}},
-		"spectral": {spectral, []spoil{
+		"spectral": {spectral, []defect{
 			{`"tags":["Smoke test"],"operationId"`, `"operationId"`, "operation-tags"},
 			{`"example":{"ok":true`, `"example":{"ok":"no"`, "oas3-valid-media-example"},
 			{`"x-payment-info"`, `"x-payment-infos"`, "priced-has-a-price"},
@@ -124,12 +124,12 @@ func checkOpenAPI(t *testing.T, s service) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			paths := []string{file(t, "served.json", doc)}
-			for i, s := range c.spoils {
-				paths = append(paths, file(t, fmt.Sprint(i)+".json", s.broken(t, doc)))
+			for i, s := range c.defects {
+				paths = append(paths, file(t, fmt.Sprint(i)+".json", s.insertInto(t, doc)))
 			}
 			found := c.validate(t, paths)
 			wantComplaint(t, "as served", found["served"], "")
-			for i, s := range c.spoils {
+			for i, s := range c.defects {
 				wantComplaint(t, "broken", found[fmt.Sprint(i)], s.complaint)
 			}
 		})
@@ -187,8 +187,8 @@ func (s service) document(t *testing.T, path string) []byte {
 	return r.Body
 }
 
-// broken returns a copy of a document with the fault.
-func (s spoil) broken(t *testing.T, doc []byte) []byte {
+// insertInto returns a copy of a document with the fault.
+func (s defect) insertInto(t *testing.T, doc []byte) []byte {
 	if !bytes.Contains(doc, []byte(s.old)) {
 		t.Errorf("the document has no %q to break", s.old)
 	}
@@ -244,7 +244,7 @@ func checkAgentcash(t *testing.T, s service) {
 		Path, Mode, Price string
 		Probed            map[string]probe
 	}
-	got := decoded[struct {
+	got := decodeJSON[struct {
 		Warnings  []struct{ Where, Code, Severity, Message string }
 		Trust     string
 		Endpoints []endpoint
@@ -290,19 +290,19 @@ func checkHTML(t *testing.T, s service) {
 	}
 	docs := pages[catalog.PathDocs]
 	wants := map[string]string{}
-	for _, p := range []spoil{
+	for _, p := range []defect{
 		{"</h1>", "</h2>", "close-order"}, {`<html lang="en"`, `<html`, "element-required-attributes"}, {"</caption>", "", "no-implicit-close"},
 		{`id="errors"`, `id="limits"`, "no-dup-id"}, {`id="errors"`, `id="nowhere"`, "no-missing-references"}, {"h2", "h4", "heading-level"},
 		{` scope="col"`, "", "wcag/h63"},
 	} {
-		pages[p.complaint], wants[p.complaint] = p.broken(t, docs), p.complaint
+		pages[p.complaint], wants[p.complaint] = p.insertInto(t, docs), p.complaint
 	}
 	args, names := []string{validators + "html.mjs"}, map[string]string{}
 	for name, page := range pages {
 		path := file(t, fmt.Sprintf("%d.html", len(names)), page)
 		args, names[path] = append(args, path), name
 	}
-	found := decoded[map[string][]string](t, node(t, args...))
+	found := decodeJSON[map[string][]string](t, node(t, args...))
 	if len(found) != len(pages) {
 		t.Errorf("%d of %d pages were looked at", len(found), len(pages))
 	}

@@ -30,49 +30,49 @@ type gateway struct {
 	mu        sync.Mutex
 	afterPlan step // handles requests after the end of the plan; nil means pass
 	plan      []step
-	seen      []paidRequest
+	received  []paidRequest
 
-	goesOn chan struct{} // gets a value when a step of inPieces may send the rest of a page
+	sendRest chan struct{} // gets a value when a step of sendInPieces may send the rest of a page
 }
 
 // paidRequest is a request with a payment.
 type paidRequest struct {
 	signature, key, uri string
 	header              http.Header
-	at                  time.Time
+	receivedAt          time.Time
 }
 
 // newGateway starts a gateway in front of the service at an origin. The service may start
 // later.
 func newGateway(t *testing.T, origin string, plan ...step) *gateway {
-	g := &gateway{plan: plan, goesOn: make(chan struct{})}
+	g := &gateway{plan: plan, sendRest: make(chan struct{})}
 	g.url = testbed.Serve(t, testbed.Relay{Do: g.decide, To: testbed.ProxyTo(t, origin)})
 	return g
 }
 
-// play sets a new plan, and forgets the requests that were seen so far.
-func (g *gateway) play(plan ...step) {
+// setPlan sets a new plan, and forgets the requests received so far.
+func (g *gateway) setPlan(plan ...step) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.plan, g.seen = plan, nil
+	g.plan, g.received = plan, nil
 }
 
-// paid returns the requests with a payment, in order.
-func (g *gateway) paid() []paidRequest {
+// paidRequests returns the requests with a payment, in order.
+func (g *gateway) paidRequests() []paidRequest {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return slices.Clone(g.seen)
+	return slices.Clone(g.received)
 }
 
 func (g *gateway) decide(r *testbed.Relayed) {
 	do := pass
 	if place := r.Request.Header.Get("Stop-Within"); place != "" {
-		do = g.inPieces(place)
+		do = g.sendInPieces(place)
 	}
 	if signature := paymentOf(r); signature != "" {
 		g.mu.Lock()
 		header := r.Request.Header
-		g.seen = append(g.seen, paidRequest{signature: signature, key: header.Get(x402.HeaderKey), uri: r.URL.RequestURI(), header: header.Clone(), at: time.Now()})
+		g.received = append(g.received, paidRequest{signature: signature, key: header.Get(x402.HeaderKey), uri: r.URL.RequestURI(), header: header.Clone(), receivedAt: time.Now()})
 		if len(g.plan) > 0 {
 			do, g.plan = g.plan[0], g.plan[1:]
 		} else if g.afterPlan != nil {
@@ -95,23 +95,23 @@ func paymentOf(r *testbed.Relayed) string {
 	return r.Request.Header.Get(x402.HeaderSignature) + string(call.Params.Meta[mcp.KeyPayment])
 }
 
-// pass lets the service answer. cutBefore drops the request. cutAfter drops the answer, after
-// the service has done its work. swallowed drops the answer as well, but keeps the connection
-// open until the client gives up.
+// pass lets the service answer. dropRequest drops the request. dropAnswer drops the answer,
+// after the service has done its work. holdAnswer also drops the answer, but keeps the
+// connection open until the client gives up.
 var (
-	pass      step = (*testbed.Relayed).Pass
-	cutBefore step = (*testbed.Relayed).Drop
-	cutAfter       = lostThen(cutBefore)
-	swallowed      = lostThen((*testbed.Relayed).Hold)
+	pass        step = (*testbed.Relayed).Pass
+	dropRequest step = (*testbed.Relayed).Drop
+	dropAnswer       = loseAnswerThen(dropRequest)
+	holdAnswer       = loseAnswerThen((*testbed.Relayed).Hold)
 )
 
-// inPieces returns a step that simulates a slow network. The step sends the page up to the end
-// of the given text. It sends the rest after a request for /go-on.
-func (g *gateway) inPieces(place string) step {
+// sendInPieces returns a step that simulates a slow network. The step sends the page up to the
+// end of the given text. It sends the rest after a request for /go-on.
+func (g *gateway) sendInPieces(place string) step {
 	return func(r *testbed.Relayed) {
 		if r.URL.Path == "/go-on" {
 			select {
-			case g.goesOn <- struct{}{}:
+			case g.sendRest <- struct{}{}:
 			case <-r.Context().Done():
 			}
 			return
@@ -127,21 +127,22 @@ func (g *gateway) inPieces(place string) step {
 		_, _ = io.WriteString(r.ResponseWriter, first+place) // fails if the client has hung up
 		_ = http.NewResponseController(r.ResponseWriter).Flush()
 		select {
-		case <-g.goesOn:
+		case <-g.sendRest:
 			_, _ = io.WriteString(r.ResponseWriter, rest)
 		case <-r.Context().Done():
 		}
 	}
 }
 
-// cutWithin drops the second half of the answer.
-func cutWithin(r *testbed.Relayed) {
+// dropHalf drops the second half of the answer.
+func dropHalf(r *testbed.Relayed) {
 	answer := r.Answer()
 	r.Send(answer, answer.Body.Len()/2)
 }
 
-// says returns a step that answers the request itself. The service does not get the request.
-func says(status, retryAfter int, body string) step {
+// answerWith returns a step that answers the request itself. The service does not get the
+// request.
+func answerWith(status, retryAfter int, body string) step {
 	return func(r *testbed.Relayed) {
 		kind := "application/json"
 		if !strings.HasPrefix(body, "{") {
@@ -156,40 +157,41 @@ func says(status, retryAfter int, body string) step {
 	}
 }
 
-// fails returns a step that answers with an error in the service's format (design §3). The
-// service does not get the request.
-func fails(status, retryAfter int, code, charged string, retryable bool) step {
-	return says(status, retryAfter, `{"error":{"code":"`+code+`","message":"It is so.","charged":`+charged+
+// answerWithError returns a step that answers with an error in the service's format (design
+// §3). The service does not get the request.
+func answerWithError(status, retryAfter int, code, charged string, retryable bool) step {
+	return answerWith(status, retryAfter, `{"error":{"code":"`+code+`","message":"It is so.","charged":`+charged+
 		`,"retryable":`+strconv.FormatBool(retryable)+`},"request_id":"x","docs_url":"/docs"}`)
 }
 
-// lostThen returns a step that lets the service do its work, drops the answer, and leaves the
-// reply to another step.
-func lostThen(reply step) step {
+// loseAnswerThen returns a step that lets the service do its work, drops the answer, and
+// leaves the reply to another step.
+func loseAnswerThen(reply step) step {
 	return func(r *testbed.Relayed) {
 		r.Answer()
 		reply(r)
 	}
 }
 
-// settledThen is like lostThen, but the reply also has the header with the service's receipt.
-func settledThen(reply step) step {
+// keepReceiptThen is like loseAnswerThen, but the reply also has the header with the service's
+// receipt.
+func keepReceiptThen(reply step) step {
 	return func(r *testbed.Relayed) {
 		r.ResponseWriter.Header().Set(x402.HeaderResponse, r.Answer().Header().Get(x402.HeaderResponse))
 		reply(r)
 	}
 }
 
-// stripped removes the signature from the request, as an intermediary may do. The service then
-// answers with its offer.
-func stripped(r *testbed.Relayed) {
+// removeSignature removes the signature from the request, as an intermediary may do. The
+// service then answers with its offer.
+func removeSignature(r *testbed.Relayed) {
 	r.Request.Header.Del(x402.HeaderSignature)
 	r.Pass()
 }
 
-// changing returns a step that lets the service answer, and changes the answer as an attacker
-// could.
-func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step {
+// changeAnswer returns a step that lets the service answer, and changes the answer as an
+// attacker could.
+func changeAnswer(header func(*x402.SettleResponse), body func([]byte) []byte) step {
 	return func(r *testbed.Relayed) {
 		answer := r.Answer()
 		if body != nil {
@@ -204,9 +206,9 @@ func changing(header func(*x402.SettleResponse), body func([]byte) []byte) step 
 	}
 }
 
-// asking returns a step that changes the question. The service answers the changed question,
-// and signs a receipt for it.
-func asking(old, other string) step {
+// changeQuestion returns a step that changes the question. The service answers the changed
+// question, and signs a receipt for it.
+func changeQuestion(old, other string) step {
 	return func(r *testbed.Relayed) {
 		r.URL.RawQuery = strings.Replace(r.URL.RawQuery, old, other, 1)
 		r.Pass()

@@ -78,7 +78,7 @@ func (g generator) check(t *testing.T) {
 	}
 	client := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 	signed := func(url string) string { return testbed.Must(client.Sign(t.Context(), url)) }
-	got := decoded[struct {
+	got := decodeJSON[struct {
 		Result    map[string]any
 		Exchanges []string
 		Gone      struct {

@@ -17,8 +17,8 @@ import (
 // hostRequirements lists the packages for the hosts that are written in Python.
 var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
 
-// told is what a host program prints.
-type told struct {
+// hostOutput is what a host program prints.
+type hostOutput struct {
 	Tools []string // the tools of the server
 	Asks  []bool   // for each tool, whether the host would ask a person before calling it, if the host can tell
 	Told  []string // the answers to two calls of the same tool
@@ -26,23 +26,23 @@ type told struct {
 
 // mcpHosts returns third-party programs that start an MCP server, use it over stdio and do not
 // know x402. Each calls one tool twice with the same arguments.
-func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []string) told {
-	run := func(t *testing.T, tool, arguments string, server []string, command ...string) told {
+func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []string) hostOutput {
+	run := func(t *testing.T, tool, arguments string, server []string, command ...string) hostOutput {
 		cmd := testbed.Command(t, command[0], slices.Concat(command[1:], []string{tool, arguments}, server)...)
 		cmd.Dir = filepath.Join("testdata", "hosts")
-		return printed[told](t, cmd)
+		return decodeOutput[hostOutput](t, cmd)
 	}
-	python := func(program string) func(*testing.T, string, string, []string) told {
-		return func(t *testing.T, tool, arguments string, server []string) told {
+	python := func(program string) func(*testing.T, string, string, []string) hostOutput {
+		return func(t *testing.T, tool, arguments string, server []string) hostOutput {
 			return run(t, tool, arguments, server, testbed.Python(t, hostRequirements), program)
 		}
 	}
-	node := func(program string) func(*testing.T, string, string, []string) told {
-		return func(t *testing.T, tool, arguments string, server []string) told {
+	node := func(program string) func(*testing.T, string, string, []string) hostOutput {
+		return func(t *testing.T, tool, arguments string, server []string) hostOutput {
 			return run(t, tool, arguments, server, bin(t, "node"), program)
 		}
 	}
-	return map[string]func(*testing.T, string, string, []string) told{
+	return map[string]func(*testing.T, string, string, []string) hostOutput{
 		"Python SDK": python("sdk.py"), "LangChain": python("langchain_tools.py"), "OpenAI Agents": python("openai_agents.py"),
 		"TypeScript SDK 1.x": node("legacy.mjs"), "TypeScript SDK 2.x": node("modern.mjs"), "TypeScript SDK 2.x, 2026-07-28": node("negotiated.mjs"),
 		"AI SDK": node("aisdk.mjs"), "Inspector": inspect,
@@ -50,27 +50,27 @@ func mcpHosts() map[string]func(t *testing.T, tool, arguments string, server []s
 }
 
 // inspect lists the tools and calls one of them twice, with the MCP inspector.
-func inspect(t *testing.T, tool, arguments string, server []string) told {
+func inspect(t *testing.T, tool, arguments string, server []string) hostOutput {
 	ask := func(more ...string) []byte {
 		launcher := filepath.Join("node_modules", "@modelcontextprotocol", "inspector", "clients", "launcher", "build", "index.js")
 		return programs.Run(t, testbed.Command(t, bin(t, "node"), slices.Concat([]string{launcher, "--cli"}, server, more)...))
 	}
-	list := decoded[struct {
+	list := decodeJSON[struct {
 		Tools []struct {
 			Name        string
 			Annotations struct{ ReadOnlyHint bool }
 		}
 	}](t, ask("--method", "tools/list"))
-	var r told
+	var r hostOutput
 	for _, tool := range list.Tools {
 		r.Tools, r.Asks = append(r.Tools, tool.Name), append(r.Asks, !tool.Annotations.ReadOnlyHint)
 	}
 	var pairs []string
-	for name, value := range decoded[map[string]string](t, []byte(arguments)) {
+	for name, value := range decodeJSON[map[string]string](t, []byte(arguments)) {
 		pairs = append(pairs, name+"="+value)
 	}
 	for range 2 {
-		answer := decoded[struct{ Content []struct{ Text string } }](t, ask(append([]string{"--method", "tools/call", "--tool-name", tool, "--tool-arg"}, pairs...)...))
+		answer := decodeJSON[struct{ Content []struct{ Text string } }](t, ask(append([]string{"--method", "tools/call", "--tool-name", tool, "--tool-arg"}, pairs...)...))
 		r.Told = append(r.Told, answer.Content[0].Text)
 	}
 	return r
@@ -88,18 +88,18 @@ func payMCP(t *testing.T, url string) (server []string, folder string) {
 // answer. A second call must return the same answer without another payment.
 func TestHostsBuy(t *testing.T) {
 	t.Parallel()
-	for name, host := range mcpHosts() {
+	for name, runHost := range mcpHosts() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := start(t)
 			server, _ := payMCP(t, s.tools())
-			got := host(t, s.goods.tool, s.arguments(t), server)
+			got := runHost(t, s.goods.tool, s.arguments(t), server)
 			slices.Sort(got.Tools)
 			want := slices.Sorted(slices.Values(s.goods.tools))
 			if !slices.Equal(got.Tools, want) || slices.Contains(got.Asks, false) {
 				t.Errorf("it sees %+v", got)
 			}
-			if len(got.Told) != 2 || got.Told[0] != got.Told[1] || !strings.Contains(got.Told[0], s.goods.says) {
+			if len(got.Told) != 2 || got.Told[0] != got.Told[1] || !strings.Contains(got.Told[0], s.goods.answerPart) {
 				t.Errorf("it is told %q", got.Told)
 			}
 			if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != s.goods.amount {
@@ -117,14 +117,14 @@ func TestHostsBuy(t *testing.T) {
 func TestStockSeller(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		plan  []x402test.Behaviour
-		says  string
-		moved int
+		plan          []x402test.Behaviour
+		wantText      string
+		wantTransfers int
 	}{
-		"it settles":                             {says: "hello Ann", moved: 1},
-		"its facilitator refuses":                {plan: []x402test.Behaviour{x402test.Refuse}, says: "hello Ann", moved: 1},
-		"its facilitator moves money and fails":  {plan: []x402test.Behaviour{x402test.FailAfter}, says: "could still be charged", moved: 1},
-		"its facilitator moves money and leaves": {plan: []x402test.Behaviour{x402test.DropAfter}, says: "could still be charged", moved: 1},
+		"it settles":                             {wantText: "hello Ann", wantTransfers: 1},
+		"its facilitator refuses":                {plan: []x402test.Behaviour{x402test.Refuse}, wantText: "hello Ann", wantTransfers: 1},
+		"its facilitator moves money and fails":  {plan: []x402test.Behaviour{x402test.FailAfter}, wantText: "could still be charged", wantTransfers: 1},
+		"its facilitator moves money and leaves": {plan: []x402test.Behaviour{x402test.DropAfter}, wantText: "could still be charged", wantTransfers: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -139,11 +139,11 @@ func TestStockSeller(t *testing.T) {
 			testbed.Check(p.Listens(addr))
 			server, _ := payMCP(t, "http://"+addr+"/mcp")
 			got := mcpHosts()["Python SDK"](t, "greet", string(testbed.Must(json.Marshal(map[string]string{"name": "Ann"}))), server)
-			if !slices.Equal(got.Tools, []string{"greet"}) || len(got.Told) != 2 || !strings.Contains(got.Told[1], c.says) {
+			if !slices.Equal(got.Tools, []string{"greet"}) || len(got.Told) != 2 || !strings.Contains(got.Told[1], c.wantText) {
 				t.Errorf("it is told %q\n%s", got.Told, &p.Log)
 			}
-			if moved := books.Transfers(); len(moved) != c.moved {
-				t.Errorf("transfers %+v", moved)
+			if wantTransfers := books.Transfers(); len(wantTransfers) != c.wantTransfers {
+				t.Errorf("transfers %+v", wantTransfers)
 			}
 		})
 	}

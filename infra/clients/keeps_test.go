@@ -28,9 +28,9 @@ func curlWorkshop(t *testing.T) workshop {
 	return newWorkshop(t)
 }
 
-// curled runs a curl command of the documentation page, and returns the response that curl -i
+// runCurl runs a curl command of the documentation page, and returns the response that curl -i
 // prints. It must print exactly one response.
-func curled(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
+func runCurl(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
 	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
 	res, err := http.ReadResponse(in, nil)
@@ -55,13 +55,13 @@ func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
 	shown := readPage(t, s)
-	res, body := curled(t, w, shown.programs["curl"])
+	res, body := runCurl(t, w, shown.programs["curl"])
 	if _, err := (x402test.Reply{Header: res.Header}).Required(); err != nil || res.StatusCode != http.StatusPaymentRequired || len(s.books.Transfers()) != 0 {
 		t.Errorf("%s, %v: %s; moved %v", res.Status, err, body, s.books.Transfers())
 	}
 	signature := sign(t, s.url)
 	for _, replayed := range []string{"", "true"} {
-		res, body := curled(t, w, shown.programs["signed"], "SIGNATURE="+signature)
+		res, body := runCurl(t, w, shown.programs["signed"], "SIGNATURE="+signature)
 		if res.StatusCode != http.StatusOK || res.Header.Get(x402.HeaderResponse) == "" || res.Header.Get(x402.HeaderReplayed) != replayed {
 			t.Fatalf("%s %v", res.Status, res.Header)
 		}
@@ -72,8 +72,8 @@ func TestCurl(t *testing.T) {
 	}
 }
 
-// unwrapped returns the JSON in a header.
-func unwrapped(header string) string {
+// decodeHeader returns the JSON in a header.
+func decodeHeader(header string) string {
 	return string(testbed.Must(base64.StdEncoding.DecodeString(header)))
 }
 
@@ -87,7 +87,7 @@ func sign(t *testing.T, origin string) string {
 // gatewayError returns a step that drops the service's answer. It answers with an error of the
 // kind that API Gateway itself returns, without Retry-After.
 func gatewayError(status int) step {
-	return lostThen(says(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
+	return loseAnswerThen(answerWith(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }
 
 // TestPersistentPrograms checks the two programs of the documentation page that repeat their
@@ -104,16 +104,16 @@ func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]loss{
 		"the answer is lost": {[]step{
-			gatewayError(http.StatusInternalServerError), gatewayError(http.StatusServiceUnavailable), cutAfter,
-			lostThen(fails(http.StatusConflict, 1, "payment_in_progress", "null", true)), cutWithin,
+			gatewayError(http.StatusInternalServerError), gatewayError(http.StatusServiceUnavailable), dropAnswer,
+			loseAnswerThen(answerWithError(http.StatusConflict, 1, "payment_in_progress", "null", true)), dropHalf,
 		}, endsAnswered},
-		"a long wait":         {[]step{lostThen(fails(http.StatusGatewayTimeout, 600, "dns_timeout", "true", true))}, endsRedeemed},
-		"another offer":       {[]step{lostThen(stripped)}, endsRedeemed},
-		"a path that is gone": {[]step{lostThen(fails(http.StatusNotFound, 0, "unknown_path", "null", false))}, endsRedeemed},
+		"a long wait":         {[]step{loseAnswerThen(answerWithError(http.StatusGatewayTimeout, 600, "dns_timeout", "true", true))}, endsRedeemed},
+		"another offer":       {[]step{loseAnswerThen(removeSignature)}, endsRedeemed},
+		"a path that is gone": {[]step{loseAnswerThen(answerWithError(http.StatusNotFound, 0, "unknown_path", "null", false))}, endsRedeemed},
 		"interrupted":         {nil, endsRedeemed},
-		"nothing is left":     {[]step{lostThen(fails(http.StatusGatewayTimeout, 0, "dns_timeout", "true", false))}, endsNothing},
+		"nothing is left":     {[]step{loseAnswerThen(answerWithError(http.StatusGatewayTimeout, 0, "dns_timeout", "true", false))}, endsNothing},
 	} {
-		for _, p := range []program{retries(), signed()} {
+		for _, p := range []program{retryProgram(), signedProgram()} {
 			if p.id == "signed" && c.plan == nil {
 				continue // the program is a loop around curl, and Ctrl-C ends both
 			}
@@ -135,75 +135,76 @@ const (
 // loss is a plan whose steps lose answers, and the way in which the program must then end. If
 // the plan is nil, the test interrupts the program.
 type loss struct {
-	plan []step
-	ends string
+	plan    []step
+	wantEnd string
 }
 
 func (c loss) check(t *testing.T, p program) {
 	w, s := p.tools(t), start(t)
-	held := make(chan struct{})
+	requestHeld := make(chan struct{})
 	interrupted := c.plan == nil
 	if interrupted { // interrupt the program while it waits for its answer
-		c.plan = []step{lostThen(func(r *testbed.Relayed) { close(held); r.Hold() })}
+		c.plan = []step{loseAnswerThen(func(r *testbed.Relayed) { close(requestHeld); r.Hold() })}
 	}
 	g := newGateway(t, s.url, c.plan...)
-	cmd := p.at(t, w, s, s.url, g.url)
+	cmd := p.changedCommand(t, w, s, s.url, g.url)
 	inGroup(t, cmd)
-	end, requests := begun(t, cmd), 1
+	end, requests := startProgram(t, cmd), 1
 	if interrupted {
 		select {
-		case <-held:
+		case <-requestHeld:
 		case <-time.After(testbed.Patience):
 			t.Fatal("the program has not paid")
 		}
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) // cannot fail: the program is waiting
 	}
 	o := end()
-	if c.ends == endsAnswered {
+	if c.wantEnd == endsAnswered {
 		requests = len(c.plan) + 1
 		o.checkPaid(t, s)
 	} else if o.err == nil {
 		t.Errorf("it ended well without the answer: %s", o.out)
 	}
-	if n := len(g.paid()); n != requests {
+	if n := len(g.paidRequests()); n != requests {
 		t.Errorf("%d paid requests, want %d", n, requests)
 	}
-	p.one(t, g)
-	if c.ends == endsNothing && (!strings.Contains(o.out, "dns_timeout") || strings.Contains(o.notes, "Not answered")) {
+	p.checkOnePurchase(t, g)
+	if c.wantEnd == endsNothing && (!strings.Contains(o.out, "dns_timeout") || strings.Contains(o.notes, "Not answered")) {
 		t.Errorf("it offers to go on where nothing is left: %v: %s\n%s", o.err, o.out, o.notes)
 	}
-	if c.ends == endsRedeemed {
+	if c.wantEnd == endsRedeemed {
 		p.redeem(t, w, s, g, o.notes)
 	}
 }
 
-// one checks that all requests have the same key, and returns the signature of the first
-// request. The signatures must all be the same, except those of the program with the id
-// "retries". These must all differ, because the program signs a new payment for each attempt.
-func (p program) one(t *testing.T, g *gateway) string {
+// checkOnePurchase checks that all requests have the same key, and returns the signature of
+// the first request. The signatures must all be the same, except those of the program with the
+// id "retries". These must all differ, because the program signs a new payment for each
+// attempt.
+func (p program) checkOnePurchase(t *testing.T, g *gateway) string {
 	signatures, keys := map[string]bool{}, map[string]bool{}
-	for _, r := range g.paid() {
+	for _, r := range g.paidRequests() {
 		signatures[r.signature], keys[r.key] = true, true
 	}
 	want := 1
 	if p.id == "retries" {
-		want = len(g.paid())
+		want = len(g.paidRequests())
 	}
 	if len(signatures) != want || len(keys) != 1 || keys[""] {
-		t.Fatalf("%s: %d signatures in %d requests, keys %v", p.id, len(signatures), len(g.paid()), keys)
+		t.Fatalf("%s: %d signatures in %d requests, keys %v", p.id, len(signatures), len(g.paidRequests()), keys)
 	}
-	return g.paid()[0].signature
+	return g.paidRequests()[0].signature
 }
 
 // redeem gets the answer with the command that the program has printed.
 func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes string) {
-	signature, url := p.one(t, g), catalog.DNS().ExampleURL(g.url)
+	signature, url := p.checkOnePurchase(t, g), catalog.DNS().ExampleURL(g.url)
 	if p.id == "signed" {
 		_, command, _ := strings.Cut(strings.TrimSpace(notes), "without a new charge:\n")
 		if !strings.HasSuffix(command, "'"+x402.HeaderSignature+": "+signature+"' '"+url+"'") {
 			t.Errorf("the program does not say what to send where: %s", notes)
 		}
-		_, body := curled(t, w, command)
+		_, body := runCurl(t, w, command)
 		outcome{out: string(body)}.checkPaid(t, s)
 		return
 	}
@@ -216,7 +217,7 @@ func (p program) redeem(t *testing.T, w workshop, s service, g *gateway, notes s
 	}
 	w.env = append(slices.Clone(w.env), line[1])
 	p.run(t, w, s, g.url).checkPaid(t, s)
-	p.one(t, g)
+	p.checkOnePurchase(t, g)
 }
 
 // inGroup makes a command start in a new process group. If this process ignored interrupts, the

@@ -50,10 +50,10 @@ func bin(t *testing.T, name string) string {
 	return testbed.Must(filepath.Abs(filepath.Join("node_modules", ".bin", name)))
 }
 
-// printed runs a program, which must succeed, and decodes the first line of its output.
-func printed[T any](t *testing.T, cmd *exec.Cmd) T {
+// decodeOutput runs a program, which must succeed, and decodes the first line of its output.
+func decodeOutput[T any](t *testing.T, cmd *exec.Cmd) T {
 	line, _, _ := strings.Cut(string(programs.Run(t, cmd)), "\n")
-	return decoded[T](t, []byte(line))
+	return decodeJSON[T](t, []byte(line))
 }
 
 // arguments returns, as JSON, the arguments with which every client calls the tool.
@@ -91,7 +91,7 @@ func mcpClients() map[string]func(*testing.T, service) *exec.Cmd {
 			programs.Run(t, build)
 			wallet := testbed.NewClient(t, &http.Client{Timeout: testbed.Patience})
 			header := testbed.Must(mcptest.SignCall(t.Context(), wallet, s.tools(), s.goods.tool, s.goods.arguments))
-			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), unwrapped(header))
+			return mcpCommand(t, program, s.tools(), s.goods.tool, s.arguments(t), decodeHeader(header))
 		},
 	}
 }
@@ -102,8 +102,8 @@ func TestToolClientsPay(t *testing.T) {
 	t.Parallel()
 	for world, start := range map[string]func(*testing.T) service{
 		"local": func(t *testing.T) service { return start(t) }, "lambda": lambdaTools,
-		"shop":          func(t *testing.T) service { return startShop(t, shop(), wideWindow) },
-		"shop, by POST": func(t *testing.T) service { return startShop(t, reportsOf("json", "sunny"), wideWindow) },
+		"shop":          func(t *testing.T) service { return startShop(t, shopGoods(), wideWindow) },
+		"shop, by POST": func(t *testing.T) service { return startShop(t, reportGoods("json", "sunny"), wideWindow) },
 	} {
 		t.Run(world, func(t *testing.T) {
 			t.Parallel()
@@ -111,18 +111,18 @@ func TestToolClientsPay(t *testing.T) {
 			for name, client := range mcpClients() {
 				t.Run(name, func(t *testing.T) {
 					t.Parallel()
-					s.paidBy(t, name, client(t, s))
+					s.checkPurchaseBy(t, name, client(t, s))
 				})
 			}
 		})
 	}
 }
 
-// paidBy runs a client. It checks that the client's output and the facilitator's books show
-// one purchase of the tool. Most clients also call the tool without a payment and with wrong
-// arguments; paidBy checks the answers to these calls.
-func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
-	got := printed[struct {
+// checkPurchaseBy runs a client. It checks that the client's output and the facilitator's
+// books show one purchase of the tool. Most clients also call the tool without a payment and
+// with wrong arguments. checkPurchaseBy checks the answers to these calls.
+func (s service) checkPurchaseBy(t *testing.T, name string, client *exec.Cmd) {
+	got := decodeOutput[struct {
 		Tools                      []string
 		Unpaid, Paid, Again, Wrong mcptest.ToolResult
 		Listing                    struct {
@@ -138,11 +138,11 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 		paid = append(paid, got.Again)
 		e := got.Listing.Entry
 		listed := got.Listing.Valid && e["toolName"] == catalog.DNS().Tool && strings.HasSuffix(fmt.Sprint(e["resourceUrl"]), catalog.PathMCP)
-		if !s.goods.stranger && !listed {
+		if !s.goods.isShop && !listed {
 			t.Errorf("a facilitator would list %+v", got.Listing)
 		}
 	}
-	s.answered(t, paid)
+	s.checkAnswers(t, paid)
 	if moved := s.books.Moved(got.Paid.Meta.Receipt.Payer); len(moved) != 1 || moved[0].Transaction != got.Paid.Meta.Receipt.Transaction {
 		t.Errorf("transfers %+v, the receipt says %s", moved, got.Paid.Meta.Receipt.Transaction)
 	}
@@ -150,17 +150,17 @@ func (s service) paidBy(t *testing.T, name string, client *exec.Cmd) {
 	if asked := err == nil && got.Unpaid.IsError; name != "Python" && !asked {
 		t.Errorf("%+v: %v", got.Unpaid, err)
 	}
-	if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.stranger && !strings.Contains(r.Text(), "invalid_arguments")) {
+	if r := got.Wrong; name != "Go" && (!r.IsError || r.Structured != nil || !s.goods.isShop && !strings.Contains(r.Text(), "invalid_arguments")) {
 		t.Errorf("%+v", r)
 	}
 }
 
-// answered checks that all answers to one payment are the same, and that all except the first are
-// marked as repeated.
-func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
+// checkAnswers checks that all answers to one payment are the same, and that all except the
+// first are marked as repeated.
+func (s service) checkAnswers(t *testing.T, paid []mcptest.ToolResult) {
 	t.Helper()
 	for i, r := range paid {
-		if r.IsError || !strings.Contains(r.Text(), s.goods.says) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || (r.Meta.Replayed || r.Meta.Repeated) != (i > 0) {
+		if r.IsError || !strings.Contains(r.Text(), s.goods.answerPart) || r.Meta.Receipt == nil || !r.Meta.Receipt.Success || (r.Meta.Replayed || r.Meta.Repeated) != (i > 0) {
 			t.Fatalf("the answer %d: %+v", i, r)
 		}
 		if r.Text() != paid[0].Text() || *r.Meta.Receipt != *paid[0].Meta.Receipt {
@@ -173,8 +173,8 @@ func (s service) answered(t *testing.T, paid []mcptest.ToolResult) {
 // without an idempotency key must call again within the 45 seconds of the window. A client
 // with a key may call again later.
 const (
-	givesUp      = 30
-	givesUpKeyed = 60
+	giveUpTimeout      = 30
+	giveUpTimeoutKeyed = 60
 )
 
 // window is the default duplicate window. Over HTTP, a second payment without a key for the
@@ -198,40 +198,40 @@ func TestSwallowedReply(t *testing.T) {
 		for _, c := range stockClients() {
 			t.Run(c.title, func(t *testing.T) {
 				t.Parallel()
-				givesUpOnce(t, c)
+				checkGivesUp(t, c)
 			})
 		}
 		for _, name := range toolClients() {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				toolGivesUpOnce(t, name, func(t *testing.T) service { return start(t) })
+				checkToolGivesUp(t, name, func(t *testing.T) service { return start(t) })
 			})
-			for _, sold := range []goods{shop(), reportsOf("json", "sunny")} {
+			for _, sold := range []goods{shopGoods(), reportGoods("json", "sunny")} {
 				t.Run(name+", "+sold.name, func(t *testing.T) {
 					t.Parallel()
-					toolGivesUpOnce(t, name, func(t *testing.T) service { return startShop(t, sold, usualWindow) })
+					checkToolGivesUp(t, name, func(t *testing.T) service { return startShop(t, sold, usualWindow) })
 				})
 			}
 		}
 	})
-	isWritten(t, fmt.Sprintf("the reply never arrives; the client gives up after %d s, or with a key after %d s", givesUp, givesUpKeyed), len(stockClients()))
-	isWritten(t, fmt.Sprintf("the reply never arrives; the SDK gives up after %d s", givesUpKeyed), len(toolClients()))
-	isWritten(t, "the same with the shop", len(toolClients()))
-	isWritten(t, "the same with the shop, which sells a `POST`", len(toolClients()))
+	checkRow(t, fmt.Sprintf("the reply never arrives; the client gives up after %d s, or with a key after %d s", giveUpTimeout, giveUpTimeoutKeyed), len(stockClients()))
+	checkRow(t, fmt.Sprintf("the reply never arrives; the SDK gives up after %d s", giveUpTimeoutKeyed), len(toolClients()))
+	checkRow(t, "the same with the shop", len(toolClients()))
+	checkRow(t, "the same with the shop, which sells a `POST`", len(toolClients()))
 }
 
 // toolClients returns the names of the mcpClients that have a timeout for a call.
 func toolClients() []string { return []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} }
 
-// givesUpOnce buys over HTTP with a loop that gives up a call and calls again. The loop must
+// checkGivesUp buys over HTTP with a loop that gives up a call and calls again. The loop must
 // get the answer, and the payer must pay once.
-func givesUpOnce(t *testing.T, c stockClient) {
+func checkGivesUp(t *testing.T, c stockClient) {
 	t.Helper()
-	stands, timeout := window, givesUp
+	stands, timeout := window, giveUpTimeout
 	if c.keyed {
-		stands, timeout = ledger.KeptFor, givesUpKeyed
+		stands, timeout = ledger.KeptFor, giveUpTimeoutKeyed
 	}
-	settledOnce(t, stands, func(t *testing.T) service { return start(t) }, func(s service) (payer, fault string) {
+	checkSettledOnce(t, stands, func(t *testing.T) service { return start(t) }, func(s service) (payer, fault string) {
 		order, payer := orderOf(t, s.url, s.goods, c.keyed)
 		order.Timeout = timeout
 		p := startLoops(t, c)
@@ -248,44 +248,44 @@ func givesUpOnce(t *testing.T, c stockClient) {
 	})
 }
 
-// toolGivesUpOnce buys with a client that calls a tool, gives up the call and calls again. The
-// client must get the answer, and the payer must pay once.
-func toolGivesUpOnce(t *testing.T, name string, start func(*testing.T) service) {
+// checkToolGivesUp buys with a client that calls a tool, gives up the call and calls again.
+// The client must get the answer, and the payer must pay once.
+func checkToolGivesUp(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
-	settledOnce(t, 2*window, start, func(s service) (payer, fault string) {
+	checkSettledOnce(t, 2*window, start, func(s service) (payer, fault string) {
 		cmd := mcpClients()[name](t, s)
 		cmd.Args = append(cmd.Args, "host")
-		got := printed[struct {
+		got := decodeOutput[struct {
 			Told []string
 			Paid mcptest.ToolResult
 		}](t, cmd)
 		if got.Paid.Meta.Receipt == nil {
 			t.Fatalf("%+v", got)
 		}
-		if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed && !got.Paid.Meta.Repeated || !strings.Contains(got.Paid.Text(), s.goods.says) {
+		if len(got.Told) != 1 || !strings.Contains(got.Told[0], "timed out") || !got.Paid.Meta.Replayed && !got.Paid.Meta.Repeated || !strings.Contains(got.Paid.Text(), s.goods.answerPart) {
 			fault = fmt.Sprintf("%+v", got)
 		}
 		return got.Paid.Meta.Receipt.Payer, fault
 	})
 }
 
-// settledOnce starts a service and plays a trial with it. The trial returns the payer, and a
-// description of any fault. settledOnce repeats this, up to five times in all, until the
-// client has made its second call within the window. It then checks that the payer has paid
-// once.
-func settledOnce(t *testing.T, window time.Duration, start func(*testing.T) service, trial func(service) (payer, fault string)) {
+// checkSettledOnce starts a service and plays a trial with it. The trial returns the payer,
+// and a description of any fault. checkSettledOnce repeats this, up to five times in all,
+// until the client has made its second call within the window. checkSettledOnce then checks
+// that the payer has paid once.
+func checkSettledOnce(t *testing.T, window time.Duration, start func(*testing.T) service, trial func(service) (payer, fault string)) {
 	for range 5 {
 		s := start(t)
-		g := newGateway(t, s.url, swallowed)
+		g := newGateway(t, s.url, holdAnswer)
 		s.url = g.url
 		payer, fault := trial(s)
-		if paid := g.paid(); len(paid) > 1 && paid[1].at.Sub(paid[0].at) >= window {
+		if paid := g.paidRequests(); len(paid) > 1 && paid[1].receivedAt.Sub(paid[0].receivedAt) >= window {
 			t.Log("the client called again after the window: once more")
 			continue
 		}
 		moved := s.books.Moved(payer)
-		if fault != "" || len(moved) != 1 || moved[0].Value != s.goods.amount || len(g.paid()) < 2 || g.paid()[0].signature == g.paid()[1].signature {
-			t.Errorf("%v: moved %+v for %d payments", fault, moved, len(g.paid()))
+		if fault != "" || len(moved) != 1 || moved[0].Value != s.goods.amount || len(g.paidRequests()) < 2 || g.paidRequests()[0].signature == g.paidRequests()[1].signature {
+			t.Errorf("%v: moved %+v for %d payments", fault, moved, len(g.paidRequests()))
 		}
 		return
 	}

@@ -17,12 +17,12 @@ import (
 
 // The values of the flag -registries.
 const (
-	ofHere   = "here"   // registries on this machine, with the versions that the repository pins
-	ofPublic = "public" // the public registries
-	ofNewest = "newest" // the public registries, with the newest versions instead of the printed ones
+	registryHere   = "here"   // registries on this machine, with the versions that the repository pins
+	registryPublic = "public" // the public registries
+	registryNewest = "newest" // the public registries, with the newest versions instead of the printed ones
 )
 
-var registries = flag.String("registries", ofHere, "where printed commands install from: "+ofHere+", "+ofPublic+" or "+ofNewest)
+var registries = flag.String("registries", registryHere, "where printed commands install from: "+registryHere+", "+registryPublic+" or "+registryNewest)
 
 // registry describes how the printed commands of one language install packages.
 type registry struct {
@@ -47,7 +47,7 @@ func goModules() registry {
 // run the printed commands in such a folder.
 func (r registry) emptyFolder(t *testing.T) workshop {
 	w := newWorkshop(t)
-	if *registries == ofHere {
+	if *registries == registryHere {
 		w.env = append(r.environment(t), "HOME="+t.TempDir())
 	}
 	return w
@@ -55,7 +55,7 @@ func (r registry) emptyFolder(t *testing.T) workshop {
 
 // install runs the printed command that installs the packages of a program.
 func (r registry) install(t *testing.T, w workshop, command string) {
-	if *registries == ofNewest {
+	if *registries == registryNewest {
 		command = r.version.ReplaceAllString(command, r.newest)
 	}
 	out, err := w.shell(t, command).CombinedOutput()

@@ -26,20 +26,20 @@ func changeReceipt(h http.Header, change func(*x402.SettleResponse)) {
 	h.Set(x402.HeaderResponse, testbed.Must(x402.EncodeHeader(settled)))
 }
 
-// resigned returns a function for changeReceipt. That function replaces the signed receipt, a
-// JWS, by the result of the given function for this JWS.
-func resigned(change func(jws string) string) func(*x402.SettleResponse) {
+// replaceReceipt returns a function for changeReceipt. That function replaces the signed
+// receipt, a JWS, by the result of the given function for this JWS.
+func replaceReceipt(change func(jws string) string) func(*x402.SettleResponse) {
 	return func(r *x402.SettleResponse) {
 		signed := &r.Extensions.OfferReceipt.Info.Receipt
 		signed.Signature = change(signed.Signature)
 	}
 }
 
-func forged(jws string) string { return jws[:len(jws)-4] + "___w" }
+func forgeSignature(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// found is what the unmodified package @x402/extensions says about an answer, or a signature
-// that the package makes.
-type found struct {
+// packageResult is what the unmodified package @x402/extensions says about an answer, or a
+// signature that the package makes.
+type packageResult struct {
 	Failed                         string
 	Found, JWS                     bool
 	Offered                        bool // there is exactly one signed offer, and it has the terms of accepts[0]
@@ -52,20 +52,20 @@ type found struct {
 // JSON, and prints each result as a line.
 type checker struct{ *dialogue }
 
-func (c checker) ask(t *testing.T, job map[string]any) (f found) {
+func (c checker) ask(t *testing.T, job map[string]any) (f packageResult) {
 	c.say(t, job)
 	c.next(t, &f)
 	return f
 }
 
-// bought is an answer that was paid for, with the header of the offer, the header of the
+// paidAnswer is an answer that was paid for, with the header of the offer, the header of the
 // payment, and the question.
-type bought struct {
+type paidAnswer struct {
 	x402test.Reply
 	required, signature, question string
 }
 
-func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
+func buy(t *testing.T, c *x402test.Client, url, signature string) paidAnswer {
 	asked := testbed.Must(c.Get(t.Context(), url, ""))
 	if signature == "" {
 		signature = testbed.Must(c.Wallet.Pay(testbed.Must(asked.Required()), c.Now()))
@@ -75,17 +75,17 @@ func buy(t *testing.T, c *x402test.Client, url, signature string) bought {
 		t.Fatalf("%d %s", r.Status, r.Body)
 	}
 	_, path, _ := strings.Cut(url, "/v1/")
-	return bought{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
+	return paidAnswer{r, asked.Header.Get(x402.HeaderRequired), signature, "GET /v1/" + path}
 }
 
 // check lets @x402/extensions check an answer.
-func (c checker) check(t *testing.T, b bought, payers ...string) found {
+func (c checker) check(t *testing.T, b paidAnswer, payers ...string) packageResult {
 	return c.ask(t, map[string]any{"job": "answer", "header": b.Header.Get(x402.HeaderResponse), "body": b.Body, "required": b.required, "payers": payers})
 }
 
-// holds fails the test unless @x402/extensions finds a receipt and calls it valid for the
+// checkHolds fails the test unless @x402/extensions finds a receipt and calls it valid for the
 // answer.
-func (c checker) holds(t *testing.T, what string, b bought, payer, kid string) found {
+func (c checker) checkHolds(t *testing.T, what string, b paidAnswer, payer, kid string) packageResult {
 	f := c.check(t, b, payer)
 	settled, err := b.Receipt()
 	if err != nil || !f.Found || !f.JWS || f.Kid != kid || !f.Matches || f.MatchesOther || f.Said.ResponseHash != f.Hash || f.Hash != receipt.HashOf(b.Body) ||
@@ -117,10 +117,10 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	oldKey := receipt.KeyID(addr, publicOf(w.key()))
 
 	first := buy(t, client, call, "")
-	f := c.holds(t, "an answer", first, payer, oldKey)
+	f := c.checkHolds(t, "an answer", first, payer, oldKey)
 	resold := first
 	resold.Header = first.Header.Clone()
-	changeReceipt(resold.Header, resigned(forged))
+	changeReceipt(resold.Header, replaceReceipt(forgeSignature))
 	if f := c.check(t, resold, payer); f.Failed == "" {
 		t.Errorf("the signature changed, and it holds: %+v", f)
 	}
@@ -136,18 +136,18 @@ func TestReceiptsByTheStockPackage(t *testing.T) {
 	w.env["RECEIPT_KEY"] = receipt.FormatKey(private)
 	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public) + "," + receipt.FormatPublic(publicOf(old))
 	s = w.startAt(t, addr)
-	c.holds(t, "an answer of before the change", first, payer, oldKey)
+	c.checkHolds(t, "an answer of before the change", first, payer, oldKey)
 	again := buy(t, client, call, first.signature)
-	if got := c.holds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
+	if got := c.checkHolds(t, "a replay after the change", again, payer, oldKey); got.Signature != f.Signature {
 		t.Errorf("the receipt was %s, and is %s", f.Signature, got.Signature)
 	}
 	after := buy(t, client, s.url+catalog.DNS().Path+"?domain=example.com&type=TXT", "")
-	c.holds(t, "an answer after the change", after, payer, newKey)
+	c.checkHolds(t, "an answer after the change", after, payer, newKey)
 
 	s.kill()
 	w.env["RECEIPT_PUBLIC_KEYS"] = receipt.FormatPublic(public)
 	w.startAt(t, addr)
-	c.holds(t, "an answer of the key that stays", after, payer, newKey)
+	c.checkHolds(t, "an answer of the key that stays", after, payer, newKey)
 	if f := c.check(t, first, payer); !strings.Contains(f.Failed, "No verification method found") {
 		t.Errorf("a receipt of the key that was taken away: %+v", f)
 	}

@@ -35,25 +35,25 @@ func TestMain(m *testing.M) {
 
 // goods describes what a seller's program sells, and how a buyer asks for it.
 type goods struct {
-	name     string
-	stranger bool   // whether the seller is the shop of infra/shop instead of the service
-	path     string // the path and query that buyers request
-	amount   string
-	answer   map[string]any
-	report   *report // the body that buyers post; nil for a GET
+	name   string
+	isShop bool   // whether the seller is the shop of infra/shop instead of the service
+	path   string // the path and query that buyers request
+	amount string
+	answer map[string]any
+	report *report // the body that buyers post; nil for a GET
 	// The same goods as a tool: the name of the tool, a part of its answer, its arguments, and
 	// the names of all tools of the seller.
-	tool, says string
-	arguments  map[string]any
-	tools      []string
+	tool, answerPart string
+	arguments        map[string]any
+	tools            []string
 }
 
-// ours returns the service's example lookup.
-func ours(t *testing.T) goods {
+// serviceGoods returns the service's example lookup.
+func serviceGoods(t *testing.T) goods {
 	op := catalog.DNS()
 	g := goods{
 		name: "the service", path: op.ExampleURL(""), amount: op.Amount, answer: answer(t),
-		tool: op.Tool, says: `"192.0.2.77"`, arguments: map[string]any{"domain": "example.com"},
+		tool: op.Tool, answerPart: `"192.0.2.77"`, arguments: map[string]any{"domain": "example.com"},
 	}
 	for _, op := range catalog.All() {
 		g.tools = append(g.tools, op.Tool)
@@ -61,11 +61,11 @@ func ours(t *testing.T) goods {
 	return g
 }
 
-// shop returns goods of the program infra/shop: the weather in Oslo.
-func shop() goods {
+// shopGoods returns goods of the program infra/shop: the weather in Oslo.
+func shopGoods() goods {
 	return goods{
-		name: "the shop", stranger: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
-		tool: "weather", says: `"weather":"fair"`, arguments: map[string]any{"city": "Oslo"}, tools: []string{"weather", "report"},
+		name: "the shop", isShop: true, path: "/weather?city=Oslo", amount: "10000", answer: map[string]any{"city": "Oslo", "weather": "fair"},
+		tool: "weather", answerPart: `"weather":"fair"`, arguments: map[string]any{"city": "Oslo"}, tools: []string{"weather", "report"},
 	}
 }
 
@@ -80,13 +80,13 @@ type report struct {
 // client programs use.
 func reportKinds() []string { return []string{"json", "form", "multipart"} }
 
-// reportsOf returns goods of the shop that are bought with a report of the given kind, with
+// reportGoods returns goods of the shop that are bought with a report of the given kind, with
 // the given notes.
-func reportsOf(kind, notes string) goods {
-	g := shop()
+func reportGoods(kind, notes string) goods {
+	g := shopGoods()
 	g.name, g.path, g.report = "the shop, by POST of "+kind, "/report", &report{kind, "Oslo", notes}
 	g.answer = map[string]any{"city": "Oslo", "bytes": float64(len(notes))}
-	g.tool, g.says, g.arguments = "report", fmt.Sprintf(`"bytes":%d`, len(notes)), map[string]any{"city": "Oslo", "notes": notes}
+	g.tool, g.answerPart, g.arguments = "report", fmt.Sprintf(`"bytes":%d`, len(notes)), map[string]any{"city": "Oslo", "notes": notes}
 	return g
 }
 
@@ -104,12 +104,12 @@ type world struct {
 func newWorld(t *testing.T, resolver string, plan ...x402test.Behaviour) world {
 	b := testbed.StartFacilitator(t)
 	b.Plan("", plan...)
-	return world{goods: ours(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
+	return world{goods: serviceGoods(t), books: b, dir: t.TempDir(), env: map[string]string{"FACILITATOR_URL": b.URL, "DNS_RESOLVERS": resolver}}
 }
 
-// onTestnet returns a world whose service runs on Base Sepolia. To select this network, the
-// service needs only the setting NETWORK.
-func onTestnet(t *testing.T) world {
+// newTestnetWorld returns a world whose service runs on Base Sepolia. To select this network,
+// the service needs only the setting NETWORK.
+func newTestnetWorld(t *testing.T) world {
 	w := newWorld(t, resolver(t))
 	w.books = testbed.StartFacilitatorOn(t, x402.BaseSepolia)
 	w.env["FACILITATOR_URL"], w.env["NETWORK"] = w.books.URL, x402.BaseSepolia
@@ -156,12 +156,12 @@ func (w world) startAt(t *testing.T, addr string) (s service) {
 // tryStart is like start, but returns an error if the seller does not start.
 func (w world) tryStart(t *testing.T) (service, error) {
 	cmd := testbed.Local(testbed.Program(t, testbed.LocalRunner), w.dir, w.env)
-	if w.goods.stranger {
-		cmd = testbed.Shop(t, w.dir, w.forShop())
+	if w.goods.isShop {
+		cmd = testbed.Shop(t, w.dir, w.shopSettings())
 	}
 	p := testbed.Must(programs.Start(cmd))
 	s := service{goods: w.goods, books: w.books, kill: p.Kill}
-	if w.goods.stranger { // the shop prints no address when it is ready, and does not handle SIGTERM
+	if w.goods.isShop { // the shop prints no address when it is ready, and does not handle SIGTERM
 		t.Cleanup(p.Kill)
 		s.url = "http://" + w.env["LOCAL_ADDR"]
 		return s, p.Listens(w.env["LOCAL_ADDR"])
@@ -172,8 +172,8 @@ func (w world) tryStart(t *testing.T) (service, error) {
 	return s, err
 }
 
-// forShop returns the settings of this world under the names that the shop uses.
-func (w world) forShop() map[string]string {
+// shopSettings returns the settings of this world under the names that the shop uses.
+func (w world) shopSettings() map[string]string {
 	settings := map[string]string{
 		"ADDR": w.env["LOCAL_ADDR"], "FACILITATOR": w.env["FACILITATOR_URL"], "STATION": w.env["STATION"],
 		"NODE": cmp.Or(w.env["RPC_URL"], "none"),
@@ -187,7 +187,7 @@ func (w world) forShop() map[string]string {
 // answer returns the example answer of the catalog, in which the resolver has the address of
 // this machine.
 func answer(t *testing.T) map[string]any {
-	want := decoded[map[string]any](t, []byte(catalog.DNS().Response))
+	want := decodeJSON[map[string]any](t, []byte(catalog.DNS().Response))
 	want["resolver"] = "127.0.0.1"
 	return want
 }
@@ -216,8 +216,8 @@ func resolverOf(t *testing.T, zone string, intercept func(dns.ResponseWriter, *d
 	}))
 }
 
-// decoded returns the value that a JSON text contains.
-func decoded[T any](t *testing.T, raw []byte) T {
+// decodeJSON returns the value that a JSON text contains.
+func decodeJSON[T any](t *testing.T, raw []byte) T {
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
 		t.Fatalf("%v: %.3000s", err, raw)
@@ -275,9 +275,9 @@ func (w workshop) shell(t *testing.T, line string, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// keyed is like shell, but takes a command of the documentation page and puts the payer's key
-// in place of the placeholder.
-func (w workshop) keyed(t *testing.T, command string) *exec.Cmd {
+// shellWithKey is like shell, but takes a command of the documentation page and puts the
+// payer's key in place of the placeholder.
+func (w workshop) shellWithKey(t *testing.T, command string) *exec.Cmd {
 	if !strings.HasPrefix(command, placeholder+" ") {
 		t.Fatalf("the command %q has no place for the key", command)
 	}

@@ -33,7 +33,7 @@ func payingPrograms() []program {
 	return []program{
 		{id: "typescript", title: "TypeScript", tools: nodeWorkshop, from: npm(), short: true},
 		{id: "typescript-receipt", title: "TypeScript", tools: nodeWorkshop, from: npm()},
-		retries(),
+		retryProgram(),
 		{id: "python", title: "Python", tools: pythonWorkshop, from: pip(), short: true},
 		{id: "python-receipt", title: "Python", tools: pythonWorkshop, from: pip()},
 		{id: "go", title: "Go", tools: goWorkshop, from: goModules()},
@@ -42,8 +42,8 @@ func payingPrograms() []program {
 	}
 }
 
-// retries returns the program that repeats its request until it has the answer.
-func retries() program {
+// retryProgram returns the program that repeats its request until it has the answer.
+func retryProgram() program {
 	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
@@ -51,8 +51,8 @@ func retries() program {
 // program with the id "signed".
 const signedKey = "IDEMPOTENCY_KEY=call-1"
 
-// signed returns the program that sends a payment which was signed elsewhere.
-func signed() program { return program{id: "signed", tools: curlWorkshop} }
+// signedProgram returns the program that sends a payment which was signed elsewhere.
+func signedProgram() program { return program{id: "signed", tools: curlWorkshop} }
 
 // maxShort is the greatest number of lines in a short program.
 const maxShort = 8
@@ -90,19 +90,19 @@ func TestPayingPrograms(t *testing.T) {
 			install, _ := shown.commands(t, p.title)
 			p.from.install(t, w, install)
 			if p.short {
-				p.isShort(t, shown, llms)
+				p.checkShort(t, shown, llms)
 			}
-			t.Run("pays", func(t *testing.T) { p.pays(t, w, s) })
-			t.Run("pays on a test network", func(t *testing.T) { p.paysOn(t, w, onTestnet(t).start(t), x402.BaseSepolia) })
+			t.Run("pays", func(t *testing.T) { p.checkPays(t, w, s) })
+			t.Run("pays on a test network", func(t *testing.T) { p.checkPaysOn(t, w, newTestnetWorld(t).start(t), x402.BaseSepolia) })
 			if p.short || p.id == "go" {
 				t.Run("pays at the shop", func(t *testing.T) {
-					there := startShop(t, shop(), wideWindow)
-					p.end(t, p.at(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path)).checkPaid(t, there)
+					there := startShop(t, shopGoods(), wideWindow)
+					p.outcomeOf(t, p.changedCommand(t, w, s, catalog.DNS().ExampleURL(s.url), there.url+there.goods.path)).checkPaid(t, there)
 				})
 			}
 			if !p.short {
-				t.Run("run again", func(t *testing.T) { p.paysOnce(t, w) })
-				t.Run("fails", func(t *testing.T) { p.fails(t, w) })
+				t.Run("run again", func(t *testing.T) { p.checkPaysOnce(t, w) })
+				t.Run("fails", func(t *testing.T) { p.checkRefused(t, w) })
 			}
 		})
 	}
@@ -122,9 +122,9 @@ func (p page) checkAll(t *testing.T, tools func(*testing.T) workshop, suffix, co
 	}
 }
 
-// isShort checks that a program has at most maxShort lines, and that llms.txt has the program
-// and its commands.
-func (p program) isShort(t *testing.T, shown page, llms string) {
+// checkShort checks that a program has at most maxShort lines, and that llms.txt has the
+// program and its commands.
+func (p program) checkShort(t *testing.T, shown page, llms string) {
 	t.Helper()
 	text := strings.TrimSpace(shown.programs[p.id])
 	if n := strings.Count(text, "\n") + 1; n > maxShort {
@@ -138,12 +138,12 @@ func (p program) isShort(t *testing.T, shown page, llms string) {
 	}
 }
 
-// pays runs the program three times. The first run must pay and print the expected output. The
-// second run has the key of the first, and must get the answer without paying. The third run
-// gets no key, so it must choose a new one and pay again.
-func (p program) pays(t *testing.T, w workshop, s service) {
-	o := p.paysOn(t, w, s, x402.Base)
-	p.run(t, w.under(t, o.key), s, s.url).checkPaid(t, s)
+// checkPays runs the program three times. The first run must pay and print the expected
+// output. The second run has the key of the first, and must get the answer without paying. The
+// third run gets no key, so it must choose a new one and pay again.
+func (p program) checkPays(t *testing.T, w workshop, s service) {
+	o := p.checkPaysOn(t, w, s, x402.Base)
+	p.run(t, w.withKey(t, o.key), s, s.url).checkPaid(t, s)
 	if n, _ := s.books.Settles(); n != 1 {
 		t.Errorf("%d settlements were asked for, want 1", n)
 	}
@@ -152,9 +152,9 @@ func (p program) pays(t *testing.T, w workshop, s service) {
 	}
 }
 
-// paysOn runs the program as the page of the service s shows it. The program must pay. Unless
-// it is short, it must print the name of the network and the transaction.
-func (p program) paysOn(t *testing.T, w workshop, s service, network string) outcome {
+// checkPaysOn runs the program as the page of the service s shows it. The program must pay.
+// Unless it is short, it must print the name of the network and the transaction.
+func (p program) checkPaysOn(t *testing.T, w workshop, s service, network string) outcome {
 	o := p.run(t, w, s, s.url)
 	o.checkPaid(t, s)
 	var parts []string
@@ -165,7 +165,7 @@ func (p program) paysOn(t *testing.T, w workshop, s service, network string) out
 		parts = append(parts, network, s.books.Transfers()[0].Transaction)
 	}
 	if p.id == "receipt" {
-		parts = append(parts, holds+"127.0.0.1%3A")
+		parts = append(parts, verdictHolds+"127.0.0.1%3A")
 	}
 	for _, part := range parts {
 		if !strings.Contains(o.notes, part) {
@@ -175,14 +175,14 @@ func (p program) paysOn(t *testing.T, w workshop, s service, network string) out
 	return o
 }
 
-// paysOnce runs the program against a facilitator that moves the money but does not report it.
-// The service answers 503, because it has no node that knows the transaction. The program is
-// run again until it has the answer. It signs a new payment in each run, and must be charged
-// once.
-func (p program) paysOnce(t *testing.T, w workshop) {
+// checkPaysOnce runs the program against a facilitator that moves the money but does not
+// report it. The service answers 503, because it has no node that knows the transaction. The
+// program is run again until it has the answer. It signs a new payment in each run, and must
+// be charged once.
+func (p program) checkPaysOnce(t *testing.T, w workshop) {
 	s := start(t, x402test.FailAfter)
 	o := p.run(t, w, s, s.url)
-	w = w.under(t, o.key)
+	w = w.withKey(t, o.key)
 	for runs := 1; o.err != nil && runs < 10; runs++ {
 		if !strings.Contains(o.notes, "503") && !strings.Contains(o.notes, "settlement_uncertain") {
 			break
@@ -192,8 +192,9 @@ func (p program) paysOnce(t *testing.T, w workshop) {
 	o.checkPaid(t, s)
 }
 
-// fails runs the program for a payer who has no money, and checks the program's message.
-func (p program) fails(t *testing.T, w workshop) {
+// checkRefused runs the program for a payer who has no money, and checks the program's
+// message.
+func (p program) checkRefused(t *testing.T, w workshop) {
 	s := start(t, x402test.Refuse)
 	if o := p.run(t, w, s, s.url); o.err == nil || !strings.Contains(o.notes, "402") {
 		t.Errorf("it does not end with the status: %v\n%s\n%s", o.err, o.out, o.notes)
@@ -203,10 +204,10 @@ func (p program) fails(t *testing.T, w workshop) {
 	}
 }
 
-// at returns a command that runs a changed copy of the program on the page of the service s. In
-// the copy, one address is replaced by another. Each may be just the beginning of an address.
-// All runs in one workshop have the same payer.
-func (p program) at(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
+// changedCommand returns a command that runs a changed copy of the program on the page of the
+// service s. In the copy, one address is replaced by another. Each may be just the beginning
+// of an address. All runs in one workshop have the same payer.
+func (p program) changedCommand(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)
 	if p.id == "signed" {
@@ -214,7 +215,7 @@ func (p program) at(t *testing.T, w workshop, s service, old, other string) *exe
 	}
 	w.save(t, shown.names[p.id], code)
 	_, command := shown.commands(t, p.title)
-	return w.keyed(t, command)
+	return w.shellWithKey(t, command)
 }
 
 // outcome is what a program has printed, and how it has ended.
@@ -227,8 +228,8 @@ type outcome struct {
 // keyLine matches the line in which a program prints the key of its purchase.
 var keyLine = regexp.MustCompile(`(?m)^IDEMPOTENCY_KEY=([0-9A-Za-z-]{26,36})\n`)
 
-// under returns a copy of the workshop in which programs get the given idempotency key.
-func (w workshop) under(t *testing.T, key string) workshop {
+// withKey returns a copy of the workshop in which programs get the given idempotency key.
+func (w workshop) withKey(t *testing.T, key string) workshop {
 	if key == "" {
 		t.Fatal("the program has printed no key")
 	}
@@ -236,8 +237,8 @@ func (w workshop) under(t *testing.T, key string) workshop {
 	return w
 }
 
-// begun starts a program, and returns a function that waits for its end.
-func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
+// startProgram starts a program, and returns a function that waits for its end.
+func startProgram(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 	var out, notes bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &notes
 	testbed.Check(cmd.Start())
@@ -252,11 +253,11 @@ func begun(t *testing.T, cmd *exec.Cmd) (end func() outcome) {
 
 // run runs a program to its end.
 func (p program) run(t *testing.T, w workshop, s service, url string) outcome {
-	return p.end(t, p.at(t, w, s, s.url, url))
+	return p.outcomeOf(t, p.changedCommand(t, w, s, s.url, url))
 }
 
-func (p program) end(t *testing.T, cmd *exec.Cmd) outcome {
-	o := begun(t, cmd)()
+func (p program) outcomeOf(t *testing.T, cmd *exec.Cmd) outcome {
+	o := startProgram(t, cmd)()
 	if p.short {
 		status, answer, _ := strings.Cut(o.out, " ")
 		o.notes, o.out = o.notes+status, answer
@@ -281,7 +282,7 @@ func (o outcome) checkPaid(t *testing.T, s service) {
 	if head, body, ok := strings.Cut(printed, "\r\n\r\n"); ok && strings.HasPrefix(head, "HTTP/") {
 		printed = body
 	}
-	if diff := cmp.Diff(s.goods.answer, decoded[map[string]any](t, []byte(printed))); diff != "" {
+	if diff := cmp.Diff(s.goods.answer, decodeJSON[map[string]any](t, []byte(printed))); diff != "" {
 		t.Errorf("the answer: %s", diff)
 	}
 	if moved := s.books.Transfers(); len(moved) != 1 || moved[0].Value != s.goods.amount {

@@ -25,15 +25,15 @@ const (
 
 // outage is a service and its buyers. The service's goods fail until the test repairs them.
 type outage struct {
-	world   world
-	addr    string
-	service service
-	mended  atomic.Bool
-	buyers  []returning
+	world    world
+	addr     string
+	service  service
+	isMended atomic.Bool
+	buyers   []returningBuyer
 }
 
-// returning is a client that gives up, and comes back later.
-type returning struct {
+// returningBuyer is a client that gives up, and comes back later.
+type returningBuyer struct {
 	client stockClient
 	order  purchase
 	payer  string
@@ -46,23 +46,23 @@ type returning struct {
 // must hold for the shop. charged.md has a row for this test.
 func TestClientsComeBack(t *testing.T) {
 	t.Parallel()
-	outages := []*outage{newOutage(t, ours(t)), newOutage(t, shop())}
-	left := playReturning(t, outages, func(p *purchase) { p.Calls = callsUntilItLeaves })
+	outages := []*outage{newOutage(t, serviceGoods(t)), newOutage(t, shopGoods())}
+	beforeReturn := playReturning(t, outages, func(p *purchase) { p.Calls = callsUntilItLeaves })
 	for _, o := range outages {
 		for _, b := range o.buyers {
-			told, moved := left[b.order.ID].Told, o.world.books.Moved(b.payer)
+			told, moved := beforeReturn[b.order.ID].Told, o.world.books.Moved(b.payer)
 			if len(told) != callsUntilItLeaves || slices.Contains(told, 200) || len(moved) != 1 {
 				t.Errorf("%s at %s: the loop was told %v, and paid %d times before it left", b.client.title, o.world.goods.name, told, len(moved))
 			}
 		}
 		o.service.kill()
-		o.mended.Store(true)
+		o.isMended.Store(true)
 		o.service = o.world.startAt(t, o.addr)
 	}
-	back := playReturning(t, outages, func(p *purchase) { p.Once = true })
+	afterReturn := playReturning(t, outages, func(p *purchase) { p.Once = true })
 	for _, o := range outages {
 		for _, b := range o.buyers {
-			r := back[b.order.ID]
+			r := afterReturn[b.order.ID]
 			for _, fault := range r.check(o.world.goods.answer) {
 				t.Errorf("%s at %s: %s: the client was told %v", b.client.title, o.world.goods.name, fault, r.Told)
 			}
@@ -71,22 +71,22 @@ func TestClientsComeBack(t *testing.T) {
 			}
 		}
 	}
-	isWritten(t, "the loop ends while the answer is owed; the client comes back after the duplicate window, and signs again", len(stockClients()))
+	checkRow(t, "the loop ends while the answer is owed; the client comes back after the duplicate window, and signs again", len(stockClients()))
 }
 
 // newOutage starts a service whose goods fail, and makes a buyer for each client.
 func newOutage(t *testing.T, sold goods) *outage {
 	o := &outage{addr: testbed.FreeAddr(t)}
-	fails := func() bool { return !o.mended.Load() }
-	o.world = newWorld(t, resolverOf(t, exampleZone(t), func(w dns.ResponseWriter, q *dns.Msg) bool { return fails() && fail(w, q) }))
+	goodsFail := func() bool { return !o.isMended.Load() }
+	o.world = newWorld(t, resolverOf(t, exampleZone(t), func(w dns.ResponseWriter, q *dns.Msg) bool { return goodsFail() && refuseQuery(w, q) }))
 	o.world.goods = sold
-	o.world.env["STATION"] = testbed.Serve(t, station(fails))
+	o.world.env["STATION"] = testbed.Serve(t, weatherStation(goodsFail))
 	o.world.env["DUPLICATE_WINDOW_SECONDS"] = narrowWindow
 	o.service = o.world.startAt(t, o.addr)
 	for _, c := range stockClients() {
 		order, payer := orderOf(t, o.service.url, sold, c.keyed)
 		order.Timeout = patientClient
-		o.buyers = append(o.buyers, returning{c, order, payer})
+		o.buyers = append(o.buyers, returningBuyer{c, order, payer})
 	}
 	return o
 }

@@ -17,19 +17,19 @@ import (
 // three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
 // If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. If the field recognises is set, the facilitator instead
-// answers with the result of the first settlement.
+// facilitator that asks only the chain. If remembersSettlements is set, the facilitator
+// instead answers with the result of the first settlement.
 type failureMode struct {
-	name       string
-	means      string
-	recognises bool
-	// plays is how many settlements of each payer fail, beginning with the first, or
+	name                 string
+	description          string
+	remembersSettlements bool
+	// failures is how many settlements of each payer fail, beginning with the first, or
 	// everyTime.
-	plays int
-	play  func(*testbed.Relayed, settleAnswer)
-	// settles reports whether the facilitator's answer in this mode still says that the
+	failures int
+	play     func(*testbed.Relayed, settleAnswer)
+	// reportsSettled reports whether the facilitator's answer in this mode still says that the
 	// payment is settled.
-	settles bool
+	reportsSettled bool
 	// node returns the chain node that the service can query; nil means that the service has
 	// none.
 	node func(*testbed.Facilitator) http.Handler
@@ -46,7 +46,7 @@ const everyTime = math.MaxInt
 // offer.
 func refuse(c *testbed.Relayed, a settleAnswer) {
 	a.ErrorReason, a.Success, a.Transaction = "invalid_exact_evm_insufficient_balance", false, ""
-	a.give(c, http.StatusPaymentRequired)
+	a.sendTo(c, http.StatusPaymentRequired)
 }
 
 // slowAnswer is a delay a little shorter than the service's timeout for a settlement.
@@ -54,22 +54,22 @@ const slowAnswer = 12 * time.Second
 
 func failureModes() []failureMode {
 	instead := func(status int, body string) func(*testbed.Relayed, settleAnswer) {
-		return func(c *testbed.Relayed, _ settleAnswer) { says(status, 0, body)(c) }
+		return func(c *testbed.Relayed, _ settleAnswer) { answerWith(status, 0, body)(c) }
 	}
-	honest := func(c *testbed.Relayed, a settleAnswer) { a.give(c, http.StatusOK) }
+	honest := func(c *testbed.Relayed, a settleAnswer) { a.sendTo(c, http.StatusOK) }
 	deadNode := func(*testbed.Facilitator) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) })
 	}
 	return []failureMode{
-		{name: "accept_then_timeout", means: "settles, but never answers", plays: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
-		{name: "5xx_after_settle", means: "settles, but answers 502", plays: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
-		{name: "double_402", means: "settles, but refuses the payment", plays: 1, recognises: true, play: refuse},
+		{name: "accept_then_timeout", description: "settles, but never answers", failures: 1, play: func(c *testbed.Relayed, _ settleAnswer) { c.Hold() }},
+		{name: "5xx_after_settle", description: "settles, but answers 502", failures: 1, play: instead(http.StatusBadGateway, "<html>Bad Gateway</html>")},
+		{name: "double_402", description: "settles, but refuses the payment", failures: 1, remembersSettlements: true, play: refuse},
 		// The second refusal is "nonce used", which shows that the first refusal was false.
-		{name: "contradicts", means: "settles, but refuses; its second refusal contradicts the first", plays: 1, play: refuse},
-		{name: "refuses", means: "settles once, but refuses every time; the seller has a node", plays: everyTime, node: liveNode, play: refuse},
-		{name: "refuses_unseen", means: "the same, but the seller has no node; no answer comes", plays: everyTime, unanswered: true, play: refuse},
+		{name: "contradicts", description: "settles, but refuses; its second refusal contradicts the first", failures: 1, play: refuse},
+		{name: "refuses", description: "settles once, but refuses every time; the seller has a node", failures: everyTime, node: liveNode, play: refuse},
+		{name: "refuses_unseen", description: "the same, but the seller has no node; no answer comes", failures: everyTime, unanswered: true, play: refuse},
 		{
-			name: "slow_answer", means: "settles, but answers only after 12 s", plays: 1, settles: true,
+			name: "slow_answer", description: "settles, but answers only after 12 s", failures: 1, reportsSettled: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				select {
 				case <-time.After(slowAnswer):
@@ -81,19 +81,19 @@ func failureModes() []failureMode {
 		{
 			// The service cannot learn the result of the settlement: the chain node never
 			// answers, and the facilitator fails at the first repeat as well.
-			name: "reconcile_unavailable", means: "settles, but answers 504 twice; the node is down", plays: 2, recognises: true,
+			name: "reconcile_unavailable", description: "settles, but answers 504 twice; the node is down", failures: 2, remembersSettlements: true,
 			node: deadNode, play: instead(http.StatusGatewayTimeout, ""),
 		},
 		{
 			// The facilitator truthfully declares that repeats are safe. A seller that does not
 			// dare to repeat the settlement would fail here: its client would get no answer.
-			name: "declared_safe", means: "settles, and declares that repeats are safe", plays: 1, settles: true, recognises: true,
+			name: "declared_safe", description: "settles, and declares that repeats are safe", failures: 1, reportsSettled: true, remembersSettlements: true,
 			play: func(c *testbed.Relayed, a settleAnswer) {
 				a.Idempotent = true
 				honest(c, a)
 			},
 		},
-		{name: "clean", means: "settles, and answers", plays: 1, settles: true, play: honest},
+		{name: "clean", description: "settles, and answers", failures: 1, reportsSettled: true, play: honest},
 	}
 }
 
@@ -108,12 +108,12 @@ type settleAnswer struct {
 	Idempotent bool `json:"idempotent,omitempty"`
 }
 
-func (a settleAnswer) give(c *testbed.Relayed, status int) {
-	says(status, 0, string(testbed.Must(json.Marshal(a))))(c)
+func (a settleAnswer) sendTo(c *testbed.Relayed, status int) {
+	answerWith(status, 0, string(testbed.Must(json.Marshal(a))))(c)
 }
 
-// settle lets the facilitator settle, and then answers as the trial's mode says.
-func (t *trial) settle(c *testbed.Relayed) {
+// answerSettle lets the facilitator settle, and then answers as the trial's mode says.
+func (t *trial) answerSettle(c *testbed.Relayed) {
 	if c.URL.Path != "/settle" {
 		c.Pass()
 		return
@@ -124,20 +124,21 @@ func (t *trial) settle(c *testbed.Relayed) {
 	var a settleAnswer
 	testbed.Check(json.Unmarshal(c.Sent, &asked))
 	testbed.Check(json.Unmarshal(c.Answer().Body.Bytes(), &a))
-	a, plays, alive := t.settled(asked.PaymentPayload.Payload.Authorization, a)
+	a, spoilt, serviceRuns := t.recordSettlement(asked.PaymentPayload.Payload.Authorization, a)
 	switch {
-	case !alive:
+	case !serviceRuns:
 		c.Hold() // the service will be killed now
-	case plays:
+	case spoilt:
 		t.mode.play(c, a)
 	default:
-		a.give(c, http.StatusOK)
+		a.sendTo(c, http.StatusOK)
 	}
 }
 
-// settled records a call to /settle. It returns the answer that an honest facilitator gives,
-// whether the mode spoils this answer, and whether the service is still running to receive it.
-func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settleAnswer, plays, alive bool) {
+// recordSettlement records a call to /settle. It returns the answer that an honest facilitator
+// gives, whether the mode spoils this answer, and whether the service is still running to
+// receive it.
+func (t *trial) recordSettlement(asked x402.Authorization, honest settleAnswer) (a settleAnswer, spoilt, serviceRuns bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	b, nonce := t.buyers[strings.ToLower(asked.From)], asked.Nonce
@@ -147,22 +148,22 @@ func (t *trial) settled(asked x402.Authorization, honest settleAnswer) (a settle
 	if honest.Success {
 		b.settlements[nonce] = honest
 	}
-	if earlier, known := b.settlements[nonce]; known && t.mode.recognises {
+	if earlier, known := b.settlements[nonce]; known && t.mode.remembersSettlements {
 		honest = earlier
 	}
-	if t.moment == beforeVerdict && !t.revived {
+	if t.moment == beforeVerdict && !t.wasRestarted {
 		b.note("settle %.10s: the money moves, and the service does not hear of it", nonce)
-		t.reach(b)
+		t.markReached(b)
 		return honest, false, false
 	}
-	b.plays++
-	plays = b.plays <= t.mode.plays
-	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, plays)
+	b.settleCalls++
+	spoilt = b.settleCalls <= t.mode.failures
+	b.note("settle %.10s: success %t %s, spoilt %t", nonce, honest.Success, honest.ErrorReason, spoilt)
 	// If the answer is not spoilt, or still says that the payment is settled, the service now
 	// goes on to the lookup. If the service gets only refusals, it asks the chain after the
 	// second one, and then goes on to the lookup.
-	if t.moment == duringLookup && (!plays || t.mode.settles || t.mode.plays == everyTime && b.plays > 1) {
-		t.reach(b)
+	if t.moment == duringLookup && (!spoilt || t.mode.reportsSettled || t.mode.failures == everyTime && b.settleCalls > 1) {
+		t.markReached(b)
 	}
-	return honest, plays, true
+	return honest, spoilt, true
 }

@@ -42,11 +42,11 @@ func TestStockClientsPost(t *testing.T) {
 	clients, programs := stockClients(), startAll(t)
 	var all []postings
 	for _, kind := range reportKinds() {
-		s := startShop(t, reportsOf(kind, "sunny"), wideWindow)
+		s := startShop(t, reportGoods(kind, "sunny"), wideWindow)
 		for i, c := range clients {
 			p := newPostings(t, s, c, kind)
-			for _, one := range append(slices.Clone(p.paid), p.refused) {
-				programs[i].orders = append(programs[i].orders, one.order)
+			for _, item := range append(slices.Clone(p.paid), p.refused) {
+				programs[i].orders = append(programs[i].orders, item.order)
 			}
 			all = append(all, p)
 		}
@@ -55,14 +55,14 @@ func TestStockClientsPost(t *testing.T) {
 	for _, p := range all {
 		t.Run(p.client.title+", "+p.refused.sold.name, func(t *testing.T) { p.check(t, results) })
 	}
-	isWritten(t, "a report of 1 MB is posted to the shop twice, as JSON, as a form, or as a multipart form", len(clients))
+	checkRow(t, "a report of 1 MB is posted to the shop twice, as JSON, as a form, or as a multipart form", len(clients))
 }
 
 // newPostings returns the reports that a client posts in one format.
 func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
 	p := postings{shop: s, client: c}
 	post := func(size int) posting {
-		sold := reportsOf(kind, strings.Repeat("x", size))
+		sold := reportGoods(kind, strings.Repeat("x", size))
 		order, payer := orderOf(t, s.url, sold, c.keyed)
 		order.Timeout = patientClient
 		return posting{sold, order, payer}
@@ -77,12 +77,12 @@ func newPostings(t *testing.T, s service, c stockClient, kind string) postings {
 // check checks that each report that the shop accepts was charged once, and that the report
 // that it refuses was not charged.
 func (p postings) check(t *testing.T, results map[string]loopResult) {
-	for _, one := range p.paid {
-		r := results[one.order.ID]
-		for _, fault := range r.check(one.sold.answer) {
+	for _, paidPosting := range p.paid {
+		r := results[paidPosting.order.ID]
+		for _, fault := range r.check(paidPosting.sold.answer) {
 			t.Errorf("%s: the client was told %v", fault, r.Told)
 		}
-		if moved := p.shop.books.Moved(one.payer); len(moved) != len(p.paid) {
+		if moved := p.shop.books.Moved(paidPosting.payer); len(moved) != len(p.paid) {
 			t.Errorf("%d reports were paid for %d times", len(p.paid), len(moved))
 		}
 	}

@@ -69,7 +69,7 @@ func TestStockClients(t *testing.T) {
 	p.addFailing()
 	// Without the window, a new signature is a new purchase. In this trial, a loop without a
 	// key must therefore pay more than once. This shows that the other trials could fail.
-	control := p.add(ours(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
+	control := p.add(serviceGoods(t), failureModes()[len(failureModes())-1], betweenCalls, everyClient()...)
 	control.world.env["DUPLICATE_WINDOW_SECONDS"] = "0"
 
 	playTrials(t, programs, p.trials, p.due)
@@ -85,11 +85,11 @@ func TestStockClients(t *testing.T) {
 	}
 	for _, b := range control.buyers {
 		if n := b.transfers(); !clients[b.column].keyed && n < 2 {
-			t.Errorf("without the window: %d settlements are counted where the loop bought %d times\n%s", n, len(b.served), b.account())
+			t.Errorf("without the window: %d settlements are counted where the loop bought %d times\n%s", n, len(b.differentResults), b.history())
 		}
 	}
 	for row := range rows {
-		isWritten(t, row, len(clients))
+		checkRow(t, row, len(clients))
 	}
 }
 
@@ -120,11 +120,11 @@ func (p *playbill) addService() {
 	db := cloud.StartDynamo(p.t)
 	for _, mode := range failureModes() {
 		for _, moment := range []killMoment{beforeVerdict, duringLookup, betweenCalls} {
-			p.add(ours(p.t), mode, moment, everyClient()...)
-			if mode.plays == everyTime {
+			p.add(serviceGoods(p.t), mode, moment, everyClient()...)
+			if mode.failures == everyTime {
 				continue
 			}
-			r := p.add(ours(p.t), mode, moment, everyClient()...)
+			r := p.add(serviceGoods(p.t), mode, moment, everyClient()...)
 			r.name += ", DynamoDB"
 			maps.Copy(r.world.env, db.Settings(db.Table(p.t)))
 			r.world.env["LEDGER_FILE"] = ""
@@ -133,9 +133,9 @@ func (p *playbill) addService() {
 }
 
 const (
-	atShop = "any of the above, with the shop in [`infra/shop`](../shop) and a node"
-	noNode = "any of the above that needs no node, with the shop and no node (`NODE=none`)"
-	byPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
+	rowShop       = "any of the above, with the shop in [`infra/shop`](../shop) and a node"
+	rowShopNoNode = "any of the above that needs no node, with the shop and no node (`NODE=none`)"
+	rowShopByPost = "the first three, with the shop, by `POST` of JSON, of a form, or of a multipart form whose boundary is new in each call"
 )
 
 // addShop adds trials of the shop in every mode. Each of these trials has one client, and
@@ -146,20 +146,20 @@ func (p *playbill) addShop() {
 	for i, mode := range failureModes() {
 		moment, column := moments[i%len(moments)], i%len(stockClients())
 		if mode.node == nil {
-			p.add(shop(), mode, moment, column).row = noNode
+			p.add(shopGoods(), mode, moment, column).row = rowShopNoNode
 		}
 		if mode.unanswered { // with a node, this mode is the same as the previous one
 			continue
 		}
-		r := p.add(shop(), mode, moment, column)
-		r.row = atShop
+		r := p.add(shopGoods(), mode, moment, column)
+		r.row = rowShop
 		if mode.node == nil {
 			r.world.env["RPC_URL"] = testbed.Serve(p.t, liveNode(r.world.books))
 		}
 	}
 	for i, kind := range reportKinds() {
-		r := p.add(reportsOf(kind, "sunny"), failureModes()[i], moments[i%len(moments)], everyClient()...)
-		r.row = byPost
+		r := p.add(reportGoods(kind, "sunny"), failureModes()[i], moments[i%len(moments)], everyClient()...)
+		r.row = rowShopByPost
 	}
 }
 
@@ -167,9 +167,9 @@ func (p *playbill) addShop() {
 // does not fail.
 func (p *playbill) addFailing() {
 	clean := failureModes()[len(failureModes())-1]
-	for _, sold := range []goods{ours(p.t), shop()} {
+	for _, sold := range []goods{serviceGoods(p.t), shopGoods()} {
 		r := p.add(sold, clean, betweenCalls, everyClient()...)
-		r.fails(p.t)
+		r.makeGoodsFail(p.t)
 		r.row = "the resolvers of the service, or the handler of the shop, fail for a while; then the answer comes"
 	}
 }
@@ -222,9 +222,9 @@ func playLoops(t *testing.T, programs []*loopProgram) map[string]loopResult {
 	return results
 }
 
-// isWritten checks that charged.md has the given row, and that the row shows one settlement
+// checkRow checks that charged.md has the given row, and that the row shows one settlement
 // for each of the clients.
-func isWritten(t *testing.T, row string, clients int) {
+func checkRow(t *testing.T, row string, clients int) {
 	row = "\n| " + row + " |" + strings.Repeat(" 1 |", clients) + "\n"
 	if !strings.Contains(string(testbed.Must(os.ReadFile("charged.md"))), row) {
 		t.Errorf("charged.md does not have%s", row)

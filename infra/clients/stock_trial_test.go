@@ -45,15 +45,15 @@ type trial struct {
 	addr    string // the service's address
 	service service
 
-	begun   time.Time
-	due     chan<- *trial // receives the trial when its service must be killed
-	answers chan struct{} // closed when the resolver may answer
-	free    func()        // closes answers
-	held    sync.Once
-	mu      sync.Mutex
-	buyers  map[string]*buyer // by payer, in lower case
-	revived bool              // whether the service was killed and runs again
-	failing bool              // whether the goods fail at first (see fails)
+	begun            time.Time
+	due              chan<- *trial // receives the trial when its service must be killed
+	mayAnswer        chan struct{} // closed when the resolver may answer
+	releaseAnswers   func()        // closes mayAnswer
+	limitHold        sync.Once
+	mu               sync.Mutex
+	buyers           map[string]*buyer // by payer, in lower case
+	wasRestarted     bool              // whether the service was killed and runs again
+	goodsFailAtFirst bool              // whether the goods fail at first (see makeGoodsFail)
 }
 
 // buyer is one purchase: a payer with a new key asks one question.
@@ -65,24 +65,24 @@ type buyer struct {
 	result loopResult
 
 	// The gateway and the facilitator record these fields. The trial's lock protects them.
-	reached     bool                    // whether the buyer has reached the moment of the trial
-	settlements map[string]settleAnswer // the facilitator's answers that report success, by nonce
-	plays       int
-	early       bool // whether a result came before the service was killed
-	replies     int
-	owed        int             // the number of replies which say that the service owes the answer (see owes)
-	results     int             // the number of results after the service was killed
-	signed      map[string]bool // the nonces that the buyer has sent
-	served      map[string]bool // the different results that the buyer got
-	story       []string
+	reached          bool                    // whether the buyer has reached the moment of the trial
+	settlements      map[string]settleAnswer // the facilitator's answers that report success, by nonce
+	settleCalls      int
+	hadEarlyResult   bool // whether a result came before the service was killed
+	replies          int
+	owedReplies      int             // the number of replies which say that the service owes the answer (see owesAnswer)
+	results          int             // the number of results after the service was killed
+	nonces           map[string]bool // the nonces that the buyer has sent
+	differentResults map[string]bool // the different results that the buyer got
+	story            []string
 }
 
 func (b *buyer) note(format string, args ...any) {
 	b.story = append(b.story, fmt.Sprintf("%5.1f s  ", time.Since(b.trial.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// account returns the recorded events of a purchase, as text for the message of a failed test.
-func (b *buyer) account() string {
+// history returns the recorded events of a purchase, as text for the message of a failed test.
+func (b *buyer) history() string {
 	b.trial.mu.Lock()
 	defer b.trial.mu.Unlock()
 	return fmt.Sprintf("%s: the client was told %v\n%s", b.trial.name, b.result.Told, strings.Join(b.story, "\n"))
@@ -110,24 +110,25 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 		results = 1
 		faults = append(faults, b.result.check(sold.answer)...)
 	}
-	fault(len(b.served) != results, "%d different results", len(b.served))
-	least := mode.plays
+	fault(len(b.differentResults) != results, "%d different results", len(b.differentResults))
+	least := mode.failures
 	if least == everyTime {
 		least = 1 // after one refusal the service may be killed; when it runs again, it asks the chain
 	}
-	if b.trial.moment == beforeVerdict && (b.early || mode.plays == everyTime) {
+	if b.trial.moment == beforeVerdict && (b.hadEarlyResult || mode.failures == everyTime) {
 		least = 0 // on a busy machine, the service may ask the chain, not the facilitator
 	}
-	fault(b.plays < least, "the facilitator failed %d times, not %d", b.plays, least)
-	fault(len(b.signed) < 2, "only %d signatures: the client is not tried", len(b.signed))
-	fault(b.trial.failing && b.owed < leastOwed, "what is sold failed %d times, not %d", b.owed, leastOwed)
+	fault(b.settleCalls < least, "the facilitator failed %d times, not %d", b.settleCalls, least)
+	fault(len(b.nonces) < 2, "only %d signatures: the client is not tried", len(b.nonces))
+	fault(b.trial.goodsFailAtFirst && b.owedReplies < minOwedReplies, "what is sold failed %d times, not %d", b.owedReplies, minOwedReplies)
 	if len(faults) > 0 {
-		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.account())
+		t.Errorf("%s: %s\n%s", c.title, strings.Join(faults, "; "), b.history())
 	}
 }
 
-// reach records that a buyer has reached the moment of the trial. The caller holds the lock.
-func (t *trial) reach(b *buyer) {
+// markReached records that a buyer has reached the moment of the trial. The caller holds the
+// lock.
+func (t *trial) markReached(b *buyer) {
 	if b.reached {
 		return
 	}
@@ -143,17 +144,17 @@ func (t *trial) reach(b *buyer) {
 // newTrial returns a trial that has no buyers yet, and whose service is not started yet.
 func newTrial(t *testing.T, sold goods, mode failureMode, moment killMoment, due chan<- *trial) *trial {
 	r := &trial{
-		name: sold.name + ", " + mode.name + ", " + string(moment), row: fmt.Sprintf("`%s`: %s", mode.name, mode.means),
+		name: sold.name + ", " + mode.name + ", " + string(moment), row: fmt.Sprintf("`%s`: %s", mode.name, mode.description),
 		mode: mode, moment: moment, addr: testbed.FreeAddr(t), due: due,
-		buyers: map[string]*buyer{}, answers: make(chan struct{}),
+		buyers: map[string]*buyer{}, mayAnswer: make(chan struct{}),
 	}
-	r.free = sync.OnceFunc(func() { close(r.answers) })
+	r.releaseAnswers = sync.OnceFunc(func() { close(r.mayAnswer) })
 	r.world = newWorld(t, resolverOf(t, exampleZone(t), r.lookUp))
 	r.world.goods = sold
-	t.Cleanup(r.free)
+	t.Cleanup(r.releaseAnswers)
 	r.gateway = newGateway(t, "http://"+r.addr)
 	r.gateway.afterPlan = r.passOn
-	r.world.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: r.world.books, Do: r.settle})
+	r.world.env["FACILITATOR_URL"] = testbed.Serve(t, testbed.Relay{To: r.world.books, Do: r.answerSettle})
 	r.world.env["DUPLICATE_WINDOW_SECONDS"] = wideWindow
 	if mode.node != nil {
 		r.world.env["RPC_URL"] = testbed.Serve(t, mode.node(r.world.books))
@@ -169,62 +170,62 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	}
 	t.buyers[payer] = &buyer{
 		trial: t, column: column, payer: payer, order: order,
-		settlements: map[string]settleAnswer{}, signed: map[string]bool{}, served: map[string]bool{},
+		settlements: map[string]settleAnswer{}, nonces: map[string]bool{}, differentResults: map[string]bool{},
 	}
 }
 
-// lookupsHeld is the longest time for which the resolver holds its answers back. A lookup
+// maxLookupHold is the longest time for which the resolver holds its answers back. A lookup
 // survives this time, because the lookup is tried five times, which takes longer in total.
-const lookupsHeld = 20 * time.Second
+const maxLookupHold = 20 * time.Second
 
 // lookUp is called for every query to the resolver, and reports whether it has answered the
 // query.
 func (t *trial) lookUp(w dns.ResponseWriter, q *dns.Msg) bool {
 	if t.moment == duringLookup {
-		t.held.Do(func() { time.AfterFunc(lookupsHeld, t.free) })
-		<-t.answers
+		t.limitHold.Do(func() { time.AfterFunc(maxLookupHold, t.releaseAnswers) })
+		<-t.mayAnswer
 	}
-	return t.failsNow() && fail(w, q)
+	return t.goodsStillFail() && refuseQuery(w, q)
 }
 
-// fail answers a query with REFUSED, and returns true.
-func fail(w dns.ResponseWriter, q *dns.Msg) bool {
+// refuseQuery answers a query with REFUSED, and returns true.
+func refuseQuery(w dns.ResponseWriter, q *dns.Msg) bool {
 	_ = w.WriteMsg(new(dns.Msg).SetRcode(q, dns.RcodeRefused)) // fails if the client has hung up
 	return true
 }
 
-// leastOwed is how many replies must tell each buyer that the service owes the answer, before
-// the goods work again.
-const leastOwed = 2
+// minOwedReplies is how many replies must tell each buyer that the service owes the answer,
+// before the goods work again.
+const minOwedReplies = 2
 
-// fails makes the goods of the trial fail until every buyer has got leastOwed replies which say
-// that the service owes the answer.
-func (t *trial) fails(tb *testing.T) {
+// makeGoodsFail makes the goods of the trial fail until every buyer has got minOwedReplies
+// replies which say that the service owes the answer.
+func (t *trial) makeGoodsFail(tb *testing.T) {
 	t.name += ", what is sold fails"
-	t.failing = true
-	t.world.env["STATION"] = testbed.Serve(tb, station(t.failsNow))
+	t.goodsFailAtFirst = true
+	t.world.env["STATION"] = testbed.Serve(tb, weatherStation(t.goodsStillFail))
 }
 
-// failsNow reports whether the goods still fail.
-func (t *trial) failsNow() bool {
+// goodsStillFail reports whether the goods still fail.
+func (t *trial) goodsStillFail() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.failing {
+	if !t.goodsFailAtFirst {
 		return false
 	}
 	for _, b := range t.buyers {
-		if b.owed < leastOwed {
+		if b.owedReplies < minOwedReplies {
 			return true
 		}
 	}
 	return false
 }
 
-// station returns a handler for the weather that the shop sells. While fails returns true, the
-// handler answers 502.
-func station(fails func() bool) http.Handler {
+// weatherStation returns a handler for the weather that the shop sells. While shouldFail
+// returns true, the handler answers 502.
+func weatherStation(shouldFail func() bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if fails() {
+		if shouldFail() {
 			w.WriteHeader(http.StatusBadGateway)
 			return
 		}
@@ -236,10 +237,10 @@ func station(fails func() bool) http.Handler {
 func (t *trial) restart(tb *testing.T) {
 	t.service.kill()
 	t.service = t.world.startAt(tb, t.addr)
-	t.free()
+	t.releaseAnswers()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.revived = true
+	t.wasRestarted = true
 	for _, b := range t.buyers {
 		b.note("the service was killed and is back")
 	}
@@ -255,7 +256,7 @@ const longDelay = 6 * time.Second
 func (t *trial) passOn(r *testbed.Relayed) {
 	answer := r.Answer()
 	body := answer.Body.Bytes()
-	lost, results := t.seen(r.Request.Header.Get(x402.HeaderSignature), x402test.Reply{Status: answer.Code, Header: answer.Header(), Body: body})
+	lost, results := t.recordAnswer(r.Request.Header.Get(x402.HeaderSignature), x402test.Reply{Status: answer.Code, Header: answer.Header(), Body: body})
 	if results == 2 {
 		select {
 		case <-time.After(longDelay):
@@ -272,10 +273,10 @@ func (t *trial) passOn(r *testbed.Relayed) {
 	}
 }
 
-// seen records an answer to a payment, and reports whether the gateway must drop it. If the
-// answer is a result that is not dropped, seen also returns how many such results the buyer
-// has now.
-func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, results int) {
+// recordAnswer records an answer to a payment, and reports whether the gateway must drop it.
+// If the answer is a result that is not dropped, recordAnswer also returns how many such
+// results the buyer has now.
+func (t *trial) recordAnswer(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
 	_ = json.Unmarshal(raw, &p) // if the payment is invalid, the service says so
@@ -286,16 +287,16 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 	if b == nil {
 		return false, 0
 	}
-	b.signed[signed.Nonce] = true
+	b.nonces[signed.Nonce] = true
 	b.replies++
-	if owes(answer) {
-		b.owed++
+	if owesAnswer(answer) {
+		b.owedReplies++
 	}
 	result := answer.Status == 200
-	lost = b.replies == 1 || result && !t.revived
+	lost = b.replies == 1 || result && !t.wasRestarted
 	if result {
-		b.early = b.early || !t.revived
-		b.served[string(answer.Body)] = true
+		b.hadEarlyResult = b.hadEarlyResult || !t.wasRestarted
+		b.differentResults[string(answer.Body)] = true
 		if !lost {
 			b.results++
 			results = b.results
@@ -305,14 +306,14 @@ func (t *trial) seen(signature string, answer x402test.Reply) (lost bool, result
 	// If a result comes before the service is killed, the buyer has already passed the moment
 	// of the trial, so the trial must not wait for this buyer.
 	if t.moment == betweenCalls || result {
-		t.reach(b)
+		t.markReached(b)
 	}
 	return lost, results
 }
 
-// owes reports whether a reply is an error that has a receipt: the payment was made, and the
-// service owes the answer.
-func owes(answer x402test.Reply) bool {
+// owesAnswer reports whether a reply is an error that has a receipt: the payment was made, and
+// the service owes the answer.
+func owesAnswer(answer x402test.Reply) bool {
 	receipt, err := answer.Receipt()
 	return answer.Status >= http.StatusInternalServerError && err == nil && receipt.Success
 }

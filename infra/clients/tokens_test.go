@@ -39,7 +39,7 @@ func TestTokens(t *testing.T) {
 		call := map[string]any{"name": op.Tool, "arguments": arguments(op)}
 		hold(op.Tool, s.rpc(t, mcp.MethodCall, call), 1600)
 	}
-	counted := decoded[map[string]int](t, node(t, append([]string{validators + "tokens.mjs"}, slices.Collect(maps.Keys(most))...)...))
+	counted := decodeJSON[map[string]int](t, node(t, append([]string{validators + "tokens.mjs"}, slices.Collect(maps.Keys(most))...)...))
 	if counted[counter] != tokens {
 		t.Errorf("the sample has %d tokens, want %d", counted[counter], tokens)
 	}
