@@ -34,10 +34,10 @@ const certificateDays = 21
 // affects; the dashboard and the log show the operation. Each alarm notifies one of two
 // topics: pages, which need action now, and tickets, which can wait for the next working day.
 func (e *envelope) alarms(page, ticket *string) {
-	for _, a := range e.forNow() {
+	for _, a := range e.pageAlarms() {
 		e.alarm(a, page)
 	}
-	for _, a := range e.forTomorrow() {
+	for _, a := range e.ticketAlarms() {
 		e.alarm(a, ticket)
 	}
 }
@@ -58,8 +58,9 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// forNow returns the alarms that page somebody. No single customer can set off such an alarm.
-func (e *envelope) forNow() []alarm {
+// pageAlarms returns the alarms that page somebody. No single customer can set off such an
+// alarm.
+func (e *envelope) pageAlarms() []alarm {
 	return []alarm{{
 		name:  "errors",
 		means: "A function failed in a way that is a bug: an internal error, a crash, a time-out, or a call that Lambda turned away.",
@@ -138,13 +139,13 @@ func (e *envelope) forNow() []alarm {
 		}}
 }
 
-// forTomorrow returns the alarms for the next working day. An alarm that a customer can set
+// ticketAlarms returns the alarms for the next working day. An alarm that a customer can set
 // off, for example by lookups of dead hosts, evaluates a whole day, so it raises at most one
 // ticket a day. A cause that another alarm reports raises no second ticket. A failed run of
 // reconcile does not report how many payments are open and how many refunds are due. The
 // alarms on these numbers then keep their state, because a missing number must not end an
 // alarm.
-func (e *envelope) forTomorrow() []alarm {
+func (e *envelope) ticketAlarms() []alarm {
 	slowLookup := float64(deadlineOfTools().Milliseconds()) * 5 / 8
 	return []alarm{{
 		name: "lookups",

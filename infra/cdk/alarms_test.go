@@ -32,7 +32,7 @@ func releaseAlarms(t *testing.T) (ids []string) {
 
 func readAlarms(t *testing.T) []gameday.Alarm {
 	t.Helper()
-	return must(gameday.ReadAlarms(must(json.Marshal(synthesized(t)))(t), defaultStack))(t)
+	return must(gameday.ReadAlarms(must(json.Marshal(exampleTemplate(t)))(t), defaultStack))(t)
 }
 
 // AWS quotas for an alarm. No linter checks them.
@@ -134,7 +134,7 @@ func TestRunbook(t *testing.T) {
 // namespace.
 func TestGatewayErrors(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t)
+	d := exampleTemplate(t)
 	filters := must(gameday.ReadFilters(must(json.Marshal(d))(t), defaultStack))(t)
 	filters = slices.DeleteFunc(filters, func(f gameday.Filter) bool { return f.LogGroup != idLog })
 	f := filters[0]
@@ -201,7 +201,7 @@ func TestBudget(t *testing.T) {
 // transform, which adds a role for each function and a permission for each route.
 func TestQuotas(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t)
+	d := exampleTemplate(t)
 	bytes, resources, parameters := len(must(json.Marshal(d))(t)), len(section(d, "Resources")), len(section(d, "Parameters"))
 	if bytes > 1_000_000/2 || resources > 500/2 || parameters > 200/2 { // no linter checks these quotas
 		t.Errorf("%d bytes, %d resources, %d parameters", bytes, resources, parameters)

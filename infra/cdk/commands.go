@@ -31,7 +31,7 @@ func (e *envelope) commands(page, ticket *string) {
 	}
 	if e.domain != "" {
 		e.command("AliasRecord", "Point the domain, which is in a public zone of Route 53 in this account, to the service", e.aliasRecord(), map[string]*string{
-			"Target": e.ofDomain("RegionalDomainName"), "Zone": e.ofDomain("RegionalHostedZoneId"),
+			"Target": e.domainAttribute("RegionalDomainName"), "Zone": e.domainAttribute("RegionalHostedZoneId"),
 		})
 	}
 }
@@ -56,7 +56,7 @@ func (e *envelope) command(id, description, text string, words map[string]*strin
 	e.output(id, description, awscdk.Fn_Sub(jsii.String(text), values))
 }
 
-// ofDomain returns an attribute of the custom domain.
-func (e *envelope) ofDomain(attribute string) *string {
+// domainAttribute returns an attribute of the custom domain.
+func (e *envelope) domainAttribute(attribute string) *string {
 	return awscdk.Fn_GetAtt(jsii.String(idDomain), &attribute).ToString()
 }

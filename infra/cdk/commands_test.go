@@ -41,7 +41,7 @@ func printedOutput(t *testing.T, d document, id string, values map[string]string
 // that each does what its description says.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t)
+	d := exampleTemplate(t)
 	emulator := deployed.Emulator(t)
 	var raised map[string]any
 	url := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator), Do: func(r *testbed.Relayed) {

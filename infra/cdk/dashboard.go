@@ -15,9 +15,9 @@ import (
 // The width of the dashboard, and the width and height of a graph, in units of the dashboard's
 // grid.
 const (
-	columns = 24
-	wide    = 8
-	high    = 6
+	columns     = 24
+	graphWidth  = 8
+	graphHeight = 6
 )
 
 // dashboard creates the dashboard: a link to the runbook; a row for revenue, concurrency and
@@ -42,14 +42,14 @@ func (e *envelope) dashboard() {
 			g["yAxis"] = object{"left": object{"min": 0, "showUnits": false}}
 			widgets = append(widgets, object{
 				"type":       "metric",
-				"width":      wide,
-				"height":     high,
-				"x":          i * wide,
+				"width":      graphWidth,
+				"height":     graphHeight,
+				"x":          i * graphWidth,
 				"y":          y,
 				"properties": g,
 			})
 		}
-		y += high
+		y += graphHeight
 	}
 	// The statistics that the graphs show: sums, maxima, and the median and 95th percentile of
 	// durations.

@@ -62,7 +62,7 @@ func (d deployment) value(v any) any {
 		return list
 	case document:
 		if name, of, ok := intrinsic(v); ok {
-			return d.resolved(name, of)
+			return d.resolveIntrinsic(name, of)
 		}
 		members := document{}
 		for name, of := range v {
@@ -83,19 +83,19 @@ func intrinsic(v document) (name string, argument any, ok bool) {
 	return name, argument, ok
 }
 
-// resolved returns the value of an intrinsic function.
-func (d deployment) resolved(name string, argument any) any {
+// resolveIntrinsic returns the value of an intrinsic function.
+func (d deployment) resolveIntrinsic(name string, argument any) any {
 	list, _ := argument.([]any)
 	switch name {
 	case "Ref":
 		return d.ref(argument.(string))
 	case "Fn::GetAtt":
 		if text, ok := argument.(string); ok { // the CDK writes some attributes as one text, "Id.Name"
-			return d.substituted("${" + text + "}")
+			return d.substitute("${" + text + "}")
 		}
 		return d.identity(list[0].(string)) + fmt.Sprint(list[1:])
 	case "Fn::If":
-		if d.holds(section(d.template, "Conditions")[list[0].(string)]) {
+		if d.isTrue(section(d.template, "Conditions")[list[0].(string)]) {
 			return d.value(list[1])
 		}
 		return d.value(list[2])
@@ -106,7 +106,7 @@ func (d deployment) resolved(name string, argument any) any {
 	case "Fn::Split":
 		return d.split(list)
 	case "Fn::Sub":
-		return d.substituted(argument)
+		return d.substitute(argument)
 	}
 	d.Fatalf("%s is not known here", name)
 	return nil
@@ -146,9 +146,9 @@ func (d deployment) ref(name string) string {
 
 var placeholder = regexp.MustCompile(`\$\{([^!}]+)\}`)
 
-// substituted returns the result of Fn::Sub. The argument of Fn::Sub is a text with
+// substitute returns the result of Fn::Sub. The argument of Fn::Sub is a text with
 // placeholders, or a list: such a text, and a map with the values of some placeholders.
-func (d deployment) substituted(argument any) string {
+func (d deployment) substitute(argument any) string {
 	text, own := argument, document{}
 	if list, ok := argument.([]any); ok {
 		text, own = list[0], list[1].(document)
@@ -165,22 +165,22 @@ func (d deployment) substituted(argument any) string {
 	})
 }
 
-// holds reports whether a condition of the template is true.
-func (d deployment) holds(condition any) bool {
+// isTrue reports whether a condition of the template is true.
+func (d deployment) isTrue(condition any) bool {
 	c, _ := condition.(document)
 	for name, argument := range c {
 		list, _ := argument.([]any)
 		switch name {
 		case "Condition":
-			return d.holds(section(d.template, "Conditions")[argument.(string)])
+			return d.isTrue(section(d.template, "Conditions")[argument.(string)])
 		case "Fn::Equals":
 			return gocmp.Equal(d.value(list[0]), d.value(list[1]))
 		case "Fn::Not":
-			return !d.holds(list[0])
+			return !d.isTrue(list[0])
 		case "Fn::And":
-			return !slices.ContainsFunc(list, func(c any) bool { return !d.holds(c) })
+			return !slices.ContainsFunc(list, func(c any) bool { return !d.isTrue(c) })
 		case "Fn::Or":
-			return slices.ContainsFunc(list, d.holds)
+			return slices.ContainsFunc(list, d.isTrue)
 		}
 	}
 	d.Fatalf("%v is not a condition that is known here", condition)
@@ -226,7 +226,7 @@ func replacedBy(t *testing.T, kind string) [][]string {
 	defer schemas.Unlock()
 	if schemas.types == nil {
 		kinds := map[string]bool{}
-		for _, r := range section(transformed(t, saved(t, synthesized(t))), "Resources") {
+		for _, r := range section(transformTemplate(t, saveTemplate(t, exampleTemplate(t))), "Resources") {
 			kinds[r.(document)["Type"].(string)] = true
 		}
 		out := programs.Run(t, deployed.Tool(t, "replaced.py", slices.Sorted(maps.Keys(kinds))...))
@@ -250,9 +250,9 @@ func (d deployment) aliasVersions() map[string]any {
 	return all
 }
 
-// configured returns those properties of a function that belong to a version. If they are the
-// same as in the last version, Lambda publishes no new version.
-func (d deployment) configured(id string) any {
+// versionedProperties returns those properties of a function that belong to a version. If they
+// are the same as in the last version, Lambda publishes no new version.
+func (d deployment) versionedProperties(id string) any {
 	p := maps.Clone(properties(d.template, id))
 	delete(p, "ReservedConcurrentExecutions") // this property and Tags belong to no version
 	delete(p, "Tags")

@@ -35,13 +35,13 @@ const uuid = `[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}`
 func (c *contextParser) listeners() listeners {
 	const email = `^(none|[^@\s]+@[^@\s]+)$`
 	l := listeners{
-		pageEmail:   c.matching(ctxEmail, email, "an e-mail address, or none"),
-		ticketEmail: c.matching(ctxTickets, email, "an e-mail address, or none"),
-		phone:       c.matching(ctxPhone, `^\+[1-9][0-9]{6,14}$`, "a telephone number such as +4915112345678"),
-		url:         c.matching(ctxURL, `^https://[^\s/]+/\S*$`, "an https URL that takes messages of SNS"),
+		pageEmail:   c.matchingText(ctxEmail, email, "an e-mail address, or none"),
+		ticketEmail: c.matchingText(ctxTickets, email, "an e-mail address, or none"),
+		phone:       c.matchingText(ctxPhone, `^\+[1-9][0-9]{6,14}$`, "a telephone number such as +4915112345678"),
+		url:         c.matchingText(ctxURL, `^https://[^\s/]+/\S*$`, "an https URL that takes messages of SNS"),
 	}
-	slack := c.matching(ctxSlack, `^[A-Z0-9]+/[A-Z0-9]+$`, "the ids of a Slack workspace and of a channel, as T0123ABCD/C0123ABCD")
-	teams := c.matching(ctxTeams, `^`+uuid+`/`+uuid+`/[A-Za-z0-9_=+.,-]*%3[aA][A-Za-z0-9_=+.,-]*%40[A-Za-z0-9_=+.,-]*$`,
+	slack := c.matchingText(ctxSlack, `^[A-Z0-9]+/[A-Z0-9]+$`, "the ids of a Slack workspace and of a channel, as T0123ABCD/C0123ABCD")
+	teams := c.matchingText(ctxTeams, `^`+uuid+`/`+uuid+`/[A-Za-z0-9_=+.,-]*%3[aA][A-Za-z0-9_=+.,-]*%40[A-Za-z0-9_=+.,-]*$`,
 		"the ids of a tenant of Microsoft, of a team and of a channel, separated by slashes, the last as it is in the channel's link")
 	if slack != "" {
 		l.slack = strings.Split(slack, "/")

@@ -116,7 +116,7 @@ func TestCDKNag(t *testing.T) {
 		"AwsSolutions-IAM5": {`"dynamodb:UpdateItem"`, `"dynamodb:*"`},
 		"AwsSolutions-SNS3": {`"aws:SecureTransport":"false"`, `"aws:SecureTransport":"true"`},
 	}
-	path := saved(t, transformed(t, saved(t, synthesized(t))))
+	path := saveTemplate(t, transformTemplate(t, saveTemplate(t, exampleTemplate(t))))
 	used := map[string]int{}
 	for _, f := range nag(t, path) {
 		switch f.compliance {
@@ -133,7 +133,7 @@ func TestCDKNag(t *testing.T) {
 		t.Errorf("exceptions %v, want %v", used, want)
 	}
 	for _, change := range changes {
-		path = changed(t, path, change[0], change[1])
+		path = changeTemplate(t, path, change[0], change[1])
 	}
 	all := nag(t, path)
 	for what, change := range changes {

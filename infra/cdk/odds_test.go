@@ -53,7 +53,7 @@ type judge struct {
 	metrics map[string]gameday.Metric
 }
 
-func theJudge(t *testing.T) judge {
+func releaseJudge(t *testing.T) judge {
 	t.Helper()
 	alarms := readAlarms(t)
 	at := slices.IndexFunc(alarms, func(a gameday.Alarm) bool { return strings.HasSuffix(a.Name, "-release-faults") })
@@ -134,9 +134,9 @@ func binomial(random *rand.Rand, of int, part float64) (n int) {
 	return n
 }
 
-// back simulates a release several times, and returns the percentage of the simulations in
-// which the release is rolled back before the canary ends.
-func (j judge) back(r release, times int) float64 {
+// rollbackPercentage simulates a release several times, and returns the percentage of the
+// simulations in which the release is rolled back before the canary ends.
+func (j judge) rollbackPercentage(r release, times int) float64 {
 	random, back := rand.New(rand.NewSource(51)), 0 //nolint:gosec // every run must have the same numbers
 	for range times {
 		if slices.Contains(j.Minutes(r.play(random, j.metrics), before+lasts), gameday.Firing) {
@@ -156,7 +156,7 @@ func (j judge) back(r release, times int) float64 {
 func TestReleaseOdds(t *testing.T) {
 	t.Parallel()
 	const times = 400
-	j := theJudge(t)
+	j := releaseJudge(t)
 	type row struct {
 		release
 		least, most float64
@@ -182,7 +182,7 @@ func TestReleaseOdds(t *testing.T) {
 		name := fmt.Sprintf("%v a minute, %v fail, %v broken, %v of a stranger, refused %v, linear %v", c.rate, c.ordinary, c.breaks, c.garbage, c.refuses, c.shares(5) > 0.1)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := j.back(c.release, times)
+			got := j.rollbackPercentage(c.release, times)
 			t.Logf("%.1f %% are moved back", got)
 			if got < c.least || got > c.most {
 				t.Errorf("%.1f %% are moved back, want %v to %v", got, c.least, c.most)
@@ -197,7 +197,7 @@ func TestReleaseOdds(t *testing.T) {
 func TestReleaseIsCompared(t *testing.T) {
 	t.Parallel()
 	all := func(int) float64 { return 1 }
-	j := theJudge(t)
+	j := releaseJudge(t)
 	for name, c := range map[string]struct {
 		release
 		back float64
@@ -212,7 +212,7 @@ func TestReleaseIsCompared(t *testing.T) {
 		"a stranger alone, with a key for each":      {release{garbage: 300, shares: canary}, 0},
 		"a stranger while everything else is broken": {release{rate: 60, breaks: 1, garbage: 60, shares: canary}, 100},
 	} {
-		if got := j.back(c.release, 50); got != c.back {
+		if got := j.rollbackPercentage(c.release, 50); got != c.back {
 			t.Errorf("%s: %v %% are moved back, want %v", name, got, c.back)
 		}
 	}
@@ -261,9 +261,9 @@ func TestGuards(t *testing.T) {
 // of each selling function's newest version must count. The lines of other versions must not.
 func TestNewest(t *testing.T) {
 	t.Parallel()
-	doc := must(json.Marshal(synthesized(t)))(t)
+	doc := must(json.Marshal(exampleTemplate(t)))(t)
 	filters := must(gameday.ReadFilters(doc, defaultStack))(t)
-	metrics := theJudge(t).metrics
+	metrics := releaseJudge(t).metrics
 	counted := func(line string) map[gameday.Metric]float64 {
 		found := map[gameday.Metric]float64{}
 		for _, f := range filters {

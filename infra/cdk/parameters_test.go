@@ -23,14 +23,14 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// standing returns the parameters of a stack before one of them is changed.
-func standing() map[string]string {
+// initialParameters returns the parameters of a stack before one of them is changed.
+func initialParameters() map[string]string {
 	return map[string]string{"PayTo": testbed.Account(1), "FacilitatorUrl": facilitatorURL, "RpcUrl": "https://node.example"}
 }
 
-// others returns, for each parameter, a value that differs from the value before the change
-// (see standing).
-func others() map[string]string {
+// changedValues returns, for each parameter, a value that differs from the value before the
+// change (see initialParameters).
+func changedValues() map[string]string {
 	key := strings.Repeat("a", 43)
 	return map[string]string{
 		"BaseUrl": "https://other.example", "Selling": "no", "DefaultEndpoint": "no", "PayTo": testbed.Account(2), "FormerTerms": "none",
@@ -45,40 +45,40 @@ func others() map[string]string {
 	}
 }
 
-// elsewhere returns the parameters that no function receives, by name. Each value is the type
-// of the resources that change with the parameter.
-func elsewhere() map[string]string {
+// parametersOfResources returns the parameters that no function receives. By the name of the
+// parameter, it has the type of the resources that change with the parameter.
+func parametersOfResources() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }
 
-// changes returns sets of parameters, by name. The set with an empty name is the unchanged
-// one. The set with the name of a parameter differs from the unchanged set only in that
-// parameter.
-func changes() map[string]map[string]string {
-	all := map[string]map[string]string{"": standing()}
-	for name, value := range others() {
-		all[name] = standing()
+// parameterSets returns sets of parameters, by name. The set with an empty name is the
+// unchanged one. The set with the name of a parameter differs from the unchanged set only in
+// that parameter.
+func parameterSets() map[string]map[string]string {
+	all := map[string]map[string]string{"": initialParameters()}
+	for name, value := range changedValues() {
+		all[name] = initialParameters()
 		all[name][name] = value
 	}
 	return all
 }
 
-// bySAM deploys a template with the SAM CLI once for each set of parameters.
-func bySAM(t *testing.T, path string, changes map[string]map[string]string) map[string]deployment {
+// deployBySAM deploys a template with the SAM CLI once for each set of parameters.
+func deployBySAM(t *testing.T, path string, parameterSets map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	inputs := map[string]input{}
-	for name, values := range changes {
+	for name, values := range parameterSets {
 		inputs[name] = input{path, values}
 	}
 	return deployEach(t, inputs)
 }
 
-// byCDK deploys with the CDK app once for each set of parameters. The app's context lacks the
-// values of hidden parameters (those with NoEcho). The deployment gets these values.
-func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deployment {
+// deployByCDK deploys with the CDK app once for each set of parameters. The app's context
+// lacks the values of hidden parameters (those with NoEcho). The deployment gets these values.
+func deployByCDK(t *testing.T, parameterSets map[string]map[string]string) map[string]deployment {
 	t.Helper()
 	parameters, contexts := template(t).Parameters, map[string]map[string]any{}
-	for name, values := range changes {
+	for name, values := range parameterSets {
 		if name != "" && parameters[name].NoEcho {
 			continue // the template does not depend on a hidden parameter
 		}
@@ -91,12 +91,12 @@ func byCDK(t *testing.T, changes map[string]map[string]string) map[string]deploy
 	}
 	paths := synthEach(t, contexts)
 	inputs := map[string]input{}
-	for name, values := range changes {
+	for name, values := range parameterSets {
 		path, ok := paths[name]
 		if !ok {
 			path = paths[""]
 		}
-		inputs[name] = input{path, hidden(parameters, values)}
+		inputs[name] = input{path, hiddenValues(parameters, values)}
 	}
 	return deployEach(t, inputs)
 }
@@ -129,9 +129,9 @@ func deployEach(t *testing.T, inputs map[string]input) map[string]deployment {
 	return all
 }
 
-// hidden returns the values of the hidden parameters, which the CDK CLI gets with
+// hiddenValues returns the values of the hidden parameters, which the CDK CLI gets with
 // --parameters.
-func hidden(parameters map[string]sam.Parameter, values map[string]string) map[string]string {
+func hiddenValues(parameters map[string]sam.Parameter, values map[string]string) map[string]string {
 	given := map[string]string{}
 	for name, value := range values {
 		if parameters[name].NoEcho {
@@ -173,18 +173,18 @@ func synthesizeEach(list string) {
 	for name, context := range contexts {
 		out := synthesizedTo(list, name)
 		app := awscdk.NewApp(&awscdk.AppProps{AnalyticsReporting: jsii.Bool(false), TreeMetadata: jsii.Bool(false), Outdir: &out})
-		NewStack(app, testbed.Must(parseSettings(filepath.Join("..", ".."), from(context))))
+		NewStack(app, testbed.Must(parseSettings(filepath.Join("..", ".."), contextOf(context))))
 		app.Synth(nil)
 	}
 }
 
-// unchanged returns the functions that a deployment leaves as they were: the alias points to
-// the same version, or Lambda publishes no new version because nothing in the function has
-// changed.
-func unchanged(before, after deployment) (same []string) {
+// unchangedFunctions returns the functions that a deployment leaves as they were: the alias
+// points to the same version, or Lambda publishes no new version because nothing in the
+// function has changed.
+func unchangedFunctions(before, after deployment) (same []string) {
 	now := after.aliasVersions()
 	for id, version := range before.aliasVersions() {
-		if now[id] == version || gocmp.Equal(before.configured(id), after.configured(id)) {
+		if now[id] == version || gocmp.Equal(before.versionedProperties(id), after.versionedProperties(id)) {
 			same = append(same, id)
 		}
 	}
@@ -199,34 +199,34 @@ func unchanged(before, after deployment) (same []string) {
 func TestEveryParameterTakesEffect(t *testing.T) {
 	t.Parallel()
 	parameters := template(t).Parameters
-	if d := gocmp.Diff(slices.Sorted(maps.Keys(parameters)), slices.Sorted(maps.Keys(others()))); d != "" {
+	if d := gocmp.Diff(slices.Sorted(maps.Keys(parameters)), slices.Sorted(maps.Keys(changedValues()))); d != "" {
 		t.Fatalf("parameters (-template +here):\n%s", d)
 	}
-	for name, value := range others() {
+	for name, value := range changedValues() {
 		if err := parameters[name].Check(value); err != nil || parameters[name].Default != nil && *parameters[name].Default == value {
 			t.Errorf("%s=%s changes nothing: %v", name, value, err)
 		}
 	}
 	for tool, deploys := range map[string]func() map[string]deployment{
-		"SAM": func() map[string]deployment { return bySAM(t, templatePath, changes()) },
-		"CDK": func() map[string]deployment { return byCDK(t, changes()) },
+		"SAM": func() map[string]deployment { return deployBySAM(t, templatePath, parameterSets()) },
+		"CDK": func() map[string]deployment { return deployByCDK(t, parameterSets()) },
 	} {
 		all := deploys()
-		if n := len(unchanged(all[""], all[""])); n != len(functionSlugs()) {
+		if n := len(unchangedFunctions(all[""], all[""])); n != len(functionSlugs()) {
 			t.Errorf("%s: nothing changes, and %d of %d functions are published", tool, len(functionSlugs())-n, len(functionSlugs()))
 		}
-		for name := range others() {
-			took(t, tool+": "+name, all[""], all[name], elsewhere()[name])
+		for name := range changedValues() {
+			checkEffect(t, tool+": "+name, all[""], all[name], parametersOfResources()[name])
 		}
 	}
 }
 
-// took checks that a change of a parameter has taken effect. If kind is empty, the change must
-// publish every function. Otherwise kind is a type of resources: the change must affect all
-// resources of this type, and must publish no function.
-func took(t *testing.T, what string, before, after deployment, kind string) {
+// checkEffect checks that a change of a parameter has taken effect. If kind is empty, the
+// change must publish every function. Otherwise kind is a type of resources: the change must
+// affect all resources of this type, and must publish no function.
+func checkEffect(t *testing.T, what string, before, after deployment, kind string) {
 	t.Helper()
-	same := unchanged(before, after)
+	same := unchangedFunctions(before, after)
 	if kind == "" {
 		if len(same) > 0 {
 			t.Errorf("%s changes, and these go on as they were: %v", what, same)
@@ -250,15 +250,15 @@ func took(t *testing.T, what string, before, after deployment, kind string) {
 // ReceiptKey, Lambda then publishes only the functions that receive ReceiptKey.
 func TestAParameterIsMissed(t *testing.T) {
 	t.Parallel()
-	path := changed(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")
-	all := bySAM(t, path, map[string]map[string]string{"": standing(), "PayTo": changes()["PayTo"]})
-	if same := unchanged(all[""], all["PayTo"]); len(same) != len(functionSlugs()) {
+	path := changeTemplate(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")
+	all := deployBySAM(t, path, map[string]map[string]string{"": initialParameters(), "PayTo": parameterSets()["PayTo"]})
+	if same := unchangedFunctions(all[""], all["PayTo"]); len(same) != len(functionSlugs()) {
 		t.Errorf("the payee is no part of the settings, and only these go on as they were: %v", same)
 	}
-	text := string(must(os.ReadFile(changed(t, templatePath, " (settings ${Settings})", "")))(t))
-	all = bySAM(t, stored(t, text), map[string]map[string]string{"": standing(), "ReceiptKey": changes()["ReceiptKey"]})
+	text := string(must(os.ReadFile(changeTemplate(t, templatePath, " (settings ${Settings})", "")))(t))
+	all = deployBySAM(t, saveText(t, text), map[string]map[string]string{"": initialParameters(), "ReceiptKey": parameterSets()["ReceiptKey"]})
 	want := []string{sam.LogicalID(sam.Discovery), sam.LogicalID(sam.Reconcile)} // these functions do not receive ReceiptKey
-	if same := unchanged(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
+	if same := unchangedFunctions(all[""], all["ReceiptKey"]); !slices.Equal(same, want) {
 		t.Errorf("functions that Lambda does not publish: %v, want %v", same, want)
 	}
 }
@@ -270,7 +270,7 @@ func TestAParameterIsMissed(t *testing.T) {
 func TestStopIsAtOnce(t *testing.T) {
 	t.Parallel()
 	alarms := len(releaseAlarms(t))
-	stands := standing()
+	stands := initialParameters()
 	stands["Release"] = "Canary10Percent30Minutes"
 	with := func(name, value string) map[string]string {
 		values := maps.Clone(stands)
@@ -283,7 +283,7 @@ func TestStopIsAtOnce(t *testing.T) {
 	}
 	want := map[string]string{"": stands["Release"] + " " + strconv.Itoa(alarms), "Selling": "AllAtOnce 0", "FormerTerms": "AllAtOnce 0", "Release": "AllAtOnce 0"}
 	want["PayTo"] = want[""]
-	for tool, all := range map[string]map[string]deployment{"SAM": bySAM(t, templatePath, cases), "CDK": byCDK(t, cases)} {
+	for tool, all := range map[string]map[string]deployment{"SAM": deployBySAM(t, templatePath, cases), "CDK": deployByCDK(t, cases)} {
 		for name, d := range all {
 			groups := d.resources("AWS::CodeDeploy::DeploymentGroup")
 			if len(groups) != len(functionSlugs())-1 { // reconcile has no group: its alias always moves at once

@@ -24,7 +24,7 @@ func versions(d document) map[string]string {
 // values of parameters.
 func TestWhatPublishes(t *testing.T) {
 	t.Parallel()
-	before := versions(transformed(t, templatePath, payTo))
+	before := versions(transformTemplate(t, templatePath, payTo))
 	if len(before) != len(functionSlugs()) {
 		t.Fatalf("%d versions of %d functions", len(before), len(functionSlugs()))
 	}
@@ -32,11 +32,11 @@ func TestWhatPublishes(t *testing.T) {
 		path string
 		want bool
 	}{
-		"a property": {changed(t, templatePath, "MemorySize: 512", "MemorySize: 1024"), true},
-		"the code":   {changed(t, templatePath, "CodeUri: functions/dns", "CodeUri: {Bucket: bucket, Key: another}"), true},
+		"a property": {changeTemplate(t, templatePath, "MemorySize: 512", "MemorySize: 1024"), true},
+		"the code":   {changeTemplate(t, templatePath, "CodeUri: functions/dns", "CodeUri: {Bucket: bucket, Key: another}"), true},
 		"nothing":    {templatePath, false},
 	} {
-		after := versions(transformed(t, c.path, payTo))
+		after := versions(transformTemplate(t, c.path, payTo))
 		if got := after["DnsFunction"] != before["DnsFunction"]; got != c.want {
 			t.Errorf("%s is changed: a version is published: %v, want %v", what, got, c.want)
 		}

@@ -16,12 +16,12 @@ import (
 // account, or the account itself.
 const principal = `arn:aws[a-z-]*:iam::[0-9]{12}:(root|(user|role)/[A-Za-z0-9/_+=,.@-]+)`
 
-// mayAssume parses the principals that may assume each role, as ARNs separated by blanks. It
-// returns them by the role's name.
-func (c *contextParser) mayAssume() map[string][]string {
+// rolePrincipals parses the principals that may assume each role, as ARNs separated by blanks.
+// It returns them by the role's name.
+func (c *contextParser) rolePrincipals() map[string][]string {
 	all := map[string][]string{}
 	for _, r := range operators.Roles() {
-		who := c.matching(r.Setting, `^`+principal+`(\s+`+principal+`)*$`,
+		who := c.matchingText(r.Setting, `^`+principal+`(\s+`+principal+`)*$`,
 			"ARNs of roles or users (or of an account's root, which lets the account decide), with blanks between them")
 		if arns := strings.Fields(who); len(arns) > 0 {
 			all[r.Name] = arns
@@ -58,7 +58,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	for _, p := range r.May {
 		var on []any
 		for _, place := range p.On {
-			on = append(on, e.places(place, topics)...)
+			on = append(on, e.resourceARNs(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
 		if p.Keys != nil { // every request for items contains their keys, so the condition applies to all such requests
@@ -69,8 +69,8 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 	return all
 }
 
-// places returns the ARNs of the resources that an operators.Place stands for.
-func (e *envelope) places(place operators.Place, topics []*string) []any {
+// resourceARNs returns the ARNs of the resources that an operators.Place stands for.
+func (e *envelope) resourceARNs(place operators.Place, topics []*string) []any {
 	const index = "/index/" + dynamo.IndexName
 	switch place {
 	case operators.Table:

@@ -22,7 +22,7 @@ import (
 // except the role of CloudFormation.
 func TestBootstrapRoles(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t) // skips the test if Node is missing
+	d := exampleTemplate(t) // skips the test if Node is missing
 	out := t.TempDir()
 	cmd := exec.Command(must(os.Executable())(t))
 	cmd.Env = append(os.Environ(), "CDK_OUTDIR="+out, "CDK_CONTEXT_JSON="+string(must(json.Marshal(deployed.Context()))(t)), "GORACE=exitcode=0")
@@ -70,7 +70,7 @@ func TestRolesAreGiven(t *testing.T) {
 	for _, nobody := range []string{"*", "arn:aws:iam::111122223333:*", "arn:aws:iam::*:root", "arn:aws:sts::111122223333:assumed-role/a/b", "ann"} {
 		given := deployed.Context()
 		given["mayRead"] = nobody
-		_, err := parseSettings("../..", from(given))
+		_, err := parseSettings("../..", contextOf(given))
 		if err == nil || !strings.Contains(err.Error(), "mayRead must be ARNs of roles or users") {
 			t.Errorf("%q: %v", nobody, err)
 		}

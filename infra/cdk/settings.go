@@ -102,7 +102,7 @@ func (c *contextParser) number(key string, fallback float64) float64 {
 	return n
 }
 
-func (c *contextParser) yes(key string, fallback bool) bool {
+func (c *contextParser) boolean(key string, fallback bool) bool {
 	v, err := strconv.ParseBool(c.text(key, strconv.FormatBool(fallback)))
 	if err != nil {
 		c.fault(key, "must be true or false")
@@ -120,9 +120,9 @@ func (c *contextParser) days(key string, fallback float64) float64 {
 	return n
 }
 
-// matching returns a value that must match a regular expression. An empty value is always
+// matchingText returns a value that must match a regular expression. An empty value is always
 // allowed.
-func (c *contextParser) matching(key, pattern, help string) string {
+func (c *contextParser) matchingText(key, pattern, help string) string {
 	v := c.text(key, "")
 	if v != "" && !regexp.MustCompile(pattern).MatchString(v) {
 		c.fault(key, "must be %s", help)
@@ -136,13 +136,13 @@ func parseSettings(root string, get func(*string) any) (settings, error) {
 	s := settings{
 		template:    filepath.Join(root, templateName),
 		stack:       c.text(ctxStack, defaultStack),
-		domain:      c.matching(ctxDomain, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`, "a lower-case domain name"),
-		certificate: c.matching(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
+		domain:      c.matchingText(ctxDomain, `^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)+$`, "a lower-case domain name"),
+		certificate: c.matchingText(ctxCertificate, `^arn:[^:]+:acm:[^:]+:[0-9]{12}:certificate/.+$`, "the ARN of an ACM certificate in the stack's region"),
 		listeners:   c.listeners(),
 		budget:      c.number(ctxBudget, defaultBudget),
 		retention:   c.days(ctxRetention, defaultRetention),
-		reserve:     c.yes(ctxReserve, true),
-		assume:      c.mayAssume(),
+		reserve:     c.boolean(ctxReserve, true),
+		assume:      c.rolePrincipals(),
 	}
 	if (s.domain == "") != (s.certificate == "") {
 		c.fault(ctxDomain, "and %s go together", ctxCertificate)
@@ -153,7 +153,7 @@ func parseSettings(root string, get func(*string) any) (settings, error) {
 	case assetsNone:
 	case assetsBuild:
 		s.build = filepath.Join(root, "build")
-		c.built(root, s.build)
+		c.checkBuilt(root, s.build)
 	default:
 		c.fault(ctxAssets, "must be %s or %s", assetsBuild, assetsNone)
 	}
@@ -237,9 +237,9 @@ func (c *contextParser) parameter(name string, p sam.Parameter, domain string) (
 	return v, true
 }
 
-// built checks that every function was built for Lambda. A binary for another processor could
-// be deployed, but every request would fail.
-func (c *contextParser) built(root, build string) {
+// checkBuilt checks that every function was built for Lambda. A binary for another processor
+// could be deployed, but every request would fail.
+func (c *contextParser) checkBuilt(root, build string) {
 	functions, err := os.ReadDir(filepath.Join(root, "functions"))
 	if err != nil {
 		c.fault("functions", "cannot be read: %v", err)

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// from returns a function that looks up keys in the values of a CDK context.
-func from(values map[string]any) func(*string) any {
+// contextOf returns a function that looks up keys in the values of a CDK context.
+func contextOf(values map[string]any) func(*string) any {
 	return func(key *string) any { return values[*key] }
 }
 
@@ -27,18 +27,18 @@ const (
 	testSecret     = "arn:aws:secretsmanager:us-east-1:111122223333:secret:facilitator-AbCdEf"
 )
 
-// settled returns the settings of a context with the given values. By default, the context
-// names a payee and a facilitator, takes the nodes from a parameter, deploys no code, and
-// notifies nobody.
-func settled(values map[string]any) (settings, error) {
+// parseContext returns the settings of a context with the given values. By default, the
+// context names a payee and a facilitator, takes the nodes from a parameter, deploys no code,
+// and notifies nobody.
+func parseContext(values map[string]any) (settings, error) {
 	context := map[string]any{"PayTo": boot.LocalPayTo, "FacilitatorUrl": facilitatorURL, ctxNodes: nodesParameter, ctxAssets: assetsNone, ctxEmail: nobody}
 	maps.Copy(context, values)
-	return parseSettings("../..", from(context))
+	return parseSettings("../..", contextOf(context))
 }
 
 func TestSettings(t *testing.T) {
 	t.Parallel()
-	s := must(settled(nil))(t)
+	s := must(parseContext(nil))(t)
 	if s.stack != defaultStack || s.budget != defaultBudget || s.retention != defaultRetention || s.domain != "" || s.pageEmail+s.ticketEmail != "" || s.build != "" || !s.reserve {
 		t.Errorf("%+v", s)
 	}
@@ -52,26 +52,26 @@ func TestSettings(t *testing.T) {
 	if d := cmp.Diff(want, s.params); d != "" {
 		t.Errorf("parameters (-want +got):\n%s", d)
 	}
-	if s := must(settled(map[string]any{"Selling": "no", "FacilitatorUrl": nil}))(t); s.params["Selling"] != "no" {
+	if s := must(parseContext(map[string]any{"Selling": "no", "FacilitatorUrl": nil}))(t); s.params["Selling"] != "no" {
 		t.Errorf("%v", s.params["Selling"])
 	}
 	// With a domain, the default endpoint is off unless the context says otherwise.
 	domain := map[string]any{ctxDomain: "api.example.com", ctxCertificate: "arn:aws:acm:us-east-1:111122223333:certificate/a"}
-	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "no" || s.params["BaseUrl"] != "https://api.example.com" {
+	if s := must(parseContext(domain))(t); s.params["DefaultEndpoint"] != "no" || s.params["BaseUrl"] != "https://api.example.com" {
 		t.Errorf("%v", s.params)
 	}
 	domain["DefaultEndpoint"] = "yes"
-	if s := must(settled(domain))(t); s.params["DefaultEndpoint"] != "yes" {
+	if s := must(parseContext(domain))(t); s.params["DefaultEndpoint"] != "yes" {
 		t.Errorf("%v", s.params)
 	}
 	// Values may be numbers in cdk.json.
-	s = must(settled(map[string]any{"RateLimitPerMinute": 20.0, ctxBudget: 12.5}))(t)
+	s = must(parseContext(map[string]any{"RateLimitPerMinute": 20.0, ctxBudget: 12.5}))(t)
 	if s.params["RateLimitPerMinute"] != "20" || s.budget != 12.5 {
 		t.Errorf("%v, %v", s.params["RateLimitPerMinute"], s.budget)
 	}
 	// The nodes come from the secret, or from a parameter without a default.
-	s = must(settled(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
-	p := section(section(synthesized(t), "Parameters"), "RpcUrl")
+	s = must(parseContext(map[string]any{ctxNodes: nodesSecret, "FacilitatorSecretArn": testSecret}))(t)
+	p := section(section(exampleTemplate(t), "Parameters"), "RpcUrl")
 	if _, ok := p["Default"]; s.params["RpcUrl"] != "secret" || ok || p["NoEcho"] != true || p["AllowedPattern"] != `^https://[^ ]+$` {
 		t.Errorf("RpcUrl is %v or %v", s.params["RpcUrl"], p)
 	}
@@ -109,7 +109,7 @@ func TestListeners(t *testing.T) {
 		"what is not a mail":   {map[string]any{ctxEmail: "nobody"}, listeners{}, "alarmEmail must be an e-mail address, or none"},
 		"a word for the other": {map[string]any{ctxEmail: nobody, ctxTickets: "me"}, listeners{}, "ticketEmail must be an e-mail address, or none"},
 	} {
-		r := &contextParser{get: from(c.context)}
+		r := &contextParser{get: contextOf(c.context)}
 		got, err := r.listeners(), errors.Join(r.faults...)
 		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v, want %q", name, err, c.says)
@@ -155,7 +155,7 @@ func TestSettingsFaults(t *testing.T) {
 		"all of it": {map[string]any{"PayTo": "me", ctxEmail: "ops", ctxDomain: "api.example.com", "LogLevel": "loud"},
 			[]string{"4 fault(s)", "PayTo", "alarmEmail", "domain", "LogLevel"}},
 	} {
-		_, err := settled(c.context)
+		_, err := parseContext(c.context)
 		for _, s := range c.says {
 			if err == nil || strings.Contains(err.Error(), "s3cr3t") || !strings.Contains(err.Error(), s) {
 				t.Errorf("%s: %q is not said in:\n%v", name, s, err)
@@ -200,12 +200,12 @@ func TestRules(t *testing.T) {
 		values := map[string]any{
 			"Selling": c.selling, "FacilitatorUrl": c.primary, "FacilitatorFallbackUrl": c.fallback, "Network": c.network,
 		}
-		rule := section(written(t, values), "Rules")["Facilitator"].(document)
+		rule := section(sourceTemplate(t, values), "Rules")["Facilitator"].(document)
 		assert := rule["Assertions"].([]any)[0].(document)["Assert"]
 		if passes := !holds(rule["RuleCondition"]) || holds(assert); passes != c.passes {
 			t.Errorf("%+v: passes %v", c, passes)
 		}
-		if _, err := settled(values); (err == nil) != c.passes {
+		if _, err := parseContext(values); (err == nil) != c.passes {
 			t.Errorf("%+v: the CDK app says %v", c, err)
 		}
 	}
@@ -238,8 +238,8 @@ func TestCodeIsForLambda(t *testing.T) {
 		if c.mode == 0 {
 			check(t, os.Remove(bootstrap))
 		}
-		r := &contextParser{get: from(nil)}
-		r.built(root, filepath.Join(root, "build"))
+		r := &contextParser{get: contextOf(nil)}
+		r.checkBuilt(root, filepath.Join(root, "build"))
 		if err := errors.Join(r.faults...); (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%v, mode %o: %v; want %q", c.machine, c.mode, err, c.says)
 		}

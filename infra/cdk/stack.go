@@ -126,8 +126,8 @@ func (e *envelope) addDomain() {
 	// SAM creates the stage, so Ref cannot refer to it. Without DependsOn, CloudFormation
 	// might create the mapping before the stage, and fail.
 	mapping.AddOverride(jsii.String("DependsOn"), []string{idStage})
-	e.output("DomainTarget", "Where the domain's alias record points to", e.ofDomain("RegionalDomainName"))
-	e.output("DomainZone", "Hosted zone of that target", e.ofDomain("RegionalHostedZoneId"))
+	e.output("DomainTarget", "Where the domain's alias record points to", e.domainAttribute("RegionalDomainName"))
+	e.output("DomainZone", "Hosted zone of that target", e.domainAttribute("RegionalHostedZoneId"))
 }
 
 // functionSlugs returns the slugs of the functions of a deployment: one for each operation in

@@ -39,8 +39,8 @@ func golden(t *testing.T, file string, text []byte) {
 // additions in testdata/envelope.json. The dashboard has its own test.
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
-	s := must(parseSettings("../..", from(deployed.Context())))(t)
-	base, got, more := written(t, s.params), synthesized(t), document{}
+	s := must(parseSettings("../..", contextOf(deployed.Context())))(t)
+	base, got, more := sourceTemplate(t, s.params), exampleTemplate(t), document{}
 	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
 		has := section(got, part)
 		more[part] = has
@@ -69,7 +69,7 @@ func TestEnvelope(t *testing.T) {
 // other series.
 func TestDashboard(t *testing.T) {
 	t.Parallel()
-	d := synthesized(t)
+	d := exampleTemplate(t)
 	p := properties(d, ofType(d, "AWS::CloudWatch::Dashboard")[0])
 	board, name := must(json.Marshal(p["DashboardBody"]))(t), must(json.Marshal(p["DashboardName"]))(t)
 	if !strings.Contains(string(name), `{"Ref":"AWS::Region"}`) {

@@ -56,7 +56,7 @@ func loadSettings(root string, get func(*string) any, notes io.Writer) (settings
 		if v := get(key); v != nil {
 			return v
 		}
-		return inFile(f, *key)
+		return fileValue(f, *key)
 	})
 	if err != nil {
 		return s, err
@@ -72,8 +72,8 @@ func loadSettings(root string, get func(*string) any, notes io.Writer) (settings
 	return s, nil
 }
 
-// inFile returns a file's value for a key of the context, or nil.
-func inFile(f stackfile.File, key string) any {
+// fileValue returns a file's value for a key of the context, or nil.
+func fileValue(f stackfile.File, key string) any {
 	if key == ctxStack {
 		return f.Stack
 	}

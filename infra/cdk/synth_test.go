@@ -65,8 +65,8 @@ var example struct {
 	text []byte
 }
 
-// synthesized returns a new copy of the template that example caches.
-func synthesized(t *testing.T) (d document) {
+// exampleTemplate returns a new copy of the template that example caches.
+func exampleTemplate(t *testing.T) (d document) {
 	t.Helper()
 	example.Do(func() { example.text = must(synth(t, ".", deployed.Context()))(t) })
 	check(t, json.Unmarshal(example.text, &d))
@@ -95,9 +95,9 @@ func ofType(d document, kind string) []string {
 	return ids
 }
 
-// written returns template.yaml as JSON, with the long forms of intrinsic functions and with
-// the given values for parameters.
-func written(t *testing.T, params map[string]any) (d document) {
+// sourceTemplate returns template.yaml as JSON, with the long forms of intrinsic functions and
+// with the given values for parameters.
+func sourceTemplate(t *testing.T, params map[string]any) (d document) {
 	t.Helper()
 	text := must(json.Marshal(deployed.Template()))(t)
 	var values []string

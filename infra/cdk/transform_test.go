@@ -28,13 +28,13 @@ const alias = "live"
 func TestTransform(t *testing.T) {
 	t.Parallel()
 	for file, transform := range map[string]func(t *testing.T) document{
-		"testdata/transformed.json":     func(t *testing.T) document { return transformed(t, templatePath, payTo) },
-		"testdata/transformed.cdk.json": func(t *testing.T) document { return transformed(t, saved(t, synthesized(t))) },
+		"testdata/transformed.json":     func(t *testing.T) document { return transformTemplate(t, templatePath, payTo) },
+		"testdata/transformed.cdk.json": func(t *testing.T) document { return transformTemplate(t, saveTemplate(t, exampleTemplate(t))) },
 	} {
 		t.Run(file, func(t *testing.T) {
 			t.Parallel()
 			d, kept := transform(t), document{}
-			releasedAlike(t, d)
+			checkReleasedAlike(t, d)
 			for id, r := range section(d, "Resources") {
 				if regexp.MustCompile(`^(Dns|Discovery|Health|Reconcile)Function|^Api|^CodeDeploy|^ServerlessDeployment|^Release|^New`).MatchString(id) {
 					delete(properties(d, id), "Environment") // infra/sam tests the environment
@@ -63,7 +63,7 @@ func TestNetworkAlone(t *testing.T) {
 		t.Run(n.Name, func(t *testing.T) {
 			t.Parallel()
 			given := map[string]string{"PayTo": boot.LocalPayTo, "Network": n.USDC.Network}
-			d := transformed(t, templatePath, "PayTo="+given["PayTo"], "Network="+given["Network"])
+			d := transformTemplate(t, templatePath, "PayTo="+given["PayTo"], "Network="+given["Network"])
 			variables := section(section(properties(d, sam.LogicalID(catalog.DNS().Slug)), "Environment"), "Variables")
 			read := must(boot.ParseLocal(func(name string) string {
 				ref, _ := variables[name].(document)
@@ -83,10 +83,10 @@ func TestNetworkAlone(t *testing.T) {
 // joinReleaseAlarms makes the compared alarms and metric filters independent of the catalog,
 // so that testdata stays the same when an operation is added. An alarm such as
 // ReleaseCrashesAlarm has one metric for each function. The functions for which it has no room
-// are in further alarms with numbers (see numbered). joinReleaseAlarms moves the metrics of the
-// numbered alarms into the first alarm, and keeps only those of dns, discovery and reconcile.
-// From the metric filters and from ReleaseFaultsAlarm, it removes what concerns functions other
-// than dns (see ofDNS).
+// are in further alarms with numbers (see numberedAlarm). joinReleaseAlarms moves the metrics
+// of the numbered alarms into the first alarm, and keeps only those of dns, discovery and
+// reconcile. From the metric filters and from ReleaseFaultsAlarm, it removes what concerns
+// functions other than dns (see keepDNS).
 func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
@@ -97,7 +97,7 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 		metrics = slices.DeleteFunc(metrics, func(m any) bool {
 			return !slices.Contains([]any{"dns", "discovery", "reconcile"}, m.(document)["Id"])
 		})
-		first := numbered.ReplaceAllString(id, "Alarm")
+		first := numberedAlarm.ReplaceAllString(id, "Alarm")
 		if first != id {
 			metrics = append(properties(d, first)["Metrics"].([]any), metrics...)
 			delete(kept, id)
@@ -106,26 +106,26 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	}
 	for _, id := range append(ofType(d, "AWS::Logs::MetricFilter"), "ReleaseFaultsAlarm") {
 		if kept[id] != nil {
-			kept[id] = ofDNS(t, kept[id])
+			kept[id] = keepDNS(t, kept[id])
 		}
 	}
 }
 
-// ofDNS removes list items from a value, and returns the value. An item stays if it names the
-// function of dns, or no function at all.
-func ofDNS(t *testing.T, v any) any {
+// keepDNS removes list items from a value, and returns the value. An item stays if it names
+// the function of dns, or no function at all.
+func keepDNS(t *testing.T, v any) any {
 	t.Helper()
 	switch v := v.(type) {
 	case document:
 		for name, part := range v {
-			v[name] = ofDNS(t, part)
+			v[name] = keepDNS(t, part)
 		}
 	case []any:
 		kept := []any{}
 		for _, part := range v {
 			text := string(must(json.Marshal(part))(t))
 			if strings.Contains(text, "DnsFunction") || !regexp.MustCompile(`\wFunction`).MatchString(text) {
-				kept = append(kept, ofDNS(t, part))
+				kept = append(kept, keepDNS(t, part))
 			}
 		}
 		return kept
@@ -133,14 +133,14 @@ func ofDNS(t *testing.T, v any) any {
 	return v
 }
 
-// numbered matches the end of the logical id of an additional alarm. An additional alarm
+// numberedAlarm matches the end of the logical id of an additional alarm. An additional alarm
 // watches the functions for which the first alarm of its kind has no room. The number of
 // additional alarms depends on the catalog.
-var numbered = regexp.MustCompile(`[0-9]+Alarm$`)
+var numberedAlarm = regexp.MustCompile(`[0-9]+Alarm$`)
 
-// releasedAlike checks that all selling functions are released like the function of dns. It
-// also removes the numbered alarms from the deployment groups.
-func releasedAlike(t *testing.T, d document) {
+// checkReleasedAlike checks that all selling functions are released like the function of dns.
+// It also removes the numbered alarms from the deployment groups.
+func checkReleasedAlike(t *testing.T, d document) {
 	t.Helper()
 	const group = "DeploymentGroup"
 	like := properties(d, sam.LogicalID(catalog.DNS().Slug)+group)
@@ -153,7 +153,7 @@ func releasedAlike(t *testing.T, d document) {
 		watched := properties(d, id)["AlarmConfiguration"].(document)["Fn::If"].([]any)[1].(document)
 		watched["Alarms"] = slices.DeleteFunc(watched["Alarms"].([]any), func(a any) bool {
 			ref, _ := a.(document)["Name"].(document)["Ref"].(string)
-			return numbered.MatchString(ref)
+			return numberedAlarm.MatchString(ref)
 		})
 	}
 }
