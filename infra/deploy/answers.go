@@ -24,7 +24,7 @@ const (
 	// is smaller.
 	maxAnswer = 4 << 20
 	// facilitatorCheck is the name of the check in /ready whose result shows whether the
-	// deployment is selling (see answers.sells).
+	// deployment is selling (see answers.sellingValue).
 	facilitatorCheck = "facilitator"
 )
 
@@ -34,20 +34,20 @@ type answers struct {
 	// offers are the payment terms of the operations (such as price and payee), by slug. Each
 	// comes from the function that sells the operation.
 	offers map[string]x402.Requirements
-	// tool has the payment terms that one operation states when it is called as an MCP tool.
+	// toolTerms has the payment terms that one operation states when it is called as an MCP tool.
 	// They come from the function that serves the tools.
-	tool x402.Requirements
+	toolTerms x402.Requirements
 	// payees are the payees that the manifest names, one for each endpoint. The manifest comes
 	// from a function that sells nothing.
 	payees []string
 	// version is the version that the API's description states.
 	version string
-	// settles is the result of the check facilitatorCheck in /ready.
-	settles check
+	// facilitator is the result of the check facilitatorCheck in /ready.
+	facilitator checkResult
 }
 
-// check is the result of one of the checks in /ready.
-type check struct {
+// checkResult is the result of one of the checks in /ready.
+type checkResult struct {
 	Status  string `json:"status"`
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -71,7 +71,7 @@ func fetchAnswers(ctx context.Context, client *http.Client, origin string, c cod
 			a.offers[op.Slug] = required.Accepts[0]
 		}
 	}
-	if err := a.call(ctx, client, c); err != nil {
+	if err := a.fetchToolTerms(ctx, client, c); err != nil {
 		faults = append(faults, err)
 	}
 	var manifest struct {
@@ -91,17 +91,17 @@ func fetchAnswers(ctx context.Context, client *http.Client, origin string, c cod
 	read(catalog.PathOpenAPI, &description, http.StatusOK)
 	a.version = description.Info.Version
 	var ready struct {
-		Checks map[string]check `json:"checks"`
+		Checks map[string]checkResult `json:"checks"`
 	}
 	read(catalog.PathReady, &ready, http.StatusOK, http.StatusServiceUnavailable)
-	a.settles = ready.Checks[facilitatorCheck]
+	a.facilitator = ready.Checks[facilitatorCheck]
 	return a, errors.Join(faults...)
 }
 
-// call calls an operation of c as an MCP tool, without a payment. The reply asks for a
-// payment, and call records the payment terms in a.tool. If every operation of c has required
-// parameters, call does nothing.
-func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
+// fetchToolTerms calls an operation of c as an MCP tool, without a payment. The reply asks for
+// a payment, and fetchToolTerms records the payment terms in a.toolTerms. If every operation
+// of c has required parameters, fetchToolTerms does nothing.
+func (a *answers) fetchToolTerms(ctx context.Context, client *http.Client, c code) error {
 	op, found := c.withoutParameters()
 	if !found {
 		return nil
@@ -114,7 +114,7 @@ func (a *answers) call(ctx context.Context, client *http.Client, c code) error {
 	}
 	err := a.exchange(ctx, client, http.MethodPost, catalog.PathMCP, strings.NewReader(request), &reply, []int{http.StatusOK})
 	if len(reply.Result.Required.Accepts) > 0 {
-		a.tool = reply.Result.Required.Accepts[0]
+		a.toolTerms = reply.Result.Required.Accepts[0]
 	}
 	return err
 }

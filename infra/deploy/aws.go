@@ -28,10 +28,10 @@ const (
 	outputFormer = "FormerCommit"
 )
 
-// running is the current state of a stack.
-type running struct {
-	exists  bool
-	updated time.Time
+// stackState is the current state of a stack.
+type stackState struct {
+	exists    bool
+	updatedAt time.Time
 	// parameters are the stack's values for the template's parameters, by name. Hidden
 	// parameters (NoEcho) are left out.
 	parameters map[string]string
@@ -53,29 +53,29 @@ func awsConfig(ctx context.Context, f stackfile.File) (aws.Config, error) {
 }
 
 // describe returns the current state of a stack from AWS.
-func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Template) (running, error) {
+func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Template) (stackState, error) {
 	api := cloudformation.NewFromConfig(c)
 	found, err := api.DescribeStacks(ctx, &cloudformation.DescribeStacksInput{StackName: &f.Stack})
 	if doesNotExist(err) {
-		return running{}, nil
+		return stackState{}, nil
 	}
 	if err != nil {
-		return running{}, fmt.Errorf("ask AWS about the stack %s: %w", f.Stack, err)
+		return stackState{}, fmt.Errorf("ask AWS about the stack %s: %w", f.Stack, err)
 	}
 	if len(found.Stacks) != 1 {
-		return running{}, fmt.Errorf("AWS describes %d stacks named %s", len(found.Stacks), f.Stack)
+		return stackState{}, fmt.Errorf("AWS describes %d stacks named %s", len(found.Stacks), f.Stack)
 	}
 	stack := found.Stacks[0]
 	if stack.StackStatus == types.StackStatusReviewInProgress { // a change set was created but never executed
-		return running{}, nil
+		return stackState{}, nil
 	}
-	if err := settled(f.Stack, stack); err != nil {
-		return running{}, err
+	if err := checkDeployable(f.Stack, stack); err != nil {
+		return stackState{}, err
 	}
-	r := running{exists: true, parameters: map[string]string{}, outputs: map[string]string{}}
-	r.updated = aws.ToTime(stack.CreationTime)
+	r := stackState{exists: true, parameters: map[string]string{}, outputs: map[string]string{}}
+	r.updatedAt = aws.ToTime(stack.CreationTime)
 	if stack.LastUpdatedTime != nil {
-		r.updated = *stack.LastUpdatedTime
+		r.updatedAt = *stack.LastUpdatedTime
 	}
 	for _, o := range stack.Outputs {
 		r.outputs[aws.ToString(o.OutputKey)] = aws.ToString(o.OutputValue)
@@ -83,8 +83,8 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 	for _, p := range stack.Parameters {
 		r.parameters[aws.ToString(p.ParameterKey)] = aws.ToString(p.ParameterValue)
 	}
-	if err := r.completed(ctx, api, f, t); err != nil {
-		return running{}, err
+	if err := r.addWrittenConstants(ctx, api, f, t); err != nil {
+		return stackState{}, err
 	}
 	for name, p := range t.Parameters {
 		if p.NoEcho { // AWS returns only asterisks for the value of such a parameter
@@ -94,10 +94,10 @@ func describe(ctx context.Context, c aws.Config, f stackfile.File, t *sam.Templa
 	return r, nil
 }
 
-// completed adds to r.parameters the values that the CDK app has written into the stack's
-// template as constants. CloudFormation does not list these values among the parameters of the
-// stack.
-func (r *running) completed(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
+// addWrittenConstants adds to r.parameters the values that the CDK app has written into the
+// stack's template as constants. CloudFormation does not list these values among the
+// parameters of the stack.
+func (r *stackState) addWrittenConstants(ctx context.Context, api *cloudformation.Client, f stackfile.File, t *sam.Template) error {
 	lacks := func(name string) bool {
 		_, has := r.parameters[name]
 		return !has && !t.Parameters[name].NoEcho
@@ -109,11 +109,11 @@ func (r *running) completed(ctx context.Context, api *cloudformation.Client, f s
 	if err != nil {
 		return fmt.Errorf("ask AWS for the template of the stack %s: %w", f.Stack, err)
 	}
-	written, err := valuesIn(t.Text, []byte(aws.ToString(out.TemplateBody)))
+	constants, err := valuesIn(t.Text, []byte(aws.ToString(out.TemplateBody)))
 	if err != nil {
 		return fmt.Errorf("the template of the stack %s: %w", f.Stack, err)
 	}
-	for name, value := range written {
+	for name, value := range constants {
 		if lacks(name) {
 			r.parameters[name] = value
 		}
@@ -127,9 +127,9 @@ func doesNotExist(err error) bool {
 	return ok && api.ErrorCode() == "ValidationError" && strings.Contains(api.ErrorMessage(), "does not exist")
 }
 
-// settled returns an error if nothing can be deployed to the stack in its present state. The
-// error says how to end that state.
-func settled(name string, s types.Stack) error {
+// checkDeployable returns an error if nothing can be deployed to the stack in its present
+// state. The error says how to end that state.
+func checkDeployable(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	switch {
 	case strings.HasSuffix(status, "_IN_PROGRESS"):

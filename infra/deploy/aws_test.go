@@ -38,32 +38,32 @@ type account struct {
 	environment map[string]string
 	versions    int // how many versions of the functions were published; each deployment adds one
 
-	mu     sync.Mutex
-	stacks map[string]*stack
-	sets   map[string]changeSet // by name
-	asked  map[string]bool      // the CloudFormation actions that the program itself has called
-	// lags means that a deployment is reported as done, but the functions of the previous
+	mu            sync.Mutex
+	stacks        map[string]*stack
+	sets          map[string]changeSet // by name
+	calledActions map[string]bool      // the CloudFormation actions that the program itself has called
+	// If isLagging is set, a deployment is reported as done, but the functions of the previous
 	// deployment still answer.
-	lags bool
-	// meanwhile is called once, when the next build has ended. It may be nil.
-	meanwhile func(s *stack)
+	isLagging bool
+	// afterBuild is called once, when the next build has ended. It may be nil.
+	afterBuild func(s *stack)
 }
 
 // stack is a simulated stack.
 type stack struct {
 	id, status, template string
 	parameters           map[string]string
-	made, updated        time.Time
+	createdAt, updatedAt time.Time
 	outputs              map[string]string
-	front                string // the URL at which the stack answers
-	answers              http.Handler
+	url                  string // the URL at which the stack answers
+	handler              http.Handler
 }
 
 // changeSet is a deployment that has not been executed yet.
 type changeSet struct {
 	stack, template string
 	parameters      map[string]string
-	failed          string // why the deployment cannot be executed; empty if it can
+	failure         string // why the deployment cannot be executed; empty if it can
 }
 
 // newAccount starts an account with the bucket of the SAM CLI in it.
@@ -71,7 +71,7 @@ func newAccount(t *testing.T) *account {
 	t.Helper()
 	moto := deployed.Python(t, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0")
 	emulator := programs.StartPeer(t, moto, " Running on ").URL
-	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}, asked: map[string]bool{}}
+	a := &account{t: t, emulator: cloud.Dynamo{URL: emulator}, stacks: map[string]*stack{}, sets: map[string]changeSet{}, calledActions: map[string]bool{}}
 	behind := testbed.Must(url.Parse(emulator))
 	proxy := &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(behind)
@@ -97,7 +97,7 @@ func newAccount(t *testing.T) *account {
 		}
 		if strings.HasPrefix(r.UserAgent(), "aws-sdk-go") { // sent by the program, not by a toolchain
 			a.mu.Lock()
-			a.asked[form.Get("Action")] = true
+			a.calledActions[form.Get("Action")] = true
 			a.mu.Unlock()
 		}
 		a.answer(w, form)
@@ -117,7 +117,7 @@ func (a *account) post(form url.Values) {
 	a.t.Helper()
 	r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodPost, a.endpoint, strings.NewReader(form.Encode())))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Authorization", signed("cloudformation"))
+	r.Header.Set("Authorization", authorization("cloudformation"))
 	reply := testbed.Must(http.DefaultClient.Do(r))
 	testbed.Check(reply.Body.Close())
 	if reply.StatusCode != http.StatusOK {
@@ -128,25 +128,25 @@ func (a *account) post(form url.Values) {
 // pathBuilt is the path that a simulated build requests when it has ended.
 const pathBuilt = "/built"
 
-// buildEnded handles the end of a build: it calls meanwhile.
+// buildEnded handles the end of a build: it calls afterBuild.
 func (a *account) buildEnded() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.meanwhile != nil {
-		a.meanwhile(a.stacks["shop-stack"])
-		a.meanwhile = nil
+	if a.afterBuild != nil {
+		a.afterBuild(a.stacks["shop-stack"])
+		a.afterBuild = nil
 	}
 }
 
-// lag sets the field lags.
-func (a *account) lag(lags bool) {
+// setLagging sets the field isLagging.
+func (a *account) setLagging(lags bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.lags = lags
+	a.isLagging = lags
 }
 
-// signed returns a signature for a service. The emulator does not check it.
-func signed(service string) string {
+// authorization returns a signature for a service. The emulator does not check it.
+func authorization(service string) string {
 	return "AWS4-HMAC-SHA256 Credential=local/20261120/us-east-1/" + service + "/aws4_request, SignedHeaders=host, Signature=0"
 }
 
@@ -161,7 +161,7 @@ func (a *account) variables() []string {
 // refusal is an error of CloudFormation's API.
 type refusal struct{ code, message string }
 
-func invalid(format string, values ...any) *refusal {
+func validationError(format string, values ...any) *refusal {
 	return &refusal{"ValidationError", fmt.Sprintf(format, values...)}
 }
 
@@ -199,7 +199,7 @@ func element(name, text string) string {
 	return "<" + name + ">" + b.String() + "</" + name + ">"
 }
 
-func moment(name string, at time.Time) string {
+func timeElement(name string, at time.Time) string {
 	return element(name, at.UTC().Format("2006-01-02T15:04:05.000Z"))
 }
 
@@ -218,7 +218,7 @@ func (a *account) find(name string) (*stack, *refusal) {
 			return s, nil
 		}
 	}
-	return nil, invalid("Stack with id %s does not exist", name)
+	return nil, validationError("Stack with id %s does not exist", name)
 }
 
 func (a *account) describeStacks(form url.Values) (string, *refusal) {
@@ -235,7 +235,7 @@ func (a *account) describeStacks(form url.Values) (string, *refusal) {
 		shown[name] = value
 	}
 	return "<Stacks><member>" + element("StackId", s.id) + element("StackName", form.Get("StackName")) + element("StackStatus", s.status) +
-		moment("CreationTime", s.made) + moment("LastUpdatedTime", s.updated) +
+		timeElement("CreationTime", s.createdAt) + timeElement("LastUpdatedTime", s.updatedAt) +
 		pairs("Parameters", "ParameterKey", "ParameterValue", shown) + pairs("Outputs", "OutputKey", "OutputValue", s.outputs) + "</member></Stacks>", nil
 }
 
@@ -265,7 +265,7 @@ func (a *account) template(form url.Values) (string, *refusal) {
 func (a *account) read(text string) *sam.Template {
 	var root yaml.Node
 	testbed.Check(yaml.Unmarshal([]byte(text), &root))
-	brief(&root)
+	shortenIntrinsics(&root)
 	path := filepath.Join(a.t.TempDir(), "template.yaml")
 	testbed.Check(os.WriteFile(path, testbed.Must(yaml.Marshal(&root)), 0o600))
 	t := testbed.Must(sam.Read(path))
@@ -273,10 +273,11 @@ func (a *account) read(text string) *sam.Template {
 	return t
 }
 
-// brief converts the intrinsic functions in a node of a template to their short form.
-func brief(n *yaml.Node) {
+// shortenIntrinsics converts the intrinsic functions in a node of a template to their short
+// form.
+func shortenIntrinsics(n *yaml.Node) {
 	for _, child := range n.Content {
-		brief(child)
+		shortenIntrinsics(child)
 	}
 	const pair = 2
 	if n.Kind != yaml.MappingNode || len(n.Content) != pair {
@@ -295,10 +296,10 @@ const inReview = "REVIEW_IN_PROGRESS"
 
 // newStack returns a new stack. It has a URL, but no template yet.
 func (a *account) newStack(name string) *stack {
-	s := &stack{id: identity(name), status: inReview, made: time.Now(), updated: time.Now()}
-	s.front = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := &stack{id: stackARN(name), status: inReview, createdAt: time.Now(), updatedAt: time.Now()}
+	s.url = testbed.Serve(a.t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
-		answers := s.answers
+		answers := s.handler
 		a.mu.Unlock()
 		answers.ServeHTTP(w, r)
 	}))
@@ -308,8 +309,8 @@ func (a *account) newStack(name string) *stack {
 // ownTable returns the name of the table that a stack creates.
 func ownTable(stack string) string { return stack + "-Ledger-1A2B3C4D5E6F7" }
 
-// written returns those outputs of a template whose values are literals.
-func written(template string) map[string]string {
+// literalOutputs returns those outputs of a template whose values are literals.
+func literalOutputs(template string) map[string]string {
 	var d struct {
 		Outputs map[string]struct {
 			Value yaml.Node `yaml:"Value"`
@@ -325,9 +326,9 @@ func written(template string) map[string]string {
 	return values
 }
 
-// host runs the functions of a template with the given values for its parameters. It returns
-// the handler through which the functions are reached.
-func (a *account) host(stack string, t *sam.Template, parameters map[string]string) http.Handler {
+// runFunctions runs the functions of a template with the given values for its parameters. It
+// returns the handler through which the functions are reached.
+func (a *account) runFunctions(stack string, t *sam.Template, parameters map[string]string) http.Handler {
 	values := map[string]string{"AWS::StackName": stack, "Ledger": ownTable(stack)}
 	for name, value := range parameters {
 		values[name] = value

@@ -17,52 +17,53 @@ import (
 func (a *account) createChangeSet(form url.Values) (string, *refusal) {
 	name := form.Get("StackName")
 	text := form.Get("TemplateBody")
-	if at := form.Get("TemplateURL"); at != "" { // a template above 51,200 bytes is not in the request, but in S3
-		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, at, nil))
-		r.Header.Set("Authorization", signed("s3"))
+	if templateURL := form.Get("TemplateURL"); templateURL != "" { // a template above 51,200 bytes is not in the request, but in S3
+		r := testbed.Must(http.NewRequestWithContext(a.t.Context(), http.MethodGet, templateURL, nil))
+		r.Header.Set("Authorization", authorization("s3"))
 		reply := testbed.Must(http.DefaultClient.Do(r))
 		text = string(testbed.Must(io.ReadAll(reply.Body)))
 		testbed.Check(reply.Body.Close())
 	}
-	was, missing := a.find(name)
-	reviewed := missing == nil && was.status == inReview
+	existing, missing := a.find(name)
+	reviewed := missing == nil && existing.status == inReview
 	switch kind := form.Get("ChangeSetType"); {
 	case kind == "CREATE" && missing == nil && !reviewed:
 		return "", &refusal{"AlreadyExistsException", "Stack [" + name + "] already exists"}
 	case kind != "CREATE" && (missing != nil || reviewed):
-		return "", invalid("Stack [%s] does not exist", name)
+		return "", validationError("Stack [%s] does not exist", name)
 	case form.Get("Capabilities.member.1") != "CAPABILITY_IAM":
 		return "", &refusal{"InsufficientCapabilitiesException", "Requires capabilities : [CAPABILITY_IAM]"}
 	}
 	if reviewed {
-		was = nil
+		existing = nil
 	}
-	parameters, refused := a.given(form, a.read(text), was)
+	parameters, refused := a.parameterValues(form, a.read(text), existing)
 	if refused != nil {
 		return "", refused
 	}
 	set := changeSet{stack: name, template: text, parameters: parameters}
-	if was != nil && was.template == text && fmt.Sprint(was.parameters) == fmt.Sprint(parameters) {
-		set.failed = "The submitted information didn't contain changes. Submit different information to create a change set."
+	if existing != nil && existing.template == text && fmt.Sprint(existing.parameters) == fmt.Sprint(parameters) {
+		set.failure = "The submitted information didn't contain changes. Submit different information to create a change set."
 	}
 	broken := testbed.Must(a.read(text).Broken(parameters))
 	if len(broken) > 0 {
-		set.failed = "Template error: " + strings.Join(broken, ", ")
+		set.failure = "Template error: " + strings.Join(broken, ", ")
 	}
 	if missing != nil {
 		a.stacks[name] = a.newStack(name)
 	}
 	a.sets[form.Get("ChangeSetName")] = set
-	return element("Id", "arn:aws:cloudformation:us-east-1:111122223333:changeSet/"+form.Get("ChangeSetName")+"/1") + element("StackId", identity(name)), nil
+	return element("Id", "arn:aws:cloudformation:us-east-1:111122223333:changeSet/"+form.Get("ChangeSetName")+"/1") + element("StackId", stackARN(name)), nil
 }
 
-func identity(stack string) string {
+func stackARN(stack string) string {
 	return "arn:aws:cloudformation:us-east-1:111122223333:stack/" + stack + "/1"
 }
 
-// given returns the values of a template's parameters. Each value comes from the request, from
-// the existing stack (if the request has UsePreviousValue), or from the parameter's default.
-func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[string]string, *refusal) {
+// parameterValues returns the values of a template's parameters. Each value comes from the
+// request, from the existing stack (if the request has UsePreviousValue), or from the
+// parameter's default.
+func (a *account) parameterValues(form url.Values, t *sam.Template, existing *stack) (map[string]string, *refusal) {
 	values := map[string]string{}
 	for name, p := range t.Parameters {
 		if p.Default != nil {
@@ -73,10 +74,10 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 		prefix := "Parameters.member." + strconv.Itoa(i) + "."
 		name := form.Get(prefix + "ParameterKey")
 		if name == "" {
-			return values, complete(t, values)
+			return values, checkParameters(t, values)
 		}
 		if _, known := t.Parameters[name]; !known {
-			return nil, invalid("Parameters: [%s] do not exist in the template", name)
+			return nil, validationError("Parameters: [%s] do not exist in the template", name)
 		}
 		values[name] = form.Get(prefix + "ParameterValue")
 		if form.Get(prefix+"UsePreviousValue") != "true" {
@@ -84,31 +85,32 @@ func (a *account) given(form url.Values, t *sam.Template, was *stack) (map[strin
 		}
 		previous := ""
 		had := false
-		if was != nil {
-			previous, had = was.parameters[name]
+		if existing != nil {
+			previous, had = existing.parameters[name]
 		}
 		if !had {
-			return nil, invalid("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
+			return nil, validationError("Invalid input for parameter key %s. Cannot specify usePreviousValue as true for a parameter key not in the previous template", name)
 		}
 		values[name] = previous
 	}
 }
 
-// complete returns a refusal if a parameter has no value, or a value that it does not accept.
-func complete(t *sam.Template, values map[string]string) *refusal {
+// checkParameters returns a refusal if a parameter has no value, or a value that it does not
+// accept.
+func checkParameters(t *sam.Template, values map[string]string) *refusal {
 	for name, p := range t.Parameters {
 		value, has := values[name]
 		if !has {
-			return invalid("Parameters: [%s] must have values", name)
+			return validationError("Parameters: [%s] must have values", name)
 		}
 		if err := p.Check(value); err != nil {
-			return invalid("Parameter %s failed to satisfy constraint: %v", name, err)
+			return validationError("Parameter %s failed to satisfy constraint: %v", name, err)
 		}
 	}
 	return nil
 }
 
-func (a *account) set(form url.Values) (changeSet, *refusal) {
+func (a *account) findChangeSet(form url.Values) (changeSet, *refusal) {
 	name := form.Get("ChangeSetName")
 	for known, s := range a.sets {
 		if known == name || strings.Contains(name, ":changeSet/"+known+"/") {
@@ -119,15 +121,15 @@ func (a *account) set(form url.Values) (changeSet, *refusal) {
 }
 
 func (a *account) describeChangeSet(form url.Values) (string, *refusal) {
-	s, refused := a.set(form)
+	s, refused := a.findChangeSet(form)
 	if refused != nil {
 		return "", refused
 	}
 	status := element("Status", "CREATE_COMPLETE") + element("ExecutionStatus", "AVAILABLE")
-	if s.failed != "" {
-		status = element("Status", "FAILED") + element("StatusReason", s.failed) + element("ExecutionStatus", "UNAVAILABLE")
+	if s.failure != "" {
+		status = element("Status", "FAILED") + element("StatusReason", s.failure) + element("ExecutionStatus", "UNAVAILABLE")
 	}
-	return element("StackName", s.stack) + element("StackId", identity(s.stack)) + status + "<Changes><member>" + element("Type", "Resource") + "<ResourceChange>" +
+	return element("StackName", s.stack) + element("StackId", stackARN(s.stack)) + status + "<Changes><member>" + element("Type", "Resource") + "<ResourceChange>" +
 		element("Action", "Modify") + element("LogicalResourceId", "PingFunction") + element("ResourceType", "AWS::Lambda::Function") + element("Replacement", "False") +
 		"</ResourceChange></member></Changes>", nil
 }
@@ -137,18 +139,18 @@ func (a *account) events(form url.Values) (string, *refusal) {
 	if refused != nil {
 		return "", refused
 	}
-	return "<StackEvents><member>" + element("EventId", "e"+s.updated.String()) + element("StackId", s.id) + element("StackName", form.Get("StackName")) +
+	return "<StackEvents><member>" + element("EventId", "e"+s.updatedAt.String()) + element("StackId", s.id) + element("StackName", form.Get("StackName")) +
 		element("LogicalResourceId", form.Get("StackName")) + element("PhysicalResourceId", s.id) + element("ResourceType", "AWS::CloudFormation::Stack") +
-		element("ResourceStatus", s.status) + moment("Timestamp", s.updated) + "</member></StackEvents>", nil
+		element("ResourceStatus", s.status) + timeElement("Timestamp", s.updatedAt) + "</member></StackEvents>", nil
 }
 
 // executeChangeSet changes the stack as the change set says.
 func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
-	set, refused := a.set(form)
+	set, refused := a.findChangeSet(form)
 	if refused != nil {
 		return "", refused
 	}
-	if set.failed != "" {
+	if set.failure != "" {
 		return "", &refusal{"InvalidChangeSetStatus", "ChangeSet cannot be executed in its current status of [FAILED]"}
 	}
 	s, missing := a.find(set.stack)
@@ -163,17 +165,17 @@ func (a *account) executeChangeSet(form url.Values) (string, *refusal) {
 	s.status = done
 	s.template = set.template
 	s.parameters = set.parameters
-	s.updated = time.Now()
+	s.updatedAt = time.Now()
 	table := set.parameters["LedgerTableName"]
 	if table == "" {
 		table = ownTable(set.stack)
 	}
-	s.outputs = map[string]string{outputOrigin: s.front, outputLedger: table}
-	for name, value := range written(set.template) {
+	s.outputs = map[string]string{outputOrigin: s.url, outputLedger: table}
+	for name, value := range literalOutputs(set.template) {
 		s.outputs[name] = value
 	}
-	if !a.lags || s.answers == nil {
-		s.answers = a.host(set.stack, a.read(set.template), set.parameters)
+	if !a.isLagging || s.handler == nil {
+		s.handler = a.runFunctions(set.stack, a.read(set.template), set.parameters)
 	}
 	return "", nil
 }

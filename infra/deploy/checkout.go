@@ -18,10 +18,11 @@ func (d desk) git(ctx context.Context, arguments ...string) (string, error) {
 	return output(ctx, program{dir: d.root, name: "git", arguments: append([]string{"-c", "safe.directory=*"}, arguments...)})
 }
 
-// head returns the checked-out commit, which is recorded with the deployment, so that a
-// rollback can find it. If a file in the checkout differs from the commit, head returns an
-// error. Stack files may differ, because a rollback does not take them from the old commit.
-func (d desk) head(ctx context.Context) (string, error) {
+// checkedOutCommit returns the checked-out commit, which is recorded with the deployment, so
+// that a rollback can find it. If a file in the checkout differs from the commit,
+// checkedOutCommit returns an error. Stack files may differ, because a rollback does not take
+// them from the old commit.
+func (d desk) checkedOutCommit(ctx context.Context) (string, error) {
 	changed, err := d.git(ctx, "status", "--porcelain", "--", ".", ":!"+stackfile.Folder)
 	if err != nil {
 		return "", fmt.Errorf("a deployment is made from a git clone, so that it can be rolled back: %w", err)
@@ -36,7 +37,7 @@ func (d desk) head(ctx context.Context) (string, error) {
 func (d desk) commitOf(ctx context.Context, name string) (string, error) {
 	commit, err := d.git(ctx, "rev-parse", "--verify", "--quiet", "--end-of-options", name+"^{commit}")
 	if err != nil || !commitForm.MatchString(commit) {
-		return "", errors.Join(fmt.Errorf("the commit %s is not in this clone: git fetch, and try again", shown(name)), err)
+		return "", errors.Join(fmt.Errorf("the commit %s is not in this clone: git fetch, and try again", formatValue(name)), err)
 	}
 	return commit, nil
 }
@@ -48,8 +49,8 @@ func (d desk) worktree(ctx context.Context, folder, commit string) (remove func(
 		return nil, err
 	}
 	return func() {
-		left := context.WithoutCancel(ctx)
-		if _, err := d.git(left, "worktree", "remove", "--force", folder); err != nil {
+		uncancelled := context.WithoutCancel(ctx)
+		if _, err := d.git(uncancelled, "worktree", "remove", "--force", folder); err != nil {
 			fmt.Fprintln(d.notes, err)
 		}
 	}, nil

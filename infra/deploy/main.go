@@ -60,13 +60,13 @@ func pause(ctx context.Context, d time.Duration) error {
 // desk is what a command works with: a person's terminal, a checkout, and the ways to run
 // programs and send requests.
 type desk struct {
-	root       string // the root of the checkout
-	yes        bool   // whether to deploy without asking
-	to         string // the commit to roll back to; empty means the previous release
-	in         io.Reader
-	out, notes io.Writer // out gets what other programs read; notes gets what a person reads
-	now        func() time.Time
-	client     *http.Client
+	root           string // the root of the checkout
+	skipConsent    bool   // whether to deploy without asking
+	rollbackCommit string // the commit to roll back to; empty means the previous release
+	in             io.Reader
+	out, notes     io.Writer // out gets what other programs read; notes gets what a person reads
+	now            func() time.Time
+	client         *http.Client
 	// run runs a program and shows its output.
 	run   func(ctx context.Context, c program) error
 	pause func(context.Context, time.Duration) error
@@ -89,8 +89,8 @@ func commands() []command {
 
 // run runs the whole program and returns its exit status.
 func run(ctx context.Context, args []string, d desk) int {
-	if len(args) > 0 && args[0] == sells {
-		return d.report(d.say())
+	if len(args) > 0 && args[0] == commandSells {
+		return d.report(d.printOwnCode())
 	}
 	for _, c := range commands() {
 		if len(args) > 0 && args[0] == c.name {
@@ -107,8 +107,8 @@ func (d desk) carryOut(ctx context.Context, c command, args []string) int {
 	flags.SetOutput(d.notes)
 	flags.Usage = func() { fmt.Fprintf(d.notes, "usage: deploy %s %s\n", c.name, c.usage) }
 	flags.StringVar(&d.root, "root", filepath.Join("..", ".."), "")
-	flags.BoolVar(&d.yes, "yes", false, "")
-	flags.StringVar(&d.to, "to", "", "")
+	flags.BoolVar(&d.skipConsent, "yes", false, "")
+	flags.StringVar(&d.rollbackCommit, "to", "", "")
 	err := flags.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
 		return 0

@@ -15,7 +15,7 @@ import (
 // stack and payee. If the stack later gets another table, reconcile does not find the mark
 // there, and pages somebody. If the table already has a mark for another payee, that mark is
 // replaced only if this deployment changes the payee.
-func (d desk) mark(ctx context.Context, p plan, now running) error {
+func (d desk) mark(ctx context.Context, p plan, now stackState) error {
 	c, err := awsConfig(ctx, p.file)
 	if err != nil {
 		return err
@@ -37,7 +37,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 	before, err := table.SetMark(ctx, m, p.changesPayee())
 	if errors.Is(err, boot.ErrMarked) {
 		return fmt.Errorf("%w (%s, by %s). If it is the right table: LEDGER_TABLE=%s AWS_REGION=%s STACK_NAME=%s PAY_TO=%s make mark-ledger FORCE=1",
-			err, shown(before.Payee), shown(before.By), table.Name, p.file.Region, m.Stack, m.Payee)
+			err, formatValue(before.Payee), formatValue(before.By), table.Name, p.file.Region, m.Stack, m.Payee)
 	}
 	return err
 }
@@ -45,7 +45,7 @@ func (d desk) mark(ctx context.Context, p plan, now running) error {
 // changesPayee reports whether the deployment changes the payee.
 func (p plan) changesPayee() bool {
 	for _, c := range p.changes() {
-		if c.what == "payee" {
+		if c.name == "payee" {
 			return true
 		}
 	}

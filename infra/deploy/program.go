@@ -21,8 +21,8 @@ func (p program) String() string {
 	return strings.Join(append([]string{p.name}, p.arguments...), " ")
 }
 
-// endsIn is how long a program may take to end after execute has interrupted it.
-const endsIn = 30 * time.Second
+// interruptTimeout is how long a program may take to end after execute has interrupted it.
+const interruptTimeout = 30 * time.Second
 
 // execute runs a program and shows its output to the person who deploys. If the context ends,
 // for example because this process was interrupted, execute interrupts the program.
@@ -31,7 +31,7 @@ func execute(ctx context.Context, p program) error {
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = os.Stderr, os.Stderr
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = endsIn
+	cmd.WaitDelay = interruptTimeout
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w", p, err)
 	}
@@ -42,11 +42,11 @@ func execute(ctx context.Context, p program) error {
 func output(ctx context.Context, p program) (string, error) {
 	cmd := exec.CommandContext(ctx, p.name, p.arguments...)
 	cmd.Dir, cmd.Env = p.dir, append(os.Environ(), p.env...)
-	var said strings.Builder
-	cmd.Stderr = &said
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("%s: %w\n%s", p, err, strings.TrimSpace(said.String()))
+		return "", fmt.Errorf("%s: %w\n%s", p, err, strings.TrimSpace(stderr.String()))
 	}
 	return strings.TrimSpace(string(out)), nil
 }

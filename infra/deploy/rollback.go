@@ -18,15 +18,15 @@ import (
 // keeps the environment with which it was published. Such a version would offer the payee of
 // that time, and would sell although the sales have been stopped since.
 func (d desk) rollBack(ctx context.Context, name string) error {
-	f, t, err := d.read(name)
+	f, t, err := d.readStack(name)
 	if err != nil {
 		return err
 	}
-	now, err := d.ask(ctx, f, t)
+	now, err := d.currentState(ctx, f, t)
 	if err != nil {
 		return err
 	}
-	commit, err := d.target(ctx, f, now)
+	commit, err := d.rollbackTarget(ctx, f, now)
 	if err != nil {
 		return err
 	}
@@ -41,14 +41,14 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 		return err
 	}
 	defer remove()
-	if f.Toolchain == stackfile.CDK && older(former) {
-		return fmt.Errorf("the release of %s is older than stack files, and its CDK app cannot read one: check it out, and deploy it by hand with every parameter in -c", short(commit))
+	if f.Toolchain == stackfile.CDK && lacksDeploy(former) {
+		return fmt.Errorf("the release of %s is older than stack files, and its CDK app cannot read one: check it out, and deploy it by hand with every parameter in -c", shortCommit(commit))
 	}
-	reduced, omitted, err := d.reduced(f, t, former)
+	reduced, omitted, err := d.adaptFile(f, t, former)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(d.notes, "asking the release of commit %s what it sells\n", short(commit))
+	fmt.Fprintf(d.notes, "asking the release of commit %s what it sells\n", shortCommit(commit))
 	c, err := codeOf(ctx, former)
 	if err != nil {
 		fmt.Fprintf(d.notes, "note: that release does not say what it sells (%v): compare its prices by hand\n", err)
@@ -60,40 +60,40 @@ func (d desk) rollBack(ctx context.Context, name string) error {
 		file:   reduced,
 		record: record{commit: commit},
 	}
-	if err := j.tried(ctx); err != nil {
-		return fmt.Errorf("the CDK app of %s: %w", short(commit), err)
+	if err := j.checkByCDKApp(ctx); err != nil {
+		return fmt.Errorf("the CDK app of %s: %w", shortCommit(commit), err)
 	}
-	return d.complete(ctx, j, plan{
+	return d.deployPlan(ctx, j, plan{
 		file:    reduced,
-		now:     now,
+		current: now,
 		code:    c,
 		commit:  commit,
 		omitted: omitted,
 	}, t)
 }
 
-// target returns the commit to roll back to: the commit that the person named (desk.to), or
-// otherwise the previous release in the stack's outputs.
-func (d desk) target(ctx context.Context, f stackfile.File, now running) (string, error) {
+// rollbackTarget returns the commit to roll back to: the commit that the person named
+// (desk.rollbackCommit), or otherwise the previous release in the stack's outputs.
+func (d desk) rollbackTarget(ctx context.Context, f stackfile.File, now stackState) (string, error) {
 	before := now.outputs[outputFormer]
 	switch {
 	case !now.exists:
 		return "", fmt.Errorf("there is no stack %s in %s: nothing can be rolled back", f.Stack, f.Region)
-	case d.to != "":
-		return d.commitOf(ctx, d.to)
+	case d.rollbackCommit != "":
+		return d.commitOf(ctx, d.rollbackCommit)
 	case before == "":
-		return "", fmt.Errorf("the previous release is not on record (the stack runs %s): choose a commit from git log, and run make rollback STACK=%s TO=commit", shown(now.outputs[outputCommit]), f.Name)
+		return "", fmt.Errorf("the previous release is not on record (the stack runs %s): choose a commit from git log, and run make rollback STACK=%s TO=commit", formatValue(now.outputs[outputCommit]), f.Name)
 	}
 	return d.commitOf(ctx, before)
 }
 
-// reduced writes the stack's file into the checkout of an earlier release, and adapts it to
+// adaptFile writes the stack's file into the checkout of an earlier release, and adapts it to
 // the template of that release. It leaves out each parameter that the earlier template lacks.
 // It adds each parameter that the file lacks, with the default in the earlier template.
 // Besides the adapted file, it returns the parameters that it left out, with their values. If
 // such a value is the default in today's template, it is returned as an empty string, because
 // leaving out a default makes no difference.
-func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
+func (d desk) adaptFile(f stackfile.File, today *sam.Template, former string) (stackfile.File, map[string]string, error) {
 	then, err := sam.Read(filepath.Join(former, "template.yaml"))
 	if err != nil {
 		return f, nil, err
@@ -124,9 +124,9 @@ func (d desk) reduced(f stackfile.File, today *sam.Template, former string) (sta
 	return copied, omitted, copied.Check(then)
 }
 
-// older reports whether the release in a checkout is older than the command deploy, that is,
-// does not contain it.
-func older(root string) bool {
+// lacksDeploy reports whether the release in a checkout does not contain the command deploy,
+// because the release is older than the command.
+func lacksDeploy(root string) bool {
 	_, err := os.Stat(filepath.Join(root, "infra", "deploy", "main.go"))
 	return errors.Is(err, fs.ErrNotExist)
 }
@@ -135,13 +135,13 @@ func older(root string) bool {
 // sells. It returns an error if the release is older than the command deploy, or if the output
 // of "sells" cannot be read.
 func codeOf(ctx context.Context, root string) (code, error) {
-	if older(root) {
+	if lacksDeploy(root) {
 		return code{}, errors.New("it is older than make deploy")
 	}
 	out, err := output(ctx, program{
 		dir:       filepath.Join(root, "infra", "deploy"),
 		name:      "go",
-		arguments: []string{"run", ".", sells},
+		arguments: []string{"run", ".", commandSells},
 	})
 	if err != nil {
 		return code{}, err

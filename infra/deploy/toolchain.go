@@ -20,7 +20,7 @@ const cdkCLI = "aws-cdk@2.1148.1"
 
 // record is what a deployment writes into the stack's outputs: the commit of the deployed
 // code, and the commit of the code that the stack had before.
-type record struct{ commit, former string }
+type record struct{ commit, formerCommit string }
 
 // job is a deployment that is to be built and released.
 type job struct {
@@ -37,9 +37,9 @@ type tools struct{ build, release func(context.Context) error }
 // tools returns the two steps for the toolchain that the stack's file names.
 func (j job) tools() tools {
 	if j.file.Toolchain == stackfile.CDK {
-		return tools{j.buildForCDK, j.byCDK}
+		return tools{j.buildForCDK, j.deployByCDK}
 	}
-	return tools{j.buildForSAM, j.bySAM}
+	return tools{j.buildForSAM, j.deployBySAM}
 }
 
 // builtTemplate returns the path of the template that sam build writes and sam deploy reads,
@@ -54,11 +54,11 @@ func (j job) buildForSAM(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	return j.record.into(filepath.Join(j.root, builtTemplate()))
+	return j.record.addToOutputs(filepath.Join(j.root, builtTemplate()))
 }
 
-// bySAM deploys with the SAM CLI, which reads the stack's file itself.
-func (j job) bySAM(ctx context.Context) error {
+// deployBySAM deploys with the SAM CLI, which reads the stack's file itself.
+func (j job) deployBySAM(ctx context.Context) error {
 	return j.run(ctx, program{dir: j.root, name: "sam", arguments: []string{
 		"deploy", "--template-file", builtTemplate(), "--config-file", j.file.Path, "--no-confirm-changeset",
 	}})
@@ -68,15 +68,15 @@ func (j job) buildForCDK(ctx context.Context) error {
 	return j.run(ctx, program{dir: j.root, name: "make", arguments: []string{"build", "ARCH=arm64"}})
 }
 
-// byCDK deploys with the CDK's command line. The CDK app reads the stack's file itself.
-func (j job) byCDK(ctx context.Context) error {
+// deployByCDK deploys with the CDK's command line. The CDK app reads the stack's file itself.
+func (j job) deployByCDK(ctx context.Context) error {
 	arguments := []string{"--yes", cdkCLI, "deploy", "--require-approval", "never"}
 	for _, value := range j.context() {
 		arguments = append(arguments, "-c", value)
 	}
 	return j.run(ctx, program{
 		dir:       filepath.Join(j.root, "infra", "cdk"),
-		env:       accountOf(j.file),
+		env:       cdkEnvironment(j.file),
 		name:      "npx",
 		arguments: arguments,
 	})
@@ -87,8 +87,8 @@ func (j job) byCDK(ctx context.Context) error {
 // unknown=ignore, that app ignores the settings that it does not have.
 func (j job) context() []string {
 	all := []string{"stack=" + j.file.Name, "commit=" + j.record.commit}
-	if j.record.former != "" {
-		all = append(all, "formerCommit="+j.record.former)
+	if j.record.formerCommit != "" {
+		all = append(all, "formerCommit="+j.record.formerCommit)
 	}
 	if j.root != j.desk.root {
 		all = append(all, "unknown=ignore")
@@ -96,9 +96,9 @@ func (j job) context() []string {
 	return all
 }
 
-// accountOf returns the environment variables that tell the CDK CLI to which account and
+// cdkEnvironment returns the environment variables that tell the CDK CLI to which account and
 // region it deploys.
-func accountOf(f stackfile.File) []string {
+func cdkEnvironment(f stackfile.File) []string {
 	env := []string{"AWS_REGION=" + f.Region, "AWS_DEFAULT_REGION=" + f.Region}
 	if f.Profile != "" {
 		env = append(env, "AWS_PROFILE="+f.Profile)
@@ -106,10 +106,10 @@ func accountOf(f stackfile.File) []string {
 	return env
 }
 
-// tried runs the CDK app before anything is built, so that the app checks its settings in the
-// stack's file. Only the app can check them. If the file is not for the CDK, tried does
-// nothing.
-func (j job) tried(ctx context.Context) error {
+// checkByCDKApp runs the CDK app before anything is built, so that the app checks its settings
+// in the stack's file. Only the app can check them. If the file is not for the CDK,
+// checkByCDKApp does nothing.
+func (j job) checkByCDKApp(ctx context.Context) error {
 	if j.file.Toolchain != stackfile.CDK {
 		return nil
 	}
@@ -136,10 +136,10 @@ func (j job) tried(ctx context.Context) error {
 	return err
 }
 
-// into writes the record into the outputs of the built template at a path. The template in the
-// checkout has no record. So a deployment by hand leaves no record, and cannot be mistaken for
-// a recorded deployment.
-func (r record) into(path string) error {
+// addToOutputs writes the record into the outputs of the built template at a path. The
+// template in the checkout has no record. So a deployment by hand leaves no record, and cannot
+// be mistaken for a recorded deployment.
+func (r record) addToOutputs(path string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("the built template: %w", err)
@@ -154,7 +154,7 @@ func (r record) into(path string) error {
 	}
 	for _, o := range []struct{ name, description, value string }{
 		{outputCommit, "Commit of the code that make deploy or make rollback deployed", r.commit},
-		{outputFormer, "Commit of the code that ran before", r.former},
+		{outputFormer, "Commit of the code that ran before", r.formerCommit},
 	} {
 		if o.value == "" {
 			continue

@@ -8,16 +8,16 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation/types"
 )
 
-// TestAgreed checks that only the answers y and yes confirm a deployment. If desk.yes is set
-// (YES=1), the deployment must need no answer.
+// TestAgreed checks that only the answers y and yes confirm a deployment. If desk.skipConsent
+// is set (YES=1), the deployment must need no answer.
 func TestAgreed(t *testing.T) {
 	t.Parallel()
 	for typed, agrees := range map[string]bool{"y\n": true, "Yes\n": true, "y": true, "": false, "\n": false, "n\n": false, "yesterday\n": false} {
-		if err := (desk{in: strings.NewReader(typed), notes: io.Discard}).agreed(); (err == nil) != agrees {
+		if err := (desk{in: strings.NewReader(typed), notes: io.Discard}).askForConsent(); (err == nil) != agrees {
 			t.Errorf("%q: %v", typed, err)
 		}
 	}
-	if err := (desk{yes: true, in: strings.NewReader("n\n"), notes: io.Discard}).agreed(); err != nil {
+	if err := (desk{skipConsent: true, in: strings.NewReader("n\n"), notes: io.Discard}).askForConsent(); err != nil {
 		t.Errorf("with YES=1: %v", err)
 	}
 }
@@ -26,8 +26,8 @@ func TestAgreed(t *testing.T) {
 // two states, or was never fully created. The error must say how to end that state.
 func TestSettled(t *testing.T) {
 	t.Parallel()
-	id := identity("shop-stack")
-	for status, says := range map[types.StackStatus]string{
+	id := stackARN("shop-stack")
+	for status, wantErr := range map[types.StackStatus]string{
 		types.StackStatusCreateComplete: "", types.StackStatusUpdateComplete: "", types.StackStatusUpdateRollbackComplete: "",
 		types.StackStatusUpdateInProgress:                                "aws cloudformation cancel-update-stack --stack-name shop-stack --region us-east-1",
 		types.StackStatusUpdateRollbackFailed:                            "aws cloudformation continue-update-rollback --stack-name shop-stack --region us-east-1",
@@ -36,9 +36,9 @@ func TestSettled(t *testing.T) {
 		types.StackStatusRollbackInProgress:                              "is being changed (ROLLBACK_IN_PROGRESS)",
 		types.StackStatusUpdateRollbackComplete + "_CLEANUP_IN_PROGRESS": "is being changed",
 	} {
-		err := settled("shop-stack", types.Stack{StackId: &id, StackStatus: status})
-		if (err == nil) != (says == "") || err != nil && !strings.Contains(err.Error(), says) {
-			t.Errorf("%s: %v; want %q", status, err, says)
+		err := checkDeployable("shop-stack", types.Stack{StackId: &id, StackStatus: status})
+		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
+			t.Errorf("%s: %v; want %q", status, err, wantErr)
 		}
 	}
 }
@@ -47,17 +47,17 @@ func TestSettled(t *testing.T) {
 // the deployed template, and no others.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
-	const written = `
+	const source = `
 Conditions: {Own: !Equals [!Ref Table, ""], Both: !Or [!Condition Own, !Equals [!Ref Selling, "no"]]}
 Globals: {Function: {Environment: {Variables: {PAYEE: !Ref Payee, RATE: !Ref Rate, KEY: !Ref Key, MISSING: !Ref Missing, STACK: !Ref AWS::StackName}}}}
 `
-	const deployed = `{"Conditions": {"Own": {"Fn::Equals": ["copy", ""]}, "Both": {"Fn::Or": [{"Condition": "Own"}, {"Fn::Equals": ["no", "no"]}]}},
+	const deployedText = `{"Conditions": {"Own": {"Fn::Equals": ["copy", ""]}, "Both": {"Fn::Or": [{"Condition": "Own"}, {"Fn::Equals": ["no", "no"]}]}},
 		"Globals": {"Function": {"Environment": {"Variables": {"PAYEE": "0xab", "RATE": 300, "KEY": {"Ref": "Key"}, "STACK": {"Ref": "AWS::StackName"}}}}}}`
-	got, err := valuesIn([]byte(written), []byte(deployed))
+	got, err := valuesIn([]byte(source), []byte(deployedText))
 	if err != nil || len(got) != 4 || got["Table"] != "copy" || got["Selling"] != "no" || got["Payee"] != "0xab" || got["Rate"] != "300" {
 		t.Errorf("%v, %v", got, err)
 	}
-	if _, err := valuesIn([]byte(written), []byte("{")); err == nil {
+	if _, err := valuesIn([]byte(source), []byte("{")); err == nil {
 		t.Error("a template that cannot be read is read")
 	}
 }

@@ -13,18 +13,18 @@ import (
 
 // difference is a value of a deployment that differs from the value in the stack's file or in
 // the code.
-type difference struct{ what, is, want string }
+type difference struct{ name, got, want string }
 
 func (d difference) String() string {
-	return fmt.Sprintf("%s is %s, and should be %s", d.what, shown(d.is), shown(d.want))
+	return fmt.Sprintf("%s is %s, and should be %s", d.name, formatValue(d.got), formatValue(d.want))
 }
 
 // maxShown limits how much of a value is shown, in bytes.
 const maxShown = 80
 
-// shown returns a value as messages show it: clipped to maxShown bytes, or "(nothing)" if it
-// is empty.
-func shown(value string) string {
+// formatValue returns a value as messages show it: clipped to maxShown bytes, or "(nothing)"
+// if it is empty.
+func formatValue(value string) string {
 	if value == "" {
 		return "(nothing)"
 	}
@@ -52,9 +52,9 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 		differs("the price of "+op.Slug, offer.Amount, op.Amount)
 	}
 	if op, found := c.withoutParameters(); found {
-		differs("the payee of the tools", a.tool.PayTo, f.Parameters[parameterPayee])
-		differs("the network of the tools", a.tool.Network, f.Parameters[parameterNetwork])
-		differs("the price of the tool "+op.Tool, a.tool.Amount, op.Amount)
+		differs("the payee of the tools", a.toolTerms.PayTo, f.Parameters[parameterPayee])
+		differs("the network of the tools", a.toolTerms.Network, f.Parameters[parameterNetwork])
+		differs("the price of the tool "+op.Tool, a.toolTerms.Amount, op.Amount)
 	}
 	if len(a.payees) == 0 {
 		differs("the payee in the documents", "", f.Parameters[parameterPayee])
@@ -63,31 +63,31 @@ func (a answers) differences(f stackfile.File, c code) (all []difference) {
 		differs("the payee in the documents", payee, f.Parameters[parameterPayee])
 	}
 	differs("the version", a.version, c.Version)
-	if is := a.sells(); is != f.Parameters[parameterSelling] {
-		differs("selling", strings.TrimSpace(is+" "+a.settles.Message), f.Parameters[parameterSelling])
+	if is := a.sellingValue(); is != f.Parameters[parameterSelling] {
+		differs("selling", strings.TrimSpace(is+" "+a.facilitator.Message), f.Parameters[parameterSelling])
 	}
 	return all
 }
 
-// sells returns the value of the parameter Selling that the deployment seems to have,
-// according to /ready. A deployment with the value "no" has no facilitator, so /ready calls the
-// facilitator misconfigured. If the facilitator is not ready for another reason, sells returns
-// that reason.
-func (a answers) sells() string {
+// sellingValue returns the value of the parameter Selling that the deployment seems to have,
+// according to /ready. A deployment with the value "no" has no facilitator, so /ready calls
+// the facilitator misconfigured. If the facilitator is not ready for another reason,
+// sellingValue returns that reason.
+func (a answers) sellingValue() string {
 	switch {
-	case a.settles.Status == "ok":
+	case a.facilitator.Status == "ok":
 		return "yes"
-	case a.settles.Code == string(fault.FacilitatorMisconfigured):
+	case a.facilitator.Code == string(fault.FacilitatorMisconfigured):
 		return "no"
-	case a.settles.Status == "":
+	case a.facilitator.Status == "":
 		return "not known"
 	}
-	return strings.TrimSpace(a.settles.Status + " " + a.settles.Code)
+	return strings.TrimSpace(a.facilitator.Status + " " + a.facilitator.Code)
 }
 
 // differences returns every value in AWS's description of a stack that differs from the
 // stack's file.
-func (r running) differences(f stackfile.File) (all []difference) {
+func (r stackState) differences(f stackfile.File) (all []difference) {
 	for _, name := range names(f.Parameters) {
 		is, known := r.parameters[name]
 		if known && is != f.Parameters[name] {
@@ -102,7 +102,7 @@ func (r running) differences(f stackfile.File) (all []difference) {
 }
 
 // originOf returns the origin of a stack from its file, or from AWS if the file has none.
-func originOf(f stackfile.File, r running) string {
+func originOf(f stackfile.File, r stackState) string {
 	if base := f.Parameters["BaseUrl"]; base != "" {
 		return base
 	}

@@ -42,36 +42,36 @@ type operator struct {
 
 // Values for the second argument of newOperator: whether the SAM CLI really builds.
 const (
-	reallyBuilds = true
-	playsBuild   = false // sam build is simulated, and the account runs functions that were built before
+	realBuild      = true
+	simulatedBuild = false // sam build is simulated, and the account runs functions that were built before
 )
 
 // newOperator returns an operator with a new repository. Its only commit has the files of this
-// checkout and the file of the stack shop. The SAM CLI is the real one. If builds is false, only
-// its command "sam build" is simulated.
-func newOperator(t *testing.T, builds bool) *operator {
+// checkout and the file of the stack shop. The SAM CLI is the real one. If buildsReally is
+// false, only the command "sam build" is simulated.
+func newOperator(t *testing.T, buildsReally bool) *operator {
 	t.Helper()
 	o := &operator{t: t, account: newAccount(t), root: filepath.Join(t.TempDir(), "clone")}
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
 	facilitator := testbed.StartFacilitator(t)
-	o.tools(builds)
+	o.installTools(buildsReally)
 	o.copyFiles()
-	o.write("infra/stacks/shop.toml", shop(facilitator.URL, names))
+	o.write("infra/stacks/shop.toml", shopStackFile(facilitator.URL, names))
 	o.git("init", "--quiet")
 	o.commit("the first release")
 	return o
 }
 
-// tools sets up the operator's tools and their environment.
-func (o *operator) tools(builds bool) {
+// installTools sets up the operator's tools and their environment.
+func (o *operator) installTools(builds bool) {
 	o.t.Helper()
 	bin := o.t.TempDir()
 	python := deployed.Python(o.t, "-m", "samcli")
 	build := `mkdir -p .aws-sam/build && sed 's#CodeUri: functions/#CodeUri: ../../functions/#' template.yaml > .aws-sam/build/template.yaml`
 	script := "#!/bin/sh\nset -e\n"
 	if !builds {
-		says := `'` + python.Path + `' -c "import urllib.request; urllib.request.urlopen('` + o.account.endpoint + pathBuilt + `')"`
-		script += "if [ \"$1\" = build ]; then\n  " + build + "\n  " + says + "\n  exit\nfi\n"
+		notify := `'` + python.Path + `' -c "import urllib.request; urllib.request.urlopen('` + o.account.endpoint + pathBuilt + `')"`
+		script += "if [ \"$1\" = build ]; then\n  " + build + "\n  " + notify + "\n  exit\nfi\n"
 	}
 	script += "exec '" + python.Path + "' -m samcli \"$@\"\n"
 	testbed.Check(os.WriteFile(filepath.Join(bin, "sam"), []byte(script), 0o700))
@@ -109,22 +109,24 @@ func (o *operator) read(name string) string {
 	return string(testbed.Must(os.ReadFile(filepath.Join(o.root, name))))
 }
 
-// change replaces texts in a file of the clone. The last arguments are pairs: an old text, and
-// the text that replaces it.
-func (o *operator) change(name string, was ...string) {
+// replaceIn replaces texts in a file of the clone. In each of the pairs, the first text is
+// replaced by the second.
+func (o *operator) replaceIn(name string, pairs ...string) {
 	o.t.Helper()
 	text := o.read(name)
-	for i := 0; i < len(was); i += 2 {
-		if !strings.Contains(text, was[i]) {
-			o.t.Fatalf("%s has no %q", name, was[i])
+	for i := 0; i < len(pairs); i += 2 {
+		if !strings.Contains(text, pairs[i]) {
+			o.t.Fatalf("%s has no %q", name, pairs[i])
 		}
-		text = strings.Replace(text, was[i], was[i+1], 1)
+		text = strings.Replace(text, pairs[i], pairs[i+1], 1)
 	}
 	o.write(name, text)
 }
 
-// file replaces texts in the stack's file, as change does.
-func (o *operator) file(was ...string) { o.change("infra/stacks/shop.toml", was...) }
+// replaceInStackFile replaces texts in the stack's file, as replaceIn does.
+func (o *operator) replaceInStackFile(pairs ...string) {
+	o.replaceIn("infra/stacks/shop.toml", pairs...)
+}
 
 func (o *operator) git(arguments ...string) string {
 	o.t.Helper()
@@ -134,66 +136,66 @@ func (o *operator) git(arguments ...string) string {
 }
 
 // commit commits everything and returns the name of the commit.
-func (o *operator) commit(says string) string {
+func (o *operator) commit(message string) string {
 	o.t.Helper()
 	o.git("add", "--all")
-	o.git("commit", "--quiet", "--allow-empty", "-m", says)
+	o.git("commit", "--quiet", "--allow-empty", "-m", message)
 	return o.git("rev-parse", "HEAD")
 }
 
-// types runs the program as if the operator had typed the arguments. It returns what the
+// runProgram runs the program as if the operator had typed the arguments. It returns what the
 // program prints to standard output and to standard error.
-func (o *operator) types(arguments ...string) (out, notes string, err error) {
+func (o *operator) runProgram(arguments ...string) (out, notes string, err error) {
 	o.t.Helper()
 	command, rest := arguments[0], arguments[1:]
 	ctx, cancel := context.WithTimeout(o.t.Context(), 4*testbed.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testbed.Must(os.Executable()), append([]string{command, "-root", o.root}, rest...)...)
 	cmd.Env = o.env
-	var said, noted strings.Builder
-	cmd.Stdout, cmd.Stderr = &said, &noted
+	var stdout, stderr strings.Builder
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
-	return said.String(), noted.String(), err
+	return stdout.String(), stderr.String(), err
 }
 
-// succeeds checks that a command succeeds and prints the given texts to standard error.
-func (o *operator) succeeds(arguments []string, says ...string) (notes string) {
+// wantSuccess checks that a command succeeds and prints the given texts to standard error.
+func (o *operator) wantSuccess(arguments []string, texts ...string) (notes string) {
 	o.t.Helper()
-	_, notes, err := o.types(arguments...)
+	_, notes, err := o.runProgram(arguments...)
 	if err != nil {
 		o.t.Fatalf("%v: %v\n%s", arguments, err, notes)
 	}
-	o.said(arguments, notes, says)
+	o.checkNotes(arguments, notes, texts)
 	return notes
 }
 
-// fails checks that a command fails, prints the given texts to standard error, and leaves the
-// parameters and outputs of the stack as they were.
-func (o *operator) fails(arguments []string, says ...string) (notes string) {
+// wantFailure checks that a command fails, prints the given texts to standard error, and
+// leaves the parameters and outputs of the stack as they were.
+func (o *operator) wantFailure(arguments []string, texts ...string) (notes string) {
 	o.t.Helper()
-	before := o.stack()
-	_, notes, err := o.types(arguments...)
+	before := o.stackText()
+	_, notes, err := o.runProgram(arguments...)
 	if err == nil {
 		o.t.Fatalf("%v: it is done\n%s", arguments, notes)
 	}
-	o.said(arguments, notes, says)
-	if after := o.stack(); after != before {
+	o.checkNotes(arguments, notes, texts)
+	if after := o.stackText(); after != before {
 		o.t.Errorf("%v: the stack was %s, and is %s", arguments, before, after)
 	}
 	return notes
 }
 
-func (o *operator) said(arguments []string, notes string, says []string) {
+func (o *operator) checkNotes(arguments []string, notes string, texts []string) {
 	o.t.Helper()
-	for _, part := range says {
+	for _, part := range texts {
 		if !strings.Contains(notes, part) {
 			o.t.Errorf("%v does not say %q:\n%s", arguments, part, notes)
 		}
 	}
 }
 
-// stack returns the parameters and outputs of the stack as one text.
-func (o *operator) stack() string {
+// stackText returns the parameters and outputs of the stack as one text.
+func (o *operator) stackText() string {
 	o.account.mu.Lock()
 	defer o.account.mu.Unlock()
 	s := o.account.stacks["shop-stack"]
@@ -203,8 +205,8 @@ func (o *operator) stack() string {
 	return fmt.Sprint(s.parameters, s.outputs)
 }
 
-// now returns the stack's value of a parameter or an output.
-func (o *operator) now(name string) string {
+// currentValue returns the stack's value of a parameter or an output.
+func (o *operator) currentValue(name string) string {
 	o.t.Helper()
 	o.account.mu.Lock()
 	defer o.account.mu.Unlock()
@@ -215,11 +217,11 @@ func (o *operator) now(name string) string {
 	return s.parameters[name]
 }
 
-var deployIt = []string{"deploy", "-yes", "shop"}
+var deployArguments = []string{"deploy", "-yes", "shop"}
 
-// shop returns the file of a stack that the SAM CLI deploys and that uses a facilitator and a
-// resolver on this machine.
-func shop(facilitator, resolver string) string {
+// shopStackFile returns the file of a stack that the SAM CLI deploys and that uses a
+// facilitator and a resolver on this machine.
+func shopStackFile(facilitator, resolver string) string {
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), stackfile.Folder, "example.toml"))))
 	return strings.NewReplacer(
 		`"0x…"`, `"`+testbed.Account(1)+`"`, `"https://…"`, `"`+facilitator+`/"`, `"arn:aws:secretsmanager:…"`, `""`,

@@ -21,9 +21,9 @@ const (
 	HiddenRoom = 128
 )
 
-// largest is how many variables an error names if an environment is too large. The error names
-// those that take the most bytes.
-const largest = 5
+// maxNamedVariables is how many variables an error names if an environment is too large. The
+// error names those that take the most bytes.
+const maxNamedVariables = 5
 
 // placeholder is the text in infra/stacks/example.toml that stands for a value that the reader
 // must fill in.
@@ -32,23 +32,23 @@ const placeholder = "…"
 // Check checks the file against the template, to find faults before CloudFormation and Lambda
 // do. The error lists every fault.
 func (f File) Check(t *sam.Template) error {
-	faults := f.parameters(t)
+	faults := f.parameterFaults(t)
 	if len(faults) == 0 { // otherwise a rule could report the same fault again
-		faults = f.together(t)
+		faults = f.combinedFaults(t)
 	}
 	if len(faults) > 0 {
-		return fmt.Errorf("%s has %d fault(s):\n%w", shown(f.Name), len(faults), errors.Join(faults...))
+		return fmt.Errorf("%s has %d fault(s):\n%w", relativePath(f.Name), len(faults), errors.Join(faults...))
 	}
 	return nil
 }
 
-// parameters returns the faults of single parameters.
-func (f File) parameters(t *sam.Template) (faults []error) {
+// parameterFaults returns the faults of single parameters.
+func (f File) parameterFaults(t *sam.Template) (faults []error) {
 	for _, name := range slices.Sorted(maps.Keys(f.Parameters)) {
 		if p, known := t.Parameters[name]; !known {
-			faults = append(faults, unknown(name, t))
+			faults = append(faults, unknownParameter(name, t))
 		} else if p.NoEcho {
-			faults = append(faults, hidden(name))
+			faults = append(faults, hiddenParameter(name))
 		} else if strings.Contains(f.Parameters[name], placeholder) {
 			faults = append(faults, fmt.Errorf("%s is not filled in", name))
 		} else if err := p.Check(f.Parameters[name]); err != nil {
@@ -77,8 +77,8 @@ func (f File) parameters(t *sam.Template) (faults []error) {
 	return faults
 }
 
-// unknown returns an error for a parameter that the template does not have.
-func unknown(name string, t *sam.Template) error {
+// unknownParameter returns an error for a parameter that the template does not have.
+func unknownParameter(name string, t *sam.Template) error {
 	for _, known := range slices.Sorted(maps.Keys(t.Parameters)) {
 		if strings.EqualFold(name, known) || catalog.OneEdit(name, known) {
 			return fmt.Errorf("%s is no parameter of template.yaml: did you mean %s?", name, known)
@@ -87,8 +87,8 @@ func unknown(name string, t *sam.Template) error {
 	return fmt.Errorf("%s is no parameter of template.yaml", name)
 }
 
-// hidden returns an error for a parameter that is secret.
-func hidden(name string) error {
+// hiddenParameter returns an error for a parameter that is secret.
+func hiddenParameter(name string) error {
 	secret := "FacilitatorSecretArn"
 	if strings.HasPrefix(name, "FacilitatorFallback") {
 		secret = "FacilitatorFallbackSecretArn"
@@ -96,8 +96,8 @@ func hidden(name string) error {
 	return fmt.Errorf("%s is hidden (NoEcho), but everybody who can read this file would see it: remove it here, and put it in the secret that %s names (make secret)", name, secret)
 }
 
-// together returns the faults that concern several parameters together.
-func (f File) together(t *sam.Template) (faults []error) {
+// combinedFaults returns the faults that concern several parameters together.
+func (f File) combinedFaults(t *sam.Template) (faults []error) {
 	values := maps.Clone(f.Parameters)
 	broken, err := t.Broken(values)
 	if err != nil {
@@ -106,7 +106,7 @@ func (f File) together(t *sam.Template) (faults []error) {
 	for _, description := range broken {
 		faults = append(faults, errors.New(description))
 	}
-	if err := f.environment(t); err != nil {
+	if err := f.checkEnvironment(t); err != nil {
 		faults = append(faults, err)
 	}
 	return faults
@@ -119,9 +119,9 @@ type variable struct {
 	bytes int
 }
 
-// environment returns an error if the environment of a function exceeds EnvironmentLimit. The
-// error is about the function with the largest environment.
-func (f File) environment(t *sam.Template) error {
+// checkEnvironment returns an error if the environment of a function exceeds EnvironmentLimit.
+// The error is about the function with the largest environment.
+func (f File) checkEnvironment(t *sam.Template) error {
 	values := maps.Clone(f.Parameters)
 	values["AWS::StackName"] = f.Stack
 	const suffix = "-Ledger-ABCDEFGHIJKLM" // as long as the suffix of a table name that CloudFormation generates
@@ -170,7 +170,7 @@ func measure(environment map[string]string, concealed map[string]bool) (all []va
 		if concealed[name] {
 			value = strings.Repeat("x", HiddenRoom)
 		}
-		v := variable{name, len(quoted(name)) + len(":") + len(quoted(value)) + len(",")}
+		v := variable{name, len(jsonString(name)) + len(":") + len(jsonString(value)) + len(",")}
 		all = append(all, v)
 		total += v.bytes
 	}
@@ -183,8 +183,8 @@ func measure(environment map[string]string, concealed map[string]bool) (all []va
 	return all, total
 }
 
-// quoted returns a text as a JSON string.
-func quoted(text string) []byte {
+// jsonString returns a text as a JSON string.
+func jsonString(text string) []byte {
 	var b strings.Builder
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
@@ -196,7 +196,7 @@ func quoted(text string) []byte {
 
 func tooLarge(function string, all []variable, total int) error {
 	var names []string
-	for _, v := range all[:min(largest, len(all))] {
+	for _, v := range all[:min(maxNamedVariables, len(all))] {
 		names = append(names, fmt.Sprintf("%s %d", v.name, v.bytes))
 	}
 	return fmt.Errorf("the environment of %s has %d bytes, and Lambda takes %d at most. The largest variables: %s. Each hidden parameter is counted with %d bytes",

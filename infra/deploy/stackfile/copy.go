@@ -10,23 +10,23 @@ import (
 
 // Copy writes the file into another checkout, without some parameters and with others added. The
 // comments of the file are lost.
-func (f File) Copy(root string, without []string, with map[string]string) error {
+func (f File) Copy(root string, omitted []string, added map[string]string) error {
 	text, err := os.ReadFile(f.Path)
 	if err != nil {
-		return fmt.Errorf("read %s: %w", shown(f.Name), err)
+		return fmt.Errorf("read %s: %w", relativePath(f.Name), err)
 	}
 	all := map[string]any{}
 	if err := toml.Unmarshal(text, &all); err != nil {
-		return readable(err)
+		return withPosition(err)
 	}
 	parameters := map[string]any{}
 	for name, value := range f.Parameters {
 		parameters[name] = value
 	}
-	for _, name := range without {
+	for _, name := range omitted {
 		delete(parameters, name)
 	}
-	for name, value := range with {
+	for name, value := range added {
 		parameters[name] = value
 	}
 	commands, _ := all["default"].(map[string]any) // Read has checked that the table exists
@@ -35,7 +35,7 @@ func (f File) Copy(root string, without []string, with map[string]string) error 
 	flags["parameter_overrides"] = parameters
 	written, err := toml.Marshal(all)
 	if err != nil {
-		return fmt.Errorf("write %s: %w", shown(f.Name), err)
+		return fmt.Errorf("write %s: %w", relativePath(f.Name), err)
 	}
 	path, err := Path(root, f.Name)
 	if err != nil {

@@ -52,53 +52,54 @@ type File struct {
 type document struct {
 	Version any                `toml:"version"`
 	Default map[string]command `toml:"default"`
-	Own     own                `toml:"hostfacts"`
+	Own     ownTable           `toml:"hostfacts"`
 }
 
 type command struct {
 	Parameters map[string]any `toml:"parameters"`
 }
 
-type own struct {
+type ownTable struct {
 	Toolchain string         `toml:"toolchain"`
 	Allow     []string       `toml:"allow"`
 	Settings  map[string]any `toml:"cdk"`
 }
 
-// name matches a valid name of a stack file. Such a name cannot lead to a file outside Folder.
-var name = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
+// validName matches a valid name of a stack file. Such a name cannot lead to a file outside
+// Folder.
+var validName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9-]{0,127}$`)
 
 // Path returns the path of a stack file in a checkout.
-func Path(root, of string) (string, error) {
-	if !name.MatchString(of) {
+func Path(root, name string) (string, error) {
+	if !validName.MatchString(name) {
 		return "", errors.New("a stack's name has letters, digits and hyphens, as its file in " + Folder + " has before .toml")
 	}
-	return filepath.Join(root, filepath.FromSlash(Folder), of+".toml"), nil
+	return filepath.Join(root, filepath.FromSlash(Folder), name+".toml"), nil
 }
 
 // Read reads a stack file in a checkout. It does not check the values.
-func Read(root, of string) (File, error) {
-	path, err := Path(root, of)
+func Read(root, name string) (File, error) {
+	path, err := Path(root, name)
 	if err != nil {
 		return File{}, err
 	}
 	text, err := os.ReadFile(path)
 	if errors.Is(err, os.ErrNotExist) {
-		return File{}, fmt.Errorf("there is no %s: copy %s to it and fill it in", shown(of), shown("example"))
+		return File{}, fmt.Errorf("there is no %s: copy %s to it and fill it in", relativePath(name), relativePath("example"))
 	}
 	if err != nil {
-		return File{}, fmt.Errorf("read %s: %w", shown(of), err)
+		return File{}, fmt.Errorf("read %s: %w", relativePath(name), err)
 	}
 	f, err := parse(text)
 	if err != nil {
-		return File{}, fmt.Errorf("%s: %w", shown(of), err)
+		return File{}, fmt.Errorf("%s: %w", relativePath(name), err)
 	}
-	f.Name, f.Path = of, path
+	f.Name, f.Path = name, path
 	return f, nil
 }
 
-// shown returns the path of a stack file relative to the root of the checkout.
-func shown(of string) string { return Folder + "/" + of + ".toml" }
+// relativePath returns the path of a stack file relative to the root of the checkout.
+func relativePath(name string) string { return Folder + "/" + name + ".toml" }
 
 func parse(text []byte) (File, error) {
 	if len(text) > maxFile {
@@ -107,19 +108,19 @@ func parse(text []byte) (File, error) {
 	var d document
 	decoder := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields()
 	if err := decoder.Decode(&d); err != nil {
-		return File{}, readable(err)
+		return File{}, withPosition(err)
 	}
-	deploy, written := d.Default["deploy"]
-	if !written {
+	deploy, found := d.Default["deploy"]
+	if !found {
 		return File{}, errors.New("it has no table [default.deploy.parameters], which the SAM CLI reads")
 	}
 	f := File{Toolchain: d.Own.Toolchain, Allow: d.Own.Allow}
 	var faults []error
 	fault := func(err error) { faults = append(faults, err) }
-	f.Stack = required(deploy.Parameters, "stack_name", fault)
-	f.Region = required(deploy.Parameters, "region", fault)
+	f.Stack = requiredText(deploy.Parameters, "stack_name", fault)
+	f.Region = requiredText(deploy.Parameters, "region", fault)
 	f.Profile, _ = deploy.Parameters["profile"].(string)
-	f.Parameters = overrides(deploy.Parameters["parameter_overrides"], fault)
+	f.Parameters = parameterOverrides(deploy.Parameters["parameter_overrides"], fault)
 	if f.Toolchain != SAM && f.Toolchain != CDK {
 		fault(fmt.Errorf("toolchain in [hostfacts] must be %q or %q", SAM, CDK))
 	}
@@ -131,8 +132,8 @@ func parse(text []byte) (File, error) {
 	return f, errors.Join(faults...)
 }
 
-// readable adds the position in the file to an error of the decoder.
-func readable(err error) error {
+// withPosition adds the position in the file to an error of the decoder.
+func withPosition(err error) error {
 	if strict, ok := errors.AsType[*toml.StrictMissingError](err); ok {
 		var unknown []string
 		for _, e := range strict.Errors {
@@ -148,9 +149,9 @@ func readable(err error) error {
 	return err
 }
 
-// required returns one of the SAM CLI's parameters, by its key. The SAM CLI needs this
-// parameter, so required reports a fault if it is missing.
-func required(parameters map[string]any, key string, fault func(error)) string {
+// requiredText returns one of the SAM CLI's parameters, by its key. The SAM CLI needs this
+// parameter, so requiredText reports a fault if it is missing.
+func requiredText(parameters map[string]any, key string, fault func(error)) string {
 	text, _ := parameters[key].(string)
 	if text == "" {
 		fault(fmt.Errorf("[default.deploy.parameters] has no %s", key))
@@ -158,10 +159,10 @@ func required(parameters map[string]any, key string, fault func(error)) string {
 	return text
 }
 
-// overrides returns the values of the template's parameters by name. v must be a table. The
-// SAM CLI also accepts a string or a list and splits it at spaces and quotes, but only a table
-// is unambiguous, so any other form is a fault.
-func overrides(v any, fault func(error)) map[string]string {
+// parameterOverrides returns the values of the template's parameters by name. v must be a
+// table. The SAM CLI also accepts a string or a list and splits it at spaces and quotes, but
+// only a table is unambiguous, so any other form is a fault.
+func parameterOverrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
 		fault(errors.New("the parameters must be a table, [default.deploy.parameters.parameter_overrides], with Name = \"value\" in each line"))
@@ -171,7 +172,7 @@ func overrides(v any, fault func(error)) map[string]string {
 		switch value := value.(type) {
 		case string:
 			values[parameter] = value
-			if changed(value) {
+			if isChangedBySAM(value) {
 				fault(fmt.Errorf("%s has a quotation mark around it or a backslash before a quotation mark or a space, which the SAM CLI takes away", parameter))
 			}
 		case int64:
@@ -183,8 +184,9 @@ func overrides(v any, fault func(error)) map[string]string {
 	return values
 }
 
-// changed reports whether the SAM CLI would change a value before it passes the value on.
-func changed(value string) bool {
+// isChangedBySAM reports whether the SAM CLI would change a value before it passes the value
+// on.
+func isChangedBySAM(value string) bool {
 	quoted := len(value) > 1 && (value[0] == '"' || value[0] == '\'') && value[len(value)-1] == value[0]
 	escaped := strings.Contains(value, `\"`) || strings.Contains(value, `\'`) || strings.Contains(value, `\ `)
 	return quoted || escaped
