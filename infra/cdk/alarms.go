@@ -58,8 +58,7 @@ func (e *envelope) faultsAlarm(name, metric, probe, means string) alarm {
 	}
 }
 
-// pageAlarms returns the alarms that page somebody. No single customer can set off such an
-// alarm.
+// pageAlarms returns the alarms that page somebody. No single customer can set them off.
 func (e *envelope) pageAlarms() []alarm {
 	return []alarm{{
 		name:  "errors",
