@@ -152,11 +152,13 @@ verify: node-packages ## Run the other tests of CI: real peers, namespaces, brow
 	cd infra/shop && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
-check: ## Check formatting, vet, lint, module tidiness and workflows
+check: ## Check formatting, vet (also for macOS), lint, module tidiness and workflows, and that pay and pay-mcp build for Windows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go mod tidy -diff
 	for m in $(MODULES); do (cd $$m && go vet ./... && go mod tidy -diff) || exit 1; done
+	for m in . $(MODULES); do (cd $$m && GOOS=darwin go vet ./...) || exit 1; done
+	GOOS=windows go build ./pkg/... ./infra/local/pay && cd infra/paymcp && GOOS=windows go build ./...
 	cd infra/shop && go vet ./testdata/late
 	go run $(ACTIONLINT) -shellcheck= -pyflakes=
 	go run $(GOLANGCI) run ./...

@@ -1,10 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
