@@ -100,7 +100,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   TOOL=name         tool to call there
 ##   ARGS='{...}'      arguments of the call
 ##   NETWORK=...       network of the payments; eip155:84532 is Base Sepolia (default: eip155:8453)
-##   CLIENTS=1         also buy with the unmodified clients of infra/clients (make node-packages installs them)
+##   CLIENTS=1         also buy with the unmodified clients of infra/clients, which make node-packages installs
 ##   PYTHON=...        Python in which the Python clients are installed (default: python3)
 	@$(needs_go)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
