@@ -267,7 +267,7 @@ func UptimeCheck() Operation {
 		Tags:     []string{"uptime", "tls", "http", "bundle"},
 		Errors:   []fault.Code{lookup.UptimeCheckTimeout},
 		Question: "Is {domain} up?",
-		Returns:  "Up, degraded or down, with the DNS records, the certificate and the headers that say so.",
+		Returns:  "Up, degraded or down, with the DNS records, the certificate and the headers that show it.",
 		Verdicts: bundle.UptimeVerdicts(),
 	})
 }

@@ -256,7 +256,7 @@ func recordSchema(description string, fields []catalog.Field) schema {
 	differs := slices.ContainsFunc(fields, func(f catalog.Field) bool { return f.Description != shared })
 	isShared := shared != "" && !differs
 	if len(fields) > 1 && isShared {
-		description += "; each: " + shared
+		description += "; each " + strings.ToLower(shared[:1]) + shared[1:]
 		fields = slices.Clone(fields)
 		for i := range fields {
 			fields[i].Description = ""

@@ -106,7 +106,7 @@ var table = sync.OnceValue(func() []fault.Info {
 		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server.",
 			"Ask the registry of that top-level domain directly: it publishes nothing over RDAP."),
 		answer(NotFound, http.StatusNotFound, "The registry has no registration of the domain.",
-			"Check the spelling; the name is free, reserved, or kept by another registry (names below ac.uk, for instance)."),
+			"Check the spelling. If it is right, the name is free, reserved, or kept by another registry (names below ac.uk, for instance)."),
 		answer(ConnectFailed, http.StatusBadGateway, "The TCP connection to the host failed.",
 			"Check that the host is up and accepts connections on port 443 from anywhere, including over IPv4."),
 		answer(HandshakeFailed, http.StatusBadGateway, "The TLS handshake failed.",

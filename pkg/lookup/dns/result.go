@@ -77,7 +77,7 @@ type Result struct {
 	// TTL is the lowest TTL of the records and of the aliases that lead to them.
 	TTL *uint32 `json:"ttl" doc:"Lowest TTL, in seconds; null without records" show:"seconds"`
 	// Records has only records of the queried type, in the order received. It is never nil.
-	Records []Record `json:"records" doc:"At most 1,000; their shape depends on type"`
+	Records []Record `json:"records" doc:"At most 1,000; type decides their fields"`
 }
 
 // Verdicts returns the rules for the line that summarises a Result.

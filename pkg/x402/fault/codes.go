@@ -189,7 +189,7 @@ var table = sync.OnceValue(func() []Info {
 			Status:  http.StatusConflict,
 			Class:   NoCharge,
 			Message: "This idempotency key names another request, or this signature was first sent with another key or with none. Repeat the request as it was first sent, or sign again with a key that no other request has used.",
-			Remedy:  "Send the request as it was first sent, or sign again with a key that no other request has used.",
+			Remedy:  "Use one key for each purchase, and send it with every attempt.",
 		},
 		{
 			Code:    InvalidIdempotencyKey,
