@@ -275,7 +275,7 @@ func isNear(figure string, want float64) bool {
 func TestReadmeCosts(t *testing.T) {
 	t.Parallel()
 	readme, runbook := testbed.Must(os.ReadFile("../../README.md")), testbed.Must(os.ReadFile("../../infra/RUNBOOK.md"))
-	sold := recordBytes * priceStored // the cost of a sale: at first that of storing its record; the loop adds the costs of the paid call and of its challenge
+	sold := recordBytes * priceStored // the cost of one sale: first the storage of its record; the loop adds the paid call and its challenge
 	for _, k := range kindsOfCalls() {
 		var c map[string]float64
 		synctest.Test(t, func(t *testing.T) { c = k.count(t) })

@@ -103,7 +103,7 @@ func TestDomainNamesTheFault(t *testing.T) {
 }
 
 // wantInvalid checks that an error has the code invalid_domain and a short message in plain
-// ASCII. The message must contain the text in part.
+// ASCII. The message must contain wantText.
 func wantInvalid(t *testing.T, raw string, err error, wantText string) {
 	t.Helper()
 	var f *fault.Error

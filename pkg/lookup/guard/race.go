@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// attemptDelay is how long race waits for an attempt to connect before it starts the next one
-// in parallel: the Connection Attempt Delay of RFC 8305 §5.
+// attemptDelay is how long the function race waits for one attempt to connect. Then it starts
+// the next attempt in parallel. RFC 8305 §5 calls this the Connection Attempt Delay.
 const attemptDelay = 250 * time.Millisecond
 
 // failure holds an address to which no connection could be made, and the reason.

@@ -14,7 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// Offer tells what a ClientHello offers to the server.
+// Offer selects the contents of a ClientHello: the TLS versions, key exchanges and protocols
+// that the client offers to the server.
 type Offer int
 
 const (

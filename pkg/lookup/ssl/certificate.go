@@ -93,9 +93,9 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result returns the Result of a query, from the flight that the server at the address in peer
-// has sent. The time in now decides whether the certificate is expired or not yet valid. The
-// only error is errNotACertificate.
+// result returns the Result of the query q, from a flight that the server at the address peer
+// has sent. It decides by the time now whether the certificate is expired or not yet valid.
+// The only error is errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
 	if err != nil {
@@ -268,9 +268,8 @@ func algorithmNames() map[string]string {
 	})
 }
 
-// numbered returns a map from OIDs to names. A key of lines is the common beginning of several
-// OIDs, up to their last dot. Its value lists these OIDs as pairs: the last number of an OID,
-// and the name for that OID.
+// numbered returns a map from OIDs to names. In lines, {"1.2.": "3 a 4 b"} means that the OID
+// 1.2.3 has the name a, and the OID 1.2.4 has the name b.
 func numbered(lines map[string]string) map[string]string {
 	names := map[string]string{}
 	for below, line := range lines {

@@ -227,8 +227,8 @@ func acceptCurve(id tls.CurveID) func(*tls.Config) {
 	return func(cfg *tls.Config) { cfg.CurvePreferences = []tls.CurveID{id} }
 }
 
-// pickyServer returns a server that sends its certificate only in answer to a hello for which
-// ok returns true and which names the right host. It refuses every other hello.
+// pickyServer returns a server that accepts a hello only if ok returns true for the hello and
+// the hello names the host testDomain.
 func pickyServer(ok func(*tls.ClientHelloInfo) bool) func(net.Conn) {
 	return handshakeServer([][]byte{certificateWith(nil)}, ecKey(), func(cfg *tls.Config) {
 		cfg.GetConfigForClient = func(h *tls.ClientHelloInfo) (*tls.Config, error) {

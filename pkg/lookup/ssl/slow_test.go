@@ -15,9 +15,9 @@ import (
 
 // TestSlow checks peers that never complete the handshake and never close the connection, so a
 // lookup that ignored its context would hang. If the peer has sent its certificate, the lookup
-// must return the certificate when its time ends. Otherwise it must return ssl_timeout. After
-// a time-out this error must be marked as the host's silence. After the caller has cancelled
-// the lookup, it must not be.
+// must return the certificate when its time ends. Otherwise it must return ssl_timeout. This
+// error must be marked as the host's silence if the time ended, but not if the caller
+// cancelled the lookup.
 func TestSlow(t *testing.T) {
 	der := certificateWith(nil)
 	longChain := [][]byte{der, certificateWith(func(p *certParts) { p.tail = tlv(0xa3, make([]byte, 60<<10)) })}

@@ -76,9 +76,9 @@ func New(cfg whois.Config) *Client {
 	}
 	return &Client{
 		bootstrap: newBootstrap(cfg),
-		// The RDAP library sets those fields of its client that are empty, so concurrent calls
-		// could not share the client. To prevent that, all fields are set here, and each
-		// request names its server.
+		// During a call, the RDAP library sets the empty fields of its client. With concurrent
+		// calls, that would be a data race. So all fields are set here, and each request names its
+		// server.
 		rdap: &rdap.Client{
 			HTTP:      &http.Client{CheckRedirect: checkRedirect, Transport: servers},
 			Bootstrap: &rdapbootstrap.Client{}, // never used, because each request names its server

@@ -39,9 +39,10 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// isLost reports whether a datagram is lost. The text in the parameter datagram identifies the
-// question or the answer in it, which may be sent several times. The result looks random, but
-// is the same in each run of the test.
+// isLost reports whether the network loses a datagram. The argument identifies the question or
+// the answer that the datagram carries. A question or an answer may be sent several times,
+// with a new result each time. The result looks random, but is the same in each run of the
+// test.
 func (n *lossyNetwork) isLost(datagram string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()

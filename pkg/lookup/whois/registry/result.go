@@ -200,10 +200,10 @@ func entityName(e object) string {
 	return cmp.Or(propertyText(card, "fn", maxCard), propertyText(card, "org", maxCard))
 }
 
-// propertyText returns the text of the property called name in a jCard (RFC 7095). Of a
-// property, it uses only the first element, which is the name, and the last element, which is
-// the value. It finds properties down to the given depth of nesting. The depth maxCard is one
-// level more than the standard has.
+// propertyText returns the text of the property called name in a jCard (RFC 7095). The first
+// element of a property is its name, and the last is its value; propertyText ignores the
+// elements between them. It finds properties down to the given depth of nesting. The depth
+// maxCard is one level more than the standard has.
 func propertyText(card any, name string, depth int) string {
 	fields, ok := card.([]any)
 	if !ok || depth == 0 {
@@ -278,8 +278,8 @@ func utcTime(published string) string {
 	return ""
 }
 
-// nameservers returns the host names of the published name servers, as hostname returns them.
-// It returns each name once, and at most maxListed.
+// nameservers returns the host names of the published name servers, in the normal form of the
+// function hostname. It returns each name once, and at most maxListed names.
 func nameservers(published []object) []string {
 	out := []string{}
 	for _, n := range published {

@@ -321,8 +321,8 @@ func (s *stage) wantError(code fault.Code, message string) {
 	}
 }
 
-// wantFailureAt looks up example.com. The lookup must fail with the given code, exactly after
-// the time in at.
+// wantFailureAt looks up example.com. The lookup must fail with the given code, after exactly
+// the given time.
 func (s *stage) wantFailureAt(ctx context.Context, at time.Duration, code fault.Code) {
 	s.t.Helper()
 	begin := time.Now()

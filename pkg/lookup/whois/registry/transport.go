@@ -41,7 +41,7 @@ func dialGuarded(c guard.Connector) dialFunc {
 }
 
 // dialTrusted returns a dialFunc for the host of the bootstrap URL, which the operator chose.
-// The dialFunc first tries to connect as the one of dialGuarded does. If that fails, it
+// The dialFunc first tries to connect with a dialFunc of dialGuarded. If that fails, it
 // connects with the function direct. This is necessary if the host is an IP address, or
 // belongs to the operator's own network.
 func dialTrusted(c guard.Connector, direct func(ctx context.Context, network, address string) (net.Conn, error)) dialFunc {
