@@ -34,7 +34,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// peers plays the facilitator, the chain and the lookup of a fleet, on the fake clock of a
+// peers simulates the facilitator, the chain and the lookup of a fleet, on the fake clock of a
 // synctest bubble. Only the payers in funded have money. A refusal for lack of money takes two
 // seconds. Hosts below silent.example.com accept connections and send nothing.
 type peers struct {

@@ -126,9 +126,9 @@ func TestOutage(t *testing.T) {
 }
 
 // TestPartOwedForLong checks a client that signs a new payment every half minute, while the
-// service owes one piece of a bundle for an hour. The client must be charged only once,
-// because the bundle stays valid for its purchase until it is complete. Two minutes after the
-// bundle is complete, a new payment must be charged, as after any other answer.
+// service owes one piece of a bundle for an hour. Until the bundle is complete, each new
+// payment must get the same bundle and must not be charged. Two minutes after the bundle is
+// complete, a new payment must be charged, as after any other answer.
 func TestPartOwedForLong(t *testing.T) {
 	t.Parallel()
 	for name, tool := range transportsByName() {
@@ -159,9 +159,9 @@ func TestPartOwedForLong(t *testing.T) {
 	}
 }
 
-// TestPartOwedForADay checks a bundle with a piece that cannot be looked up for two days. The
-// bundle must stay valid for its purchase for one day, so that the client is charged only
-// once. After that, the client must be charged again.
+// TestPartOwedForADay checks a bundle with a piece that cannot be looked up for two days. On
+// the first day, a new payment must get the same bundle and must not be charged. After that, a
+// new payment must be charged.
 func TestPartOwedForADay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

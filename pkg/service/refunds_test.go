@@ -187,8 +187,8 @@ func TestRefundsDue(t *testing.T) {
 
 // buyForMinutes lets one client buy lookups of its domains for some minutes, from the
 // beginning of a minute. The client sends more requests at the same time than it has slots.
-// buyForMinutes returns how many paid lookups owe their whole answer, in the first minute and
-// in all minutes. answers counts how often each answer occurred.
+// first is the number of answers in the first minute that leave the whole lookup owed, and all
+// is that number for all minutes. answers counts how often each answer occurred.
 func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })

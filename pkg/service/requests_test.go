@@ -45,8 +45,8 @@ type request struct {
 // anything stands for any value of a member.
 const anything = "anything"
 
-// withTickingClock names the stack and the function. It also sets a clock that advances by a
-// millisecond with every reading, so that every duration is positive.
+// withTickingClock sets the names of the stack and of the function. It also sets a clock that
+// advances by a millisecond with every reading, so that every duration is positive.
 func withTickingClock(p *parts) {
 	p.Stack, p.Function, p.Version = "prod", "dns-function", "7"
 	var looks atomic.Int64

@@ -22,8 +22,8 @@ func (s *Seller) sell(op Operation, overrides storefront.Overrides) *x402http.En
 		x402http.Normalized(op.normalRequest))
 }
 
-// handler makes the lookups of an operation. The endpoint that sell returns takes the
-// payments.
+// handler makes the lookups of an operation. It does not handle payments: the endpoint from
+// Seller.sell does that.
 type handler struct {
 	op        Operation
 	overrides storefront.Overrides

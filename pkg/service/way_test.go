@@ -223,9 +223,8 @@ func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	}
 }
 
-// TestWindowByTransport checks that an answer over MCP stays valid for its purchase twice as
-// long as an answer over HTTP. After a minute, a new payment over MCP must get the old answer,
-// and one over HTTP must not.
+// TestWindowByTransport checks a new payment for the same question, a minute after the first.
+// Over MCP, it must get the old answer. Over HTTP, it must get a new answer.
 func TestWindowByTransport(t *testing.T) {
 	for _, tool := range []bool{false, true} {
 		var later atomic.Int64

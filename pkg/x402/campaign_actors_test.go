@@ -114,11 +114,11 @@ func (c *actors) startReconcilers(all *sync.WaitGroup) {
 	}
 }
 
-// runClient plays a client that sends one to four requests. After a fault, in two of three
-// cases, the client waits at least as long as Retry-After says. A client signs a new
-// authorization for none, for three of ten, or for all of its retries; the reference client
-// does so for every retry. In addition, any client may sign again after an answer with a
-// failed PAYMENT-RESPONSE.
+// runClient simulates a client that sends one to four requests. After a fault, in two of three
+// cases, the client waits at least as long as Retry-After says. Each client signs a new
+// authorization for none of its retries, for about three of ten, or for all; the reference
+// client does so for all. In addition, any client may sign again after an answer with a failed
+// PAYMENT-RESPONSE.
 func (c *actors) runClient(rng *mathrand.Rand) {
 	w := c.w
 	time.Sleep(time.Duration(rng.Int64N(int64(20*time.Second))) + 1)
@@ -177,12 +177,11 @@ func (c *actors) varyRequest(rng *mathrand.Rand, q clientRequest) clientRequest 
 	return q
 }
 
-// runStranger plays a stranger who sends up to four copies of authorizations that a client has
-// sent. A stranger who sees an authorization in the mempool or on the chain gets from the
+// runStranger simulates a stranger who sends up to four copies of authorizations that a client
+// has sent. A stranger who sees an authorization in the mempool or on the chain gets from the
 // calldata everything that the payment header needs, except perhaps the signature of a
-// contract wallet. Therefore some copies have a forged signature if the payer has a contract
-// wallet. A copy with the real signature is sent only after the authorization may have been
-// submitted.
+// contract wallet. So if the payer has a contract wallet, some copies have a forged signature.
+// A copy with the real signature is sent only after the authorization may have been submitted.
 func (c *actors) runStranger() {
 	w := c.w
 	rng := mathrand.New(mathrand.NewPCG(c.seed, 60))
@@ -260,7 +259,7 @@ func (c *actors) letTimePass() {
 	c.w.checkRecorded()
 }
 
-// runOperator plays an operator who acts on the payment of a random authorization, if the
+// runOperator simulates an operator who acts on the payment of a random authorization, if the
 // payment is a debt. If no refund of the debt was begun, the operator tries to begin one; the
 // ledger refuses this while a lookup is running. If a refund was begun, the operator makes the
 // refund or, in one of three cases, withdraws it.

@@ -86,11 +86,10 @@ func (w *world) paymentOf(p *process, out *x402.Outcome) *authorization {
 // checkEnded checks the invariants of a request that has ended, whether or not its answer
 // reaches the client before the gateway's timeout.
 func (w *world) checkEnded(p *process, out *x402.Outcome) {
-	// mustBeRecorded says that the settlement must be on record, because the process has told
-	// the payer that money moved. If a call of the store failed, the settlement may
-	// nevertheless be missing. The answer settlement_uncertain is an exception: a process that
-	// lost its lease gives this answer with "charged: true" only if the ledger has the
-	// settlement.
+	// mustBeRecorded says that the settlement must be on record, because the process told the
+	// payer that money moved. After a failed call of the store, the settlement may be missing,
+	// except if the answer is settlement_uncertain. A process that lost its lease gives this
+	// answer with "charged: true" only if the ledger has the settlement.
 	a := w.paymentOf(p, out)
 	r := w.record(a)
 	mustBeRecorded := p.lastPayment != nil && isTrue(out.Payment.Charged) && (!p.storeFailed.Load() || isFault(out, fault.SettlementUncertain))

@@ -77,7 +77,7 @@ func (p *process) settle(ctx context.Context, pay x402.Payload, r x402.Requireme
 	return s
 }
 
-// settleWithFaults plays one call of Settle. At random, the facilitator is fast or slow,
+// settleWithFaults simulates one call of Settle. At random, the facilitator is fast or slow,
 // executes the transfer late, refuses the payment, lies, or never gets the request. Its answer
 // may be lost, and the process may freeze or die before it reads the answer.
 func (p *process) settleWithFaults(ctx context.Context, a *authorization, name string) x402.Settlement {
@@ -273,9 +273,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, name string) 
 	a.possibleSends++
 	p.sends, p.lastPayment = p.sends+1, a
 	// needsNewTerms says that this is the payment of the request, that it was not on record or
-	// was refused, and that its transfer is not on the chain. After a deploy, such a payment
-	// must be sent under the new terms. A transfer on the chain was paid under the right terms
-	// already.
+	// was refused, and that its transfer is not on the chain. After a deploy, such a payment must
+	// be sent under the new terms.
 	needsNewTerms := a == p.payment && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// cannotExecute says that the authorization can no longer execute, because it is used,
 	// cancelled or past its window. If another payment owns the purchase, only such a payment

@@ -16,8 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/reconcile"
 )
 
-// Find implements x402.Evidence. It plays a node that may be unreachable, slow or behind the
-// chain, but is never wrong about final blocks.
+// Find implements x402.Evidence. It simulates a node that may be unreachable, slow or behind
+// the chain, but is never wrong about final blocks.
 func (p *process) Find(ctx context.Context, q x402.Question) x402.Finding {
 	p.await()
 	down, slow, behind, lag := p.drawFault(6), p.drawFault(2), p.drawFault(10), p.drawDuration(time.Minute)
@@ -58,8 +58,8 @@ func transferOf(a *authorization) reconcile.Transfer {
 	return t
 }
 
-// Transfers implements reconcile.Scanner. It plays a node that may be unreachable or behind
-// the chain. One call returns up to three transfers, or more if they are in one block.
+// Transfers implements reconcile.Scanner. It simulates a node that may be unreachable or
+// behind the chain. One call returns up to three transfers, or more if they are in one block.
 func (p *process) Transfers(_ context.Context, payee x402.Address, from uint64) (reconcile.Batch, error) {
 	p.await()
 	down, lag, most := p.drawFault(10), p.drawDuration(time.Minute), 1+p.rng.IntN(3)

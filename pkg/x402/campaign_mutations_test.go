@@ -191,7 +191,7 @@ func changeIfOwner(states string, change func(p *process, r *ledger.Payment)) fu
 // Therefore newWorld sets hasStalls in every schedule that breaks this rule.
 const abandonedIsClosed = "an abandoned payment is closed ten minutes after its lease"
 
-// TestCampaignDetects plays one campaign for each broken rule. In at least one schedule, the
+// TestCampaignDetects runs one campaign for each broken rule. In at least one schedule, the
 // campaign must report the violation that is expected for this rule.
 func TestCampaignDetects(t *testing.T) {
 	if raceDetectorIsOn() {

@@ -349,12 +349,13 @@ func (w *world) checkWithoutFaults(p *process, previous, out *x402.Outcome) {
 			a = o
 		}
 		own := w.record(p.payment)
-		// mayBeUncertain says that the outcome may be uncertain. There are four reasons. First,
-		// the answer says whether the payer is charged. Second, another payment owns the
-		// purchase, and the Gate does not send that payment again because a deploy has changed
-		// the terms. Third, there is no chain evidence, and the facilitator lied. Fourth, there
-		// is no chain evidence, the client's payment is in doubt, and another payment owns the
-		// purchase and is refused each time.
+		// mayBeUncertain says that the outcome may be uncertain. There are four cases.
+		// First, the answer says whether the payer was charged.
+		// Second, a deploy has changed the terms, and another payment owns the purchase. The Gate
+		// does not send that payment again.
+		// Third, there is no chain evidence, and the facilitator lied.
+		// Fourth, there is no chain evidence, another payment owns the purchase and is refused each
+		// time, and the client's payment is in doubt.
 		mayBeUncertain := out.Payment.Charged != nil || a != p.payment && !w.deployAt.IsZero() || !w.chainVisible &&
 			(w.lies.count > 0 && w.lies.contains(a.primaryRequests-1) || a != p.payment && own != nil && own.Doubt)
 		// windowIsOpen says that the window of the payment is still open, so that sending the

@@ -160,9 +160,9 @@ func (p *process) contextError(ctx context.Context, old, r ledger.Record) error 
 	return nil
 }
 
-// isVerdict reports whether a process writes what its attempt on a payment has led to. The
-// claim itself is no verdict. For a payment other than that of the request, a supersession or
-// a write that changes only the version is no verdict either.
+// isVerdict reports whether a process writes the outcome of its attempt on a payment. A claim
+// is no verdict. For a payment other than that of the request, a supersession or a write that
+// changes only the version is no verdict either.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
 	if !ok || p.kind == actorReconciler {

@@ -243,9 +243,9 @@ func (p *process) checkPurchaseWrite(old, r ledger.Purchase) {
 	p.noteOverPayments(a, old, r)
 }
 
-// checkTakeover checks that a payment could take the purchase over from its previous owner.
-// The previous owner must be over (isOver), superseded or without a record, or the record of
-// the purchase must have expired.
+// checkTakeover checks that a payment was allowed to take the purchase over from its previous
+// owner. The previous owner must be over (isOver), superseded or without a record, or the
+// record of the purchase must have expired.
 func (p *process) checkTakeover(previousOwner, a *authorization, old ledger.Purchase) {
 	w := p.w
 	previousOwner.ownershipLost = true

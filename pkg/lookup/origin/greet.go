@@ -76,10 +76,11 @@ func TLSConfig(name string, o Offer) *tls.Config {
 // failure, its first result reports whether another Hello may succeed.
 type Hello func(conn net.Conn) (again bool, err error)
 
-// Greet tries the hellos in turn, each over a new connection, until one succeeds. If the first
-// one fails and reports that no other can succeed, Greet tries no other. Greet returns the
-// peer of the successful connection. All later connections go to the address that accepted the
-// first connection. If all hellos fail, Greet returns the error of the first.
+// Greet tries the hellos in turn, each over a new connection, until one succeeds. It returns
+// the peer of that connection. All later connections go to the address that accepted the first
+// connection. Greet ends after the first attempt if no connection can be made, or if the hello
+// reports that no other hello can succeed. If all hellos fail, Greet returns the error of the
+// first, and adds that too little may have been offered to the host.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {

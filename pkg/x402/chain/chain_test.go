@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// The tests in this file ask a real Ethereum node about a real token. They show that the play
-// money in the other tests behaves as it would on a chain.
+// The tests in this file ask a real Ethereum node about a real token. They show that the
+// simulated chain of the other tests behaves like a real one.
 
 // realChain is a real Ethereum node with the block time of Base. Its payer has money.
 type realChain struct {
