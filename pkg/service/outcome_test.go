@@ -217,9 +217,9 @@ func TestCodesAreListedAtStart(t *testing.T) {
 // TestRunOfReconcile checks the log line of a reconcile run. It must have a member for each
 // number of the run, and a metric for each number that an alarm uses. A run that did not read
 // the whole index must count as failed. If there are former terms, the Reconciler must get the
-// former payee, so that it also reads the payments to that address. It must also get the
-// lowest price of all terms. Otherwise it would count a payment of a former, lower price as a
-// deposit.
+// former payee, so that it also reads the payments to that address. The Reconciler must also
+// get the lowest price of all terms, because it would otherwise count a payment of a former,
+// lower price as a deposit.
 func TestRunOfReconcile(t *testing.T) {
 	var s reconcile.Summary
 	for i, v := range reflect.ValueOf(&s).Elem().Fields() {

@@ -319,10 +319,10 @@ func (p Platform) observe(r *http.Request, name, id string, res storefront.Respo
 	}
 }
 
-// addEdgeHeaders adds the headers that every response has, and the headers for HTML pages. The
-// CORS headers are left out if the response must not be cached and the request did not come
-// from a page of another origin. The reason is that the headers of a 402 have no room to
-// spare.
+// addEdgeHeaders adds the headers that every response has, and the headers for HTML pages. If
+// caches may store the response, it always gets the CORS headers. Any other response gets them
+// only if a page of another origin sent the request, because the headers of a 402 have no room
+// to spare.
 func addEdgeHeaders(r *http.Request, h http.Header) {
 	fromPage := r.Header.Get("Origin") != ""
 	forAnybody := !strings.Contains(h.Get("Cache-Control"), "no-store")

@@ -124,9 +124,9 @@ func (emptyWhois) Lookup(context.Context, whois.Query) (whois.Result, error) {
 
 // TestPaidUnits checks that the costs of a paid request stay within the maxima below. It
 // counts DynamoDB units in all tables and the index, and successive calls of the table. To
-// count the calls, it measures the time of the request on a fake clock, which only these calls
-// and the peers move. The request has a signed receipt and an answer of less than a kilobyte.
-// "make bench" prints the numbers.
+// count the calls, it measures the time of the request on a fake clock. Only these calls and
+// the peers take time on this clock. The request has a signed receipt and an answer of less
+// than a kilobyte. "make bench" prints the numbers.
 //
 // For a second payment of the same payer for the same question, the ledger writes the claim,
 // the purchase, the record of the purchase's owner, and the end of the claim. The smoke test
@@ -308,11 +308,11 @@ func TestNobodyIsTurnedAway(t *testing.T) {
 	}
 }
 
-// run sends the requests of the attack, from the given phase of a minute of the rate limit on.
-// Meanwhile 120 payers arrive, and all of them must be served. No request of the attack may be
-// answered with 200, and at least one must be refused as rate_limited or overloaded. The
-// facilitator may never process more payments of the attackers at once than the attackers can
-// have slots.
+// run sends the requests of the attack, beginning at the given phase of the rate limit's
+// minute. Meanwhile 120 payers arrive, and all of them must be served. No request of the
+// attack may be answered with 200, and at least one must be refused as rate_limited or
+// overloaded. The facilitator must never process more of the attackers' payments at once than
+// the slots of the attackers allow.
 func (a attack) run(t *testing.T, phase time.Duration) {
 	const most = 50 / 4 // the slots that one client can hold: a quarter of the 50
 	f := newFleet(t, 1, dnsExplorer)

@@ -160,11 +160,11 @@ func (p *process) mayBeCopy() bool {
 }
 
 // checkStranger checks the answer to a stranger who copied a payment from public chain data.
-// The stranger must get nothing if the record of the payment has a retry token, or said that
-// the payment was paid when the request began. In these cases checkStranger checks the answer
-// and returns true. In all other cases anybody who has the authorization may repeat it.
-// checkStranger then returns false, and the caller checks the answer as if the payer had sent
-// the request.
+// In two cases the stranger must get nothing: the record of the payment has a retry token, or
+// the payment was already recorded as paid when the request began. In these cases
+// checkStranger checks the answer and returns true. In all other cases anybody who has the
+// authorization may repeat it. checkStranger then returns false, and the caller checks the
+// answer as if the payer had sent the request.
 func (w *world) checkStranger(p *process, out *x402.Outcome) bool {
 	if p.payment.token == "" && !p.paidBefore {
 		return false

@@ -310,7 +310,7 @@ func (p *process) checkFacilitatorChoice(a *authorization, name string) {
 	}
 	recorded := a.refusedBy
 	if !a.refusedAt.Before(at.wroteAt) {
-		recorded = "" // the last write of this process, which permitted the request, came before the refusal
+		recorded = "" // the refusal was recorded after this process wrote the record that permits the request
 	}
 	for _, refuser := range []string{recorded, at.refusedBy} {
 		if refuser != "" && refuser != name {

@@ -80,7 +80,7 @@ type attempt struct {
 	refusal        *x402.Settlement      // the last refusal that decides about the payment
 	verdict        *x402.Fate            // the last answer of the chain; nil if the chain was not asked
 	wroteAt        time.Time             // when this process last wrote the record
-	wroteDoubt     bool                  // that write recorded doubt
+	wroteDoubt     bool                  // whether that last write recorded that the payment is in doubt
 }
 
 func (p *process) attemptOn(a *authorization) *attempt {

@@ -124,7 +124,7 @@ type authorization struct {
 	// payment's answer.
 	answerStandsUntil time.Time
 
-	lastWriter         *process          // the process that last changed more of the record than its version
+	lastWriter         *process          // the process that last changed the record, except for a change of its version alone
 	leaseHolder        *process          // the process that last claimed the payment
 	settledAt          time.Time         // the time of the settlement in the record
 	refundBegunAt      time.Time         // zero if no refund was begun, or if it was withdrawn

@@ -83,9 +83,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 
 // Inspect is like Lookup, for a target that has already been resolved. If the handshake is
 // completed and the server speaks HTTP/1.1, Inspect also returns the connection, which the
-// caller must close. Otherwise the connection is nil: after an error, if the handshake failed
-// after the certificate was received, or if the server accepted only a hello with HTTP/2 or
-// the hello that offers everything.
+// caller must close. The connection is nil if there is an error, if the handshake failed after
+// the certificate was received, and if the server accepted only a hello with HTTP/2 or the
+// hello that offers everything.
 func (c *Client) Inspect(ctx context.Context, q Query, target guard.Target) (Result, *tls.Conn, error) {
 	var f flight
 	var tlsConn *tls.Conn
@@ -148,8 +148,8 @@ const alertUnrecognizedName = 112
 //
 //   - If the handshake is completed, and o is not Browser, the results are a flight with a leaf
 //     and a connection for HTTP/1.1.
-//   - If the handshake is completed, and o is Browser, or if it fails after the leaf was
-//     received, the result is a flight with a leaf. conn is closed.
+//   - If the handshake is completed, and o is Browser, the result is a flight with a leaf, and
+//     conn is closed. The same goes for a handshake that fails after the leaf was received.
 //   - Otherwise the result is an error. conn is closed, and canRetry reports whether another
 //     hello may succeed.
 func handshake(ctx context.Context, conn net.Conn, domain string, o origin.Offer) (f flight, tlsConn *tls.Conn, canRetry bool, err error) {

@@ -81,10 +81,10 @@ type Config struct {
 	// URLs are the JSON-RPC endpoints of the nodes, in the order in which they are asked. A URL
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
-	// Read, if it is not nil, returns URLs that replace those in URLs: for example, URLs with
-	// keys that are kept in a secret. Read is called whenever the chain is asked. Its last
-	// argument is true if no node could answer the previous time. Until Read has returned a
-	// list, and whenever that list is empty, the nodes in URLs are asked. An error of Read must
+	// Read returns URLs to use in place of the field URLs: for example, URLs with keys that are
+	// kept in a secret. Read may be nil. It is called whenever the chain is asked, and failed is
+	// true if no node could answer the previous time. Until Read has returned a list, and
+	// whenever that list is empty, the nodes in the field URLs are asked. An error of Read must
 	// not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.

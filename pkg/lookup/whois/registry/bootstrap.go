@@ -38,7 +38,7 @@ const (
 type bootstrap struct {
 	cfg        whois.Config
 	http       *http.Client
-	updateLock chan struct{} // a lock: a channel of capacity one. The call that has put a value into it may look for a newer file
+	updateLock chan struct{} // a lock: the call that has put a value into this channel of capacity one may look for a newer file
 	state      atomic.Pointer[state]
 }
 
@@ -84,10 +84,10 @@ func (b *bootstrap) isUpdateDue(s *state) bool {
 
 // load returns the bootstrap file in use. If a newer file is due, one of the concurrent calls
 // first looks for it, and the other calls wait. If no newer file is found, load returns the
-// old one. It returns an error only if no file was ever loaded, or if ctx ends while it waits.
-// If ctx has ended, the error is whois_timeout. Otherwise it is bootstrap_unavailable. During
-// the pause after a failed download, this error is marked as prevented
-// (fault.Error.IsPrevented).
+// old one. If ctx ends while load waits for another call, or while it looks for the first
+// file, the error is whois_timeout. If there is no file for any other reason, the error is
+// bootstrap_unavailable. During the pause after a failed download, bootstrap_unavailable is
+// marked as prevented (fault.Error.IsPrevented).
 func (b *bootstrap) load(ctx context.Context) (registry, error) {
 	if s := b.state.Load(); !b.isUpdateDue(s) {
 		return s.registry, nil
