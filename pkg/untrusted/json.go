@@ -65,7 +65,7 @@ func EscapeJSON(text []byte) []byte {
 
 // isHidden reports whether a character in a text is one that a reader cannot see.
 func isHidden(r rune) bool {
-	switch { // for speed: most characters are in these blocks, none of which has a hidden character
+	switch { // for speed: most characters are in these blocks, which have no hidden characters
 	case 0xae <= r && r < 0x34f, 0x350 <= r && r < 0x600, 0x4e00 <= r && r < 0xd800:
 		return false
 	}

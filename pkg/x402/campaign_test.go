@@ -70,7 +70,7 @@ type campaignResult struct {
 	schedules  int
 	outcomes   map[string]int    // number of schedules by result, and by observed event
 	violations map[string]int    // number of schedules with each violation, by the name of the invariant
-	firstSeeds map[string]uint64 // the first seed that violated the invariant
+	firstSeeds map[string]uint64 // the first seed with each violation, by the name of the invariant
 }
 
 // add counts each result, event and violated invariant once per schedule.

@@ -124,7 +124,7 @@ type authorization struct {
 	// payment's answer.
 	answerStandsUntil time.Time
 
-	lastWriter         *process          // the process that last changed the record, except for a change of its version alone
+	lastWriter         *process          // the process that last changed the record; a change of the version alone does not count
 	leaseHolder        *process          // the process that last claimed the payment
 	settledAt          time.Time         // the time of the settlement in the record
 	refundBegunAt      time.Time         // zero if no refund was begun, or if it was withdrawn

@@ -86,7 +86,7 @@ type Host struct {
 	mayBeDead bool      // conn may be dead, because the caller made it or it has carried a request
 	peer      netip.Addr
 	limit     *io.LimitedReader // limits the number of bytes that are read from conn
-	reader    *bufio.Reader     // reads from limit
+	reader    *bufio.Reader     // reads from conn, through limit
 }
 
 // Host returns the origin at a target. If conn is not nil, it must be a connection to peer on

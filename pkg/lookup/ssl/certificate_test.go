@@ -134,7 +134,7 @@ func compareWithX509(t *testing.T, r Result, x *x509.Certificate) {
 var dn = func() *regexp.Regexp {
 	const (
 		text = `([^"+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})`
-		head = `([^" #+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})` // like text, but without "#" and space
+		head = `([^" #+,;<>\\\x00-\x1f\x7f]|\\["+,;<>\\# ]|\\[0-9A-F]{2})` // like the constant text, but without "#" and space
 		attr = `([A-Za-z][A-Za-z0-9-]*|[0-9]+(\.[0-9]+)+)=(#([0-9a-f]{2})+|` + head + text + `*)?`
 	)
 	return regexp.MustCompile(`^(` + attr + `([+,]` + attr + `)*)?$`)
@@ -215,7 +215,7 @@ func TestResult(t *testing.T) {
 	}
 
 	const day, usual = 24 * time.Hour, testDomain + " *.example.com"
-	flags := func(want string, from, to time.Duration, list string) { // the two durations are the start and the end of the validity, relative to now()
+	flags := func(want string, from, to time.Duration, list string) { // the two durations are the start and the end of the validity, relative to testNow
 		add(want, func(r Result) string {
 			return fmt.Sprintf("expired %v, early %v, match %v: %s", r.Expired, r.NotYetValid, r.HostnameMatch, strings.Join(r.SANs, " "))
 		}, func(p *certParts) {

@@ -52,7 +52,7 @@ var (
 type inquiry struct {
 	*session
 	q                   x402.Question
-	payer, payee, nonce string        // of the question, as topics of a log
+	payer, payee, nonce string        // the payer, the payee and the nonce of the question, as topics of a log
 	slack               time.Duration // how much older than the first claim a block may be
 	earliestTime        time.Time     // the earliest time that the payment's block can have
 }

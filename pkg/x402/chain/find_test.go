@@ -36,7 +36,7 @@ func TestFind(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		settled bool
-		claim   time.Duration // how long after the payment's block the first claim was; 0 stands for two seconds before that block
+		claim   time.Duration // the time from the payment's block to the first claim; 0 means that the claim comes two seconds before the block
 		sent    bool
 		mined   int           // how many blocks follow the payment
 		ahead   time.Duration // how far our clock is ahead of the chain's
@@ -166,7 +166,7 @@ func TestHint(t *testing.T) {
 	}
 	for name, r := range map[string]rule{
 		"not to be asked": refusal(http.StatusOK, `{"code":-32000,"message":"transaction indexing is in progress"}`),
-		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // anybody can make a transaction with so long a receipt
+		"too long":        result(`"` + strings.Repeat("x", maxBody) + `"`), // anybody can make a transaction whose receipt is this long
 	} {
 		t.Run(name, func(t *testing.T) {
 			p.proxy.reset(func(c *call) bool { return c.callsBefore == 0 && r(c) })

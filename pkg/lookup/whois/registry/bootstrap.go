@@ -99,7 +99,7 @@ func (b *bootstrap) load(ctx context.Context) (registry, error) {
 		return nil, lookup.Fault(lookup.WhoisTimeout, ctx.Err())
 	}
 	s := *b.state.Load()
-	if !b.isUpdateDue(&s) { // while this call waited, another call has loaded a newer file, or has tried to and begun a pause
+	if !b.isUpdateDue(&s) { // while this call waited, another call loaded a newer file, or failed to load one and began a pause
 		return s.registry, nil
 	}
 	err := b.update(ctx, &s)

@@ -27,7 +27,7 @@ type lossyNetwork struct {
 	*stage
 
 	process int
-	loss    float64         // the probability that the datagram of a question, or that of an answer, is lost
+	loss    float64         // the probability that a datagram, with a question or an answer, is lost
 	dead    map[string]bool // the resolvers that never answer, by address and port
 
 	mu   sync.Mutex

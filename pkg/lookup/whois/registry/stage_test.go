@@ -51,7 +51,7 @@ type stage struct {
 
 	connector guard.Connector // the client's Connector: the stage itself, unless a test sets another
 	url       string          // the URL of the bootstrap file
-	directErr error           // the error that direct returns; nil means that it connects
+	directErr error           // the error that the method direct returns; nil means that direct connects
 	openCount atomic.Int64    // the number of open connections and of calls of Cache.Get that hang
 
 	running sync.WaitGroup // the goroutines of servers that have not ended
