@@ -56,9 +56,9 @@ func countPassed(t *testing.T, r *limit.Rate, client string, n int) (ok int) {
 	return ok
 }
 
-// TestRate checks a single environment. The limit is exact. A tenth of the limit passes
-// without a report. A report has all units that have not been reported yet, including the
-// request on which the report decides.
+// TestRate checks the limit in one environment. Exactly as many requests pass as the limit
+// allows. The first tenth of the limit passes without a call of the store. The next request
+// calls the store, and reports its own unit and all units that were not reported before.
 func TestRate(t *testing.T) {
 	for _, c := range []struct{ perMinute, requests, ok, calls int }{
 		{300, 30, 30, 0}, {300, 31, 31, 1}, {300, 61, 61, 1}, {300, 62, 62, 2}, {300, 300, 300, 9}, {300, 5000, 300, 9},
@@ -74,8 +74,8 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRateWindowEndsWhileAsking checks that a total from the store which arrives after the end
-// of its window does not count in the next window.
+// TestRateWindowEndsWhileAsking checks a call of the store that returns only after its window
+// has ended. The total that it returns must not count in the next window.
 func TestRateWindowEndsWhileAsking(t *testing.T) {
 	clock := clockAt(59 * time.Second)
 	r := newRate(1, &store{Before: func(context.Context, limittest.Call) error {
@@ -117,9 +117,9 @@ func TestRateRefused(t *testing.T) {
 	checkHeaders(allow(t, r, client), "r=0;t=1") // a client must never be told to wait 0 s
 }
 
-// TestRateCeiling checks the limit over several environments. However the requests are spread
-// over them, a client gets at least its limit. It gets at most its limit plus a tenth of the
-// limit for each environment.
+// TestRateCeiling spreads the requests of one client over several environments at random. The
+// client must get at least its limit. It may get at most its limit, plus a tenth of the limit
+// for each environment.
 func TestRateCeiling(t *testing.T) {
 	const perMinute = 100
 	for seed := range uint64(300) {
@@ -149,9 +149,9 @@ func TestRateCeiling(t *testing.T) {
 	}
 }
 
-// TestRateMemoryIsBounded checks that an environment keeps the counts of at most 10,000
-// clients, however many send requests. It must keep the counts of a client that is over its
-// limit.
+// TestRateMemoryIsBounded sends requests of 30,000 clients to one environment. The environment
+// must keep the counts of at most 10,000 clients. Among them must be a client that was over
+// its limit before.
 func TestRateMemoryIsBounded(t *testing.T) {
 	var s store
 	r := newRate(20, &s, clockAt(0))
@@ -183,7 +183,7 @@ func TestRateStoreDown(t *testing.T) {
 		{advance: 1, before: failAtOnce, n: 50, wantOK: 48, firstErr: errDown}, // after 48 requests, the environment's own count is 100
 		{advance: 59*time.Second - 1, n: 1},
 		{advance: 1, before: failAtOnce, n: 10, wantOK: 10}, {before: failAtOnce, n: 21, wantOK: 21, firstErr: errDown},
-		{advance: time.Second, n: 1, wantOK: 1}, {n: 11, wantOK: 11}, // the next report comes after a tenth of the limit
+		{advance: time.Second, n: 1, wantOK: 1}, {n: 11, wantOK: 11}, // the first request makes a report, and the next report comes with the 11th request after it
 	} {
 		clock.advance(c.advance)
 		s.Before = c.before
@@ -233,10 +233,10 @@ func TestRateStoreSlow(t *testing.T) {
 	})
 }
 
-// TestRateClientHangsUp has two requests of one client. The first request is being reported to
-// the store, and the second waits for that report. Then the client hangs up. The report must
-// still be completed. The second request must return at once: it is allowed, with the error
-// context.Canceled.
+// TestRateClientHangsUp checks a client that hangs up during two requests. The first request
+// is being reported to the store, and the second waits for that report. When the client hangs
+// up, the report must still be completed. The second request must be allowed at once, with the
+// error context.Canceled.
 func TestRateClientHangsUp(t *testing.T) {
 	inBubble(t, 9, &store{Before: answerSlowly}, func(t *testing.T, r *limit.Rate) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -261,7 +261,7 @@ func TestRateClientHangsUp(t *testing.T) {
 func TestRateWaitsForReport(t *testing.T) {
 	s := &store{Before: answerSlowly}
 	inBubble(t, 100, s, func(t *testing.T, r *limit.Rate) {
-		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // as if another environment had reported
+		if _, _, err := s.Memory.Count(t.Context(), client, time.Now().Truncate(limit.Window), limit.Units{All: 90}, limit.Unbounded); err != nil { // 90 units, as if another environment had reported them
 			t.Fatal(err)
 		}
 		var ok, refused atomic.Int64

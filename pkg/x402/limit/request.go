@@ -132,9 +132,10 @@ func (q *Request) Open(ctx context.Context) error {
 
 // Close counts the outcome of a request that was opened. It is called once. atFault says that
 // the request cost the seller something and paid nothing, and that the payer may have caused
-// this. At a limit of 300 units, such a request weighs 20 units, and any other request 1.
-// Close takes at most the time of one report, plus the time of one more report for each window
-// into which units are carried. If the store fails, the weight of the request does not change.
+// this. At a limit of 300 units, such a request weighs 20 units, and any other request 1. If
+// the store fails, the request keeps the weight that Open gave it. Close takes at most the
+// time of one report, plus the time of one more report for each window into which it carries
+// units.
 func (q *Request) Close(ctx context.Context, atFault bool) {
 	r := q.Rate
 	window, units := q.correction(windowOf(r.now()), atFault)
@@ -274,7 +275,7 @@ func keyOf(remoteAddr string, bits int) string {
 	if addr.Is4() {
 		return addr.String()
 	}
-	prefix, _ := addr.Prefix(bits) // drops the zone; invalid if addr is invalid
+	prefix, _ := addr.Prefix(bits) // Prefix drops the zone; its result is invalid if addr is invalid
 	if !prefix.IsValid() {
 		return Unknown
 	}
@@ -290,7 +291,7 @@ func parseRemote(s string) netip.Addr {
 		s += ":0"
 	}
 	if strings.HasPrefix(s, "[") || strings.Count(s, ":") == 1 {
-		withPort, _ := netip.ParseAddrPort(s) // zero after an error
+		withPort, _ := netip.ParseAddrPort(s) // withPort is zero after an error
 		return withPort.Addr()
 	}
 	addr, _ := netip.ParseAddr(s)

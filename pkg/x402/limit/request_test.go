@@ -40,8 +40,8 @@ func (c *clock) advance(d time.Duration) { c.Time = c.Add(d) }
 // store is a Memory that records its calls and can be made to fail.
 type store = limittest.Watched
 
-// addedUnits returns how many units each call of the store was to add. It covers the calls
-// since addedUnits was last called.
+// addedUnits returns the units that each call asked the store to add, for all calls since
+// s.Calls was last called.
 func addedUnits(s *store) (units []int) {
 	for _, c := range s.Calls() {
 		units = append(units, c.Units)
@@ -78,8 +78,8 @@ func TestMemoryForgets(t *testing.T) {
 		after time.Duration
 		want  int
 	}{
-		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // eight windows
-		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // the last total is 1, because its window was dropped for {6 * w, 1}, the ninth window
+		{0, 1}, {w, 1}, {0, 2}, {-9 * time.Hour, 1}, {9 * time.Hour, 1}, {w, 2}, {2 * w, 1}, {3 * w, 1}, {4 * w, 1}, {5 * w, 1}, // these calls use eight windows
+		{0, 3}, {w, 3}, {6 * w, 1}, {0, 4}, {9 * time.Hour, 2}, {-9 * time.Hour, 1}, // {6 * w, 1} uses a ninth window, so the window at -9 h is dropped, and its last total is 1 again
 	} {
 		if got, _, err := m.Count(t.Context(), "c", noon.Add(c.after), limit.Units{All: 1}, limit.Unbounded); err != nil || got.All != c.want {
 			t.Errorf("Count %d = %+v, %v; want %d", i, got, err, c.want)
@@ -281,7 +281,8 @@ func TestWeighAsksAgain(t *testing.T) {
 	closeAll(t, false, on...)
 	checkEqual(t, "payments after all were decided", len(openMany(t, other, client, 1)), 1)
 	checkEqual(t, "requests after all were decided", countPassed(t, other, client, 1), 1)
-	// The limit is used up, and nothing can be given back: no more calls.
+	// Once the limit is used up and nothing can be given back, the store is called at most
+	// once.
 	for range 20 {
 		closeAll(t, true, openMany(t, other, client, 1)...)
 	}
@@ -292,7 +293,7 @@ func TestWeighAsksAgain(t *testing.T) {
 			t.Errorf("Open = %v, %+v", err, q.Decision)
 		}
 	}
-	if calls := s.Calls(); len(calls) > 1 { // a first call may learn that nothing can be given back
+	if calls := s.Calls(); len(calls) > 1 { // one call may be needed to learn that nothing can be given back
 		t.Errorf("over for good, and yet the calls %v", calls)
 	}
 }

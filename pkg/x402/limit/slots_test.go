@@ -47,7 +47,7 @@ func (b *harness) environment(most int, s limit.Store) *harness {
 // cap do not depend on a client's share.
 func newClient() string { return fmt.Sprint("client ", rand.Uint64()) }
 
-// acquire acquires a slot. If a code is given, the slot must be refused with that code.
+// acquire acquires a slot. If want is not empty, the slot must be refused with the code want.
 func (b *harness) acquire(client string, want fault.Code) (slot, *fault.Error) {
 	b.Helper()
 	slot, err := b.Acquire(b.Context(), client, b.clock.now().Add(30*time.Second))
@@ -234,7 +234,7 @@ func TestSlotsOverShareTurnsNobodyAway(t *testing.T) {
 func sharesSlots(t *testing.T, seed uint64) {
 	t.Helper()
 	wait := func(context.Context, limittest.Call) error {
-		time.Sleep(3 * time.Millisecond) // by the clock of the bubble
+		time.Sleep(3 * time.Millisecond) // in the fake time of the bubble
 		return nil
 	}
 	random := rand.New(rand.NewPCG(seed, 1))
