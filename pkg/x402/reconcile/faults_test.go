@@ -156,9 +156,9 @@ func (d *harness) runOutOfTime(what string, foundBefore int) (unasked int) {
 	return s.Unasked
 }
 
-// TestReceiveNodeDown checks that the summary and the log say that the chain could not be read
-// if the node is unreachable, or hangs before it has returned a batch. The run does all its
-// other work without an error, and the next run reads the transfers.
+// TestReceiveNodeDown checks a node that is unreachable, or that hangs before it has returned
+// a batch. The summary and the log must say that the chain could not be read. The run must do
+// all its other work without an error, and the next run must read the transfers.
 func TestReceiveNodeDown(t *testing.T) {
 	t.Parallel()
 	down := errors.New("node is down")
@@ -209,7 +209,7 @@ type nodeFault struct {
 	afterReads int // the call does not fail before Transfers has been called this many times
 }
 
-// beforeCall returns the function that the scanner runs at each call.
+// beforeCall returns the function that the scanner runs at the beginning of each call.
 func (c nodeFault) beforeCall(p *fakeScanner) func(context.Context, string) error {
 	return func(ctx context.Context, call string) error {
 		if call == c.call && len(p.readFrom) >= c.afterReads {

@@ -57,8 +57,8 @@ func TestReconcilerEach(t *testing.T) {
 	})
 }
 
-// bought claims the nth payment, for a purchase that the mth payment has opened. If m is
-// negative, the purchase is not open.
+// bought claims the nth payment for a purchase. If m is not negative, the mth payment opens
+// this purchase first. If m is negative, the purchase is never opened.
 func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }

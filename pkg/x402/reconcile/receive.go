@@ -18,12 +18,12 @@ import (
 // Scanner reads a payee's incoming transfers from the chain. The cost of reading grows with
 // the number of transfers. Requests that were never paid cost nothing.
 type Scanner interface {
-	// Transfers reads the transfers to payee, beginning with the block whose number is from,
-	// and does a limited amount of work. If it returns an error, it has read nothing, and the
-	// batch's Next is that same block. If it fails after it has read something, it ends the
-	// batch without an error, and the next call returns the error. A caller that stores Next
-	// after every batch therefore misses no transfer and sees none twice, wherever the caller
-	// is interrupted.
+	// Transfers reads transfers to a payee, beginning with the block whose number is from. One
+	// call does a limited amount of work. If Transfers returns an error, it has read nothing,
+	// and the batch's Next is from. If it fails after it has read something, it ends the batch
+	// without an error, and the next call returns the error. A caller that stores Next after
+	// every batch therefore misses no transfer and sees none twice, even if the caller is
+	// interrupted.
 	Transfers(ctx context.Context, payee x402.Address, from uint64) (Batch, error)
 	// BlockAt returns the number of the first block whose time is not before t. A cursor for
 	// transfers since t starts at this block. If no safe block is that recent, for example
@@ -355,7 +355,7 @@ func (r *run) writeTransfer(ctx context.Context, key string, t Transfer) (counte
 		Of: func(record ledger.Payment) bool { return paidBy(record, t) },
 	})
 	switch {
-	case err != nil || !written: // the payment was known to be paid, or was paid back: the transfer counts only in Received
+	case err != nil || !written: // if nothing was written, the ledger has the payment as paid or paid back already; the transfer then counts only in Received
 		return new(int), "", err
 	case record.DueBack != "":
 		return &r.Unasked, "money arrived that has no record", nil

@@ -200,8 +200,8 @@ func (r *run) countOpen(ctx, settling context.Context, record ledger.Payment) er
 	return nil
 }
 
-// decide decides one record of ledger.ListOpen. It asks for evidence unless settling has
-// ended. It returns a pointer to the field of the Summary that counts the record.
+// decide decides one record of ledger.ListOpen. It asks for evidence only until the context
+// settling ends. It returns a pointer to the field of the Summary that counts the record.
 func (r *run) decide(ctx, settling context.Context, record ledger.Payment) (*int, error) {
 	if !record.InDoubt() {
 		return &r.Skipped, nil

@@ -43,8 +43,8 @@ func (d *harness) Find(ctx context.Context, q x402.Question) x402.Finding {
 	return d.find(ctx, q)
 }
 
-// withReconciler runs a test with a store that fails as faults says; nil means that the store
-// never fails.
+// withReconciler runs a test with a harness. faults says which calls of the store fail; if it
+// is nil, none fails.
 func withReconciler(t *testing.T, faults ledgertest.Decide, test func(t *testing.T, d *harness)) {
 	t.Helper()
 	t.Parallel()
