@@ -136,9 +136,9 @@ func (b *Toolbox) call(r *http.Request, id string, message *mcp.Request, call *m
 }
 
 // unroutedContext is the context of an HTTP request that is made for a call and has not yet
-// passed through a router. It hides the route that chi has stored for the message. If chi
-// found that route, it would act as a router below another one, and take the request for a
-// POST to a path below the path of the message.
+// passed through a router. If the message came through the router chi, the context has the
+// message's route. unroutedContext hides this route. Otherwise chi would act as a router below
+// another one, and take the request for a POST to a path below the path of the message.
 type unroutedContext struct{ context.Context }
 
 // Value implements context.Context.
@@ -249,8 +249,8 @@ func (b *Toolbox) requestOf(r *http.Request, t *Tool, target *url.URL, body []by
 }
 
 // result returns the result of a call, made from the response to the HTTP request. Only
-// successful results and offers have structured content. If an error had some, clients would
-// check it against the output schema, and look in it for a price.
+// successful results and offers have structured content. Clients would check the structured
+// content of an error against the output schema, and look in it for a price.
 func (b *Toolbox) result(x *exchange, message *mcp.Request, res Response) Response {
 	if res.Status == 0 {
 		var charged *bool

@@ -53,8 +53,8 @@ type Product struct {
 	Window time.Duration
 }
 
-// AnyPath is a length in bytes. Every offer must have room for a URL of this length, without
-// its query.
+// AnyPath is the length in bytes of a URL without its query. Every offer must have room for a
+// URL of this length.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.
@@ -319,8 +319,8 @@ func newChallenge(f *fault.Error) Response {
 	}
 }
 
-// render returns the response to a payment that was not refused. For a refused payment, see
-// the method refuse.
+// render returns the response to a payment that was not refused. renderRefusal answers a
+// refused payment.
 func (x *exchange) render(out x402.Outcome) Response {
 	res := Response{Header: http.Header{"Content-Type": {TypeJSON}}}
 	fromHandler := out.Header

@@ -18,8 +18,7 @@ const (
 	netHeaders = len("Date: Sat, 28 Nov 2026 12:00:00 GMT\r\nConnection: close\r\n")
 )
 
-// headSize returns the size in bytes that the head of a 402 has over HTTP/1.1 if these are its
-// headers.
+// headSize returns the size in bytes of the head of a 402 with the headers h over HTTP/1.1.
 func headSize(h http.Header) int {
 	size := statusLine + netHeaders
 	for name, values := range h {

@@ -13,9 +13,9 @@ type Places[T any] struct {
 	values map[string]*T // the values, by place
 }
 
-// Of returns the value for a place. It passes the stored value, or nil if there is none, to
-// update, and stores the result. update returns its argument if that is still valid. If update
-// fails, Of returns the error and stores nothing.
+// Of returns the value for a place. It calls update with the stored value, or with nil if
+// there is none, and stores the value that update returns. If the stored value is still valid,
+// update returns its argument. If update fails, Of returns the error and stores nothing.
 func (p *Places[T]) Of(place string, update func(had *T) (*T, error)) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
