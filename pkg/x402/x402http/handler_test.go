@@ -103,7 +103,7 @@ func TestSell(t *testing.T) {
 			_, _ = io.WriteString(w, body)
 		}
 	}
-	long := make([]byte, 32<<20+1) // made here, because the handler has only a second
+	long := make([]byte, 32<<20+1) // made here and not in the handler, which has only a second
 	for name, c := range map[string]saleCase{
 		"an answer":       {handler: answers(200, "text/plain", "fair"), status: 200, contentType: "text/plain", body: "fair", runs: 1, transfers: 1, isAnswer: true},
 		"binary":          {handler: answers(200, "image/png", "\x89PNG\r\n\xff"), status: 200, contentType: "image/png", body: "\x89PNG\r\n\xff", runs: 1, transfers: 1, isAnswer: true},
@@ -145,7 +145,7 @@ func TestSell(t *testing.T) {
 type saleCase struct {
 	handler           http.HandlerFunc
 	options           []x402http.Option
-	query             string // replaces the usual query, b=2&a=1; "" leaves it
+	query             string // replaces the usual query b=2&a=1; "" keeps the usual query
 	status            int
 	contentType, body string
 	runs, transfers   int

@@ -64,8 +64,8 @@ type routes struct {
 	sales map[string]*sale
 }
 
-// mostRoutes limits the memory of routes. Further endpoints are not recorded, so take does not
-// notice if two handlers sell at one of them.
+// mostRoutes limits the memory of routes. Further endpoints are not recorded, so register does
+// not notice if two handlers sell at one of them.
 const mostRoutes = 4096
 
 // register records that an endpoint belongs to a handler. It returns an error if the endpoint

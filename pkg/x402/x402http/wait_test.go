@@ -63,7 +63,7 @@ func TestSlowHandler(t *testing.T) {
 // lateHandler is a handler that writes one part of its answer before its time is over, and the
 // rest afterwards. In its next run, it answers at once.
 type lateHandler struct {
-	earlyPart, latePart string // the parts written before and after its time is over; "" means none
+	earlyPart, latePart string // the parts written before the end of its time, and after it; "" means that nothing is written
 	status              int    // written after its time is over; 0 means none
 	hasRun              bool
 }
@@ -94,7 +94,7 @@ func TestWhenTheTimeIsOver(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		handler lateHandler
-		answer  string // the body of the answer; "" if that is empty or the handler has not answered
+		answer  string // the body of the answer; "" if the body is empty, or if there is no answer
 	}{
 		"gives up":                {lateHandler{}, ""},
 		"gives up in the middle":  {lateHandler{earlyPart: `{"half":`}, ""},
