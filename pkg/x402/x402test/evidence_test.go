@@ -68,8 +68,9 @@ func TestEvidence(t *testing.T) {
 }
 
 // TestEvidenceTransfers calls Transfers again and again, each time from the block at which the
-// last call stopped. Each transfer to the payee must be read exactly once, and only after the
-// second of its block is over.
+// last call stopped. The play chain has one block for every second, and a block is safe as
+// soon as its second is over. Each transfer to the payee must be read exactly once, and only
+// when its block is safe.
 func TestEvidenceTransfers(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_800_000_000, 5)

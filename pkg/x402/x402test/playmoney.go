@@ -11,8 +11,8 @@ import (
 )
 
 // PlayMoney returns a Settler that settles payments to an account in play money, and an
-// Evidence that knows all its transfers. Both work in this process. Use them to try a seller
-// that charges USDC on Base before anybody really pays. Every account has enough money. The
+// Evidence that knows all these settlements. With them, a seller can be tried before anybody
+// pays real USDC on Base. Both work in this process. Every account has enough money. The
 // transfers are lost when the process ends.
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()

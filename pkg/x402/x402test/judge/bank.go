@@ -41,7 +41,7 @@ type bank struct {
 
 	mu      sync.Mutex
 	stage   *stage          // the state of the row that is being played
-	isAlive map[string]bool // by the name that newLife has given to a life of a seller: whether that life still lasts
+	isAlive map[string]bool // whether each life of a seller still lasts, by the name that newLife gave it
 }
 
 func newBank(w World) *bank { return &bank{world: w, isAlive: map[string]bool{}} }
@@ -229,7 +229,8 @@ func (c *facilitatorCall) succeed(transaction string) {
 	})
 }
 
-// refuse answers that the payment is not valid, or was not settled.
+// refuse answers a call of /verify that the payment is not valid, or a call of /settle that
+// the payment was not settled.
 func (c *facilitatorCall) refuse(status int, reason, transaction string) {
 	if c.step == stepVerify {
 		answerJSON(c.w, status, map[string]any{"isValid": false, "invalidReason": reason, "payer": c.payload.Payload.Authorization.From})

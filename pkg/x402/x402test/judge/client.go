@@ -42,7 +42,7 @@ type client struct {
 type attempt struct {
 	payment   *payment // nil means that the request asks for the price
 	key       string   // the header Idempotency-Key of the request; empty if it has none
-	asksOther bool     // whether the request is the one that Goods.otherRequest returns, and not for the purchase
+	asksOther bool     // whether the request is for something else (Goods.otherRequest), and not for the purchase
 }
 
 // reply is a complete reply of the seller.

@@ -279,8 +279,8 @@ func (j *court) promises() []Promise {
 func (j *court) ways(r row) []Way {
 	all := slices.Clone(r.ways)
 	for _, o := range j.config.Outsiders {
-		// An Outsider behaves like a payer of the way New. It can do nothing but ask until it
-		// has the answer, so it does not take part in rows that have a play function.
+		// An Outsider buys as a payer of the way New does: it asks until it has the answer. It
+		// can do nothing else, so it takes no part in rows that have a play function.
 		if slices.Contains(r.ways, New) && r.play == nil {
 			all = append(all, o.Way)
 		}

@@ -114,8 +114,8 @@ func onFirstSettle(answer func(p *purchase, c *facilitatorCall)) func(p *purchas
 }
 
 // moveAndAnswer returns a function for row.facilitator. At the first call of /settle about a
-// purchase, it moves the money and lets the function answer write the answer. The text summary
-// describes this answer in the report.
+// purchase, this function moves the money, and then calls answer to write the reply to the
+// seller. The text summary describes this reply in the report.
 func moveAndAnswer(summary string, answer func(p *purchase, c *facilitatorCall, transaction string)) func(p *purchase, c *facilitatorCall, n int) {
 	return onFirstSettle(func(p *purchase, c *facilitatorCall) {
 		moved := c.move(p)

@@ -183,8 +183,9 @@ func brokenRows(r *judge.Report) map[string]bool {
 	return rows
 }
 
-// TestWrongSellers checks that a wrong seller fails the rows about its mistake and about its
-// lost answers, and no others. It also checks that each row has a wrong seller that fails it.
+// TestWrongSellers lets Run test each wrong seller. The seller must fail exactly the rows that
+// are listed for its mistake. In the end, each row must have been failed by at least one wrong
+// seller.
 func TestWrongSellers(t *testing.T) {
 	t.Parallel()
 	// forgetful has the rows that a seller fails if its only mistake is to keep no answers.
@@ -290,7 +291,7 @@ func TestDoesNotStartAgain(t *testing.T) {
 		Goods: judge.Goods{Path: "/weather?city=Oslo"},
 		Rows:  []string{"kill-after"},
 		Seller: judge.Handler(func(s judge.Settings) http.Handler {
-			if starts++; starts > 2 { // the first process is only asked for the price
+			if starts++; starts > 2 { // the first process is only asked for the price, and the second is killed
 				return nil
 			}
 			return wrongSeller{s, faultForgets, seen}
