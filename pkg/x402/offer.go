@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader limits the PAYMENT-REQUIRED header, in bytes: the header, in base64, must be
-// shorter. A proxy with default settings (nginx, proxy_buffer_size) reads the whole head of a
+// MaxOfferHeader is the length in bytes that the PAYMENT-REQUIRED header, in base64, must stay
+// below. A proxy with default settings (nginx, proxy_buffer_size) reads the whole head of a
 // response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves 512 of
 // these bytes for the status line and the other headers. A signature of the terms does not
 // count, because it is left out if the header has no room for it.

@@ -12,8 +12,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// ownerOtherRequest means that the owner of the purchase was made for another request: the payer
-// has used one key for two requests.
+// ownerOtherRequest means that the payment that owns the purchase was made for another
+// request: the payer has used one key for two requests.
 const ownerOtherRequest ledger.Ownership = -1
 
 // view returns what this attempt needs to classify a record: the time, the arrival and the
@@ -291,7 +291,7 @@ func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time)
 		}
 		return h.endUnsent(ctx, h.explain(h.responder().ended(c.Record), c.Record))
 	case c.Hold == nil:
-		return nil // the owner cannot be claimed now, for example because another attempt holds its lease
+		return nil // r cannot be claimed now, for example because another attempt holds its lease
 	}
 	owner := &holder{ownerAttempt, c.Hold}
 	p, err := h.gate.Ledger.OpenPurchase(ctx, owner.hold)

@@ -75,7 +75,7 @@ func TestReceipts(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(n int32) (x402.Reply, error)
 		status int
-		keyErr error // the error while the key is not available; nil means that it is available
+		keyErr error // why the key is not available; nil means that it is available
 	}{
 		"a result":             {func(int32) (x402.Reply, error) { return x402.Reply{Body: []byte(`{"a":1}`)}, nil }, 200, nil},
 		"a result, and no key": {func(int32) (x402.Reply, error) { return x402.Reply{}, nil }, 200, errors.New("unreadable")},

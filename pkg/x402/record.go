@@ -83,8 +83,8 @@ func TermsOf(r ledger.Payment) (Requirements, error) {
 
 const (
 	// reasonUsed is the reason in a 402. It is the same for every record, so a sender who
-	// copied the payment from the chain learns nothing from it. It tells a payer whose client
-	// leaves out the extensions of offers what to do.
+	// copied the payment from the chain learns nothing from it. Some clients leave out the
+	// extensions of offers; the reason tells their payers what to do.
 	reasonUsed = "authorization already used: sign a new one for the same request, with the same Idempotency-Key if it had one; an answer that is owed, or was given a moment ago, comes without another charge"
 	// reasonAnswerGone is the reason in a 402 for a payment whose answer is no longer kept.
 	reasonAnswerGone = "authorization already used"

@@ -180,8 +180,8 @@ func (h *holder) conclude(ctx context.Context, earlierDoubt doubt, r Result) *Ou
 	return h.responder().unsure(h.record(), cause)
 }
 
-// settlementFault returns the fault of a settlement that failed for a reason that the payer
-// did not cause.
+// settlementFault returns the fault for a settlement that failed although the payer did
+// nothing wrong.
 func settlementFault(r Result, cause error) *fault.Error {
 	f := fault.New(cmp.Or(r.Code, fault.FacilitatorUnavailable), cause)
 	known, ok := errors.AsType[*fault.Error](r.Cause)
@@ -310,10 +310,10 @@ type conclusion struct {
 	reply reply
 }
 
-// asksChain reports whether a reply requires a question to the chain. Moved does not. Any
-// other reply does if the payment is in doubt, or if money may have moved in spite of the
-// reply. If the payment was sent before, Refused and classStopped require the question as
-// well, because the earlier reply may have been false.
+// asksChain reports whether the chain must be asked after a reply of class c: never after
+// Moved, and always if money may have moved in spite of the reply. After Refused and
+// classStopped it must be asked if the payment was sent before, because the earlier reply may
+// be false. After any other class it must be asked if the payment is in doubt.
 func asksChain(c Class, d doubt) bool {
 	switch c {
 	case Moved:

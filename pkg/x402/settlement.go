@@ -75,7 +75,7 @@ type Settlement struct {
 	// these.
 	NoDecision bool
 	Code       fault.Code // the code of the answer if Class is TurnedAway or NotSent
-	Cause      error      // for the log
+	Cause      error      // for the log; if it is a *fault.Error, its code and message may also be sent to the client
 	// ExtensionResponses is what the facilitator says about extensions, reduced to what may be
 	// logged. It is never sent to a client.
 	ExtensionResponses map[string]string

@@ -84,7 +84,8 @@ type Result struct {
 	Asked []Ask
 }
 
-// Ask is the reply of one of several facilitators.
+// Ask says what one facilitator replied. A Settler with several facilitators records one Ask
+// for each that it asked.
 type Ask struct {
 	Facilitator string // name of the facilitator
 	Fallback    bool   // whether this facilitator is asked only after another one failed
