@@ -57,11 +57,12 @@ func (q *Request) allow(ctx context.Context) {
 // unitBytes is how many bytes of an answer count as one unit. See Served.
 const unitBytes = 16 << 10
 
-// Served counts the units that an admitted request weighs because of its answer, beyond the
-// first unit. An answer weighs one unit per 16 KiB, rounded up, if it cost its sender nothing:
-// either the request had no payment, or the ledger has replayed the answer. The first answer
-// to a payment weighs one unit, however long it is. For a request with an invalid payment,
-// Served counts one unit, because the Gate has not counted that request.
+// Served is called when an admitted request was answered with size bytes. It counts the units
+// of the answer beyond the first unit. An answer weighs one unit per 16 KiB, rounded up, if it
+// cost its sender nothing: either the request had no payment, or the ledger has replayed the
+// answer. The first answer to a payment weighs one unit, however long it is. For a request
+// with an invalid payment, Served counts one unit, because the Gate has not counted that
+// request.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.isOpened {
 		q.allow(ctx)

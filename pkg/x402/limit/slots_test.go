@@ -92,11 +92,11 @@ func (b *harness) checkCalls(what, want string) {
 	checkEqual(b, what, strings.Join(verbs, " "), want)
 }
 
-// TestSlots makes random requests and releases. A client gets a slot if fewer slots than the
-// cap are taken, and if it holds no slot or less than a quarter of the cap. A slot that is not
-// released is free at the end of the second in which it expires, and not earlier, because
-// leases end at whole seconds. If a client releases a slot that has expired, no other client
-// loses a slot.
+// TestSlots makes random requests and releases. A client gets a slot while fewer slots than
+// the cap are taken and the client holds less than its share. The share is a quarter of the
+// cap, and at least one slot. A slot that is not released is free at the end of the second in
+// which it expires, and not earlier, because leases end at whole seconds. If a client releases
+// a slot that has expired, no other client loses a slot.
 func TestSlots(t *testing.T) {
 	for seed := range uint64(60) {
 		random := rand.New(rand.NewPCG(seed, 1))
