@@ -95,8 +95,8 @@ func TestReconcileCorruptRecord(t *testing.T) {
 	})
 }
 
-// TestReceiveTimeUp checks that if the time ends in the middle of a batch, the next run
-// continues after the last block that was finished, and every transfer is recorded once.
+// TestReceiveTimeUp checks runs whose time ends in the middle of a batch. The next run must
+// continue after the last block that was finished, and every transfer must be recorded once.
 func TestReceiveTimeUp(t *testing.T) {
 	slow := false
 	withReconciler(t, func(op ledgertest.Op, _ int, _ ledger.Record) ledgertest.Fault {

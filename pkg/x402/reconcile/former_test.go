@@ -56,8 +56,9 @@ func (s *seller) payeesOnRecord() []ledger.Payee {
 
 func (s *seller) payFormer(t *reconcile.Transfer) { t.To = s.former }
 
-// checkFinds lets a facilitator wrongly refuse a payment to the former payee, sends the
-// payment's money, waits for the given time, and checks that the next run finds the money.
+// checkFinds plays a payment to the former payee. A facilitator wrongly refuses the payment,
+// its money is sent nevertheless, and the given time passes. Then the next run must find the
+// money.
 func (s *seller) checkFinds(later time.Duration) {
 	s.d.t.Helper()
 	s.refusePayment(1)

@@ -234,8 +234,8 @@ func TestReconcileIsFair(t *testing.T) {
 	})
 }
 
-// TestReconcileTimeUp checks that a record does not change if there is no time left for it, and
-// that the debts are counted nevertheless.
+// TestReconcileTimeUp checks a run whose time is too short for all records in doubt. The
+// records that it does not reach must not change, and the debts must still be counted.
 func TestReconcileTimeUp(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		const n = 30
