@@ -105,9 +105,9 @@ func NewSigner(private ed25519.PrivateKey, publishedKeys []ed25519.PublicKey) (*
 }
 
 // Sign returns a receipt as a compact JWS. Equal statements give equal receipts. ResponseHash
-// must be HashOf the body; Sign sets ResponseHashAlg, ResponseHashEncoding and Version. Sign
-// fails if ResourceURL has no host, or if a text is not printable ASCII or would have to be
-// escaped in JSON.
+// must be the result of HashOf for the answer's body. Sign sets ResponseHashAlg,
+// ResponseHashEncoding and Version. Sign fails if ResourceURL has no host, or if a text is not
+// printable ASCII or would have to be escaped in JSON.
 func (s *Signer) Sign(statement Statement) (string, error) {
 	statement.ResponseHashAlg = hashAlg
 	statement.ResponseHashEncoding = encoding
