@@ -100,8 +100,8 @@ func (f Front) Handler(
 // answerer answers a request with the given id.
 type answerer func(r *http.Request, id string) Response
 
-// serve answers a request with the response that answer returns, unless the method is not
-// allowed.
+// serve calls answer for a request, and sends the response that answer returns. If the
+// request's method is not allowed, serve sends a refusal instead.
 func (f *Front) serve(
 	w http.ResponseWriter, r *http.Request, name string, methods func(*http.Request) []string, answer answerer,
 ) {
@@ -123,8 +123,9 @@ func (f *Front) serve(
 	}
 }
 
-// dispatch passes a request to answer if methods contains the request's method or is nil, and
-// otherwise refuses it. It answers OPTIONS itself if Front.Options is set.
+// dispatch returns the response to a request. If methods contains the request's method or is
+// nil, the response comes from answer. Otherwise it is a refusal. If Front.Options is set,
+// dispatch answers OPTIONS itself.
 func (f *Front) dispatch(r *http.Request, id string, methods []string, answer answerer) Response {
 	if r.Method == http.MethodOptions && f.Options != nil {
 		return Response{Status: http.StatusNoContent, Header: f.Options(methods)}
