@@ -112,8 +112,8 @@ func (b laggingIndex) List(ctx context.Context, list string, _ time.Time, after 
 
 // storeCrashed stores the record of a payment whose process has died. If settled is true, the
 // payment was already settled. If purchase is not empty, the process had not yet opened that
-// purchase, so it had not sent the payment. Otherwise the process died while it sent the
-// payment.
+// purchase, so it had not sent the payment. If purchase is empty and settled is false, the
+// process died while it sent the payment.
 func (m *market) storeCrashed(purchase string, settled bool) {
 	m.Helper()
 	now := time.Now()

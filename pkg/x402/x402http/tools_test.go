@@ -106,8 +106,9 @@ func TestTwoTransports(t *testing.T) {
 	}
 }
 
-// buyTwice buys the weather over one transport. Then it asks for the weather over both
-// transports, with the same signature and with a new one.
+// buyTwice buys the weather over one transport, and then asks for it over both transports,
+// with the same signature and with a new one. Every request must get the same answer, for one
+// charge.
 func (m *market) buyTwice(overMCP bool) {
 	m.Helper()
 	const url, want = "http://shop.example/api/weather/oslo%2Fnorth?unit=K", "fair in oslo/north, K"

@@ -286,8 +286,8 @@ func TestAnswerOverHTTP2(t *testing.T) {
 	s.checkReplay(t, signature)
 }
 
-// TestConnectionEnds checks that the connection is closed after the reply that says that an
-// answer is owed, so that no later request waits on that connection.
+// TestConnectionEnds checks the connection over which a client is told that an answer is owed.
+// It must be closed after that reply, so that no later request waits on it.
 func TestConnectionEnds(t *testing.T) {
 	t.Parallel()
 	bank := httptest.NewServer(books())
