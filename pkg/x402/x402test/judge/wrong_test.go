@@ -238,8 +238,9 @@ func TestWrongSellers(t *testing.T) {
 	}
 }
 
-// TestNotPromised checks that a seller without promises is not blamed for what the protocol
-// does not promise. It is still blamed for its mistakes, and for false statements.
+// TestNotPromised checks a seller that makes no promises. It must not be blamed for a failure
+// that only a promise forbids. It must still be blamed for its mistakes, and for false
+// statements.
 func TestNotPromised(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
