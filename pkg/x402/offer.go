@@ -27,9 +27,8 @@ var ErrOfferSize = errors.New("too long for its header")
 // ledger must be kept until that end, so there must be a limit.
 const MaxWindow = 24 * time.Hour
 
-// leastWindow is the least time that must be left of an authorization's window when the
-// authorization is claimed for the first time or sent again. Facilitators refuse a payment
-// with less time.
+// leastWindow is how much of an authorization's window must be left when the authorization is
+// claimed for the first time or sent again. Facilitators refuse a payment with less time.
 const leastWindow = 6 * time.Second
 
 // Offer is the price and the terms of one operation. An Offer does not change. Therefore it is

@@ -86,9 +86,9 @@ func TestOwnPurchaseInDoubt(t *testing.T) {
 }
 
 // TestCopyIsNotSent plays a payment in doubt that came without a retry token, and a copy of
-// it. The Gate must not pass the copy on to the facilitator if the job has a check, or if the
-// copy came to another endpoint than the original: the copy may be for something else than
-// what the payer wanted. The Gate must only ask the chain about the payment.
+// it. If the job has a check, or if the copy came to another endpoint, the Gate must not send
+// the copy to the facilitator, because the copy may ask for something that the payer did not
+// want. The Gate must only ask the chain about the payment.
 func TestCopyIsNotSent(t *testing.T) {
 	for name, changeShop := range map[string]func(b *harness){
 		"a check":          func(b *harness) { b.check = func() error { return nil } },

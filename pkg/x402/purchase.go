@@ -94,9 +94,9 @@ func (h *holder) buy(ctx context.Context) *Outcome {
 }
 
 // notePayee records the account to which the payment is sent. The write runs while the payment
-// is sent, because no payer should wait for the write. The payment is sent even if the write
-// fails. The outcome of the payment can still be found as long as the payee does not change,
-// and the next payment tries again to record the payee.
+// is sent, because no payer should wait for the write. If the write fails, the payment is sent
+// nevertheless, and the next payment tries again to record the payee. The outcome of this
+// payment can still be found as long as the payee does not change.
 func (h *holder) notePayee(ctx context.Context) {
 	if h.gate.Payees == nil {
 		return

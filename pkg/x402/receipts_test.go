@@ -119,8 +119,8 @@ func newReceiptTrial(t *testing.T, b *harness, broken error) *receiptTrial {
 	return d
 }
 
-// oweFirst makes the first lookup fail, and checks that the reply has no receipt: it is not an
-// answer.
+// oweFirst makes the first lookup fail. The reply is then not an answer, so oweFirst checks
+// that it has no receipt.
 func (d *receiptTrial) oweFirst() {
 	d.t.Helper()
 	d.reply = func(int32) (x402.Reply, error) { return x402.Reply{}, lookup.Fault(lookup.DNSTimeout, nil) }

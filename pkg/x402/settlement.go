@@ -49,8 +49,8 @@ const (
 )
 
 // ReasonNonceUsed is the errorReason with which a facilitator says that an authorization is
-// already used or cancelled on chain. This reason alone does not show that the payer has not
-// paid: the payment itself may have used the authorization.
+// already used or cancelled on chain. This reason alone does not mean that the payment failed:
+// the payment itself may have used the authorization.
 const ReasonNonceUsed = "invalid_exact_evm_nonce_already_used"
 
 // Settlement is the outcome of one call of Settle.
