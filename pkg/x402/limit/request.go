@@ -57,10 +57,10 @@ func (q *Request) allow(ctx context.Context) {
 // unitBytes is how many bytes of an answer count as one unit. See Served.
 const unitBytes = 16 << 10
 
-// Served is called when an admitted request was answered with size bytes. It counts the units
-// of the answer beyond the first unit. An answer weighs one unit per 16 KiB, rounded up, if it
-// cost its sender nothing: either the request had no payment, or the ledger has replayed the
-// answer. The first answer to a payment weighs one unit, however long it is. For a request
+// Served counts the units of the answer to an admitted request, beyond the first unit. size is
+// the length of the answer's body in bytes. An answer weighs one unit per 16 KiB, rounded up,
+// if it cost its sender nothing: either the request had no payment, or the ledger has replayed
+// the answer. The first answer to a payment weighs one unit, however long it is. For a request
 // with an invalid payment, Served counts one unit, because the Gate has not counted that
 // request.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
