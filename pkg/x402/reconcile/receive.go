@@ -102,7 +102,8 @@ func (r *run) notePayee(payTo string) {
 	}
 }
 
-// soldKey returns the key of the ledger's record that lists the payees of the token of Terms.
+// soldKey returns the key of the record in which the ledger lists the accounts that were paid
+// in the token of Terms.
 func (c *Reconciler) soldKey() string {
 	return ledger.SoldKey(strings.ToLower(c.Terms.Network), strings.ToLower(c.Terms.Asset))
 }
