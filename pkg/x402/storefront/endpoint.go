@@ -53,8 +53,7 @@ type Product struct {
 	Window time.Duration
 }
 
-// AnyPath is the length in bytes of a URL without its query. Every offer must have room for a
-// URL of this length.
+// AnyPath is how many bytes of a URL, without its query, every offer must have room for.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.
