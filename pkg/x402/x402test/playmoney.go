@@ -11,9 +11,9 @@ import (
 )
 
 // PlayMoney returns a Settler that settles payments to an account in play money, and an
-// Evidence that knows all these settlements. With them, a seller can be tried before anybody
-// pays real USDC on Base. Both work in this process. Every account has enough money. The
-// transfers are lost when the process ends.
+// Evidence that knows every transfer of that Settler. With them, a seller can be tried before
+// anybody pays real USDC on Base. Both work in this process. Every account has enough money.
+// The transfers are lost when the process ends.
 func PlayMoney(payTo string) (x402.Settler, x402.Evidence) {
 	terms := x402.USDC()
 	terms.PayTo = payTo

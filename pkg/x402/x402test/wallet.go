@@ -29,8 +29,8 @@ type Wallet struct {
 	random io.Reader
 }
 
-// NewWallet returns a wallet with a new key. It draws the key, and the wallet draws the nonces
-// of its payments, from the given source of random bytes.
+// NewWallet returns a wallet with a new key. The key, and later the nonces of the wallet's
+// payments, come from the given source of random bytes.
 func NewWallet(random io.Reader) (*Wallet, error) {
 	key, err := secp256k1.GeneratePrivateKeyFromRand(random)
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // defaultMaxFailures is the number of failed requests after which a payer gives up, unless the
-// row has its own number. A request that the seller answers with a time to wait is not a
-// failed one.
+// row has its own number. If the seller answers a request with a time to wait, the request
+// does not count as failed.
 const defaultMaxFailures = 5
 
 // errand asks for the answer of a purchase, again and again until it has the answer or gives

@@ -65,8 +65,8 @@ func (r *Report) ways() []Way {
 	return all
 }
 
-// place returns the position of a way in the given order. Ways that are not in the order, those
-// of outsiders, come last.
+// place returns the position of a way in the given order. The ways of outsiders are not in the
+// order, and come last.
 func place(order []Way, w Way) int {
 	at := slices.Index(order, w)
 	if at < 0 {

@@ -95,7 +95,8 @@ func (c *Case) setBroken(by, why string) {
 }
 
 // judgeFailure sets the verdict for a failure such as a second charge. In a row in which
-// nothing fails, the protocol forbids it; in the other rows, only a promise does.
+// nothing fails, the protocol forbids such a failure. In the other rows, only a promise
+// forbids it.
 func (c *Case) judgeFailure(p *purchase, promise Promise, why string) {
 	switch {
 	case p.stage.row.isFaultless:
