@@ -238,8 +238,8 @@ func (p *Payment) token() string {
 	return token
 }
 
-// isVisibleASCII reports whether s consists of visible ASCII characters, without spaces, and
-// has at least one and at most limit of them.
+// isVisibleASCII reports whether s consists of 1 to limit visible ASCII characters. A space is
+// not one of them.
 func isVisibleASCII(s string, limit int) bool {
 	return s != "" && len(s) <= limit && untrusted.ASCII(s) && !strings.Contains(s, " ")
 }

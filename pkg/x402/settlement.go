@@ -66,8 +66,8 @@ type Settlement struct {
 	// say whether money has moved.
 	NonceUsed, BadSignature, Expired bool
 	// AboutPayer can be set if Class is TurnedAway or Unknown. It means that the reason is
-	// nevertheless about the payer. This happens if a refusal comes with a status that the
-	// operator has to deal with, or with a transaction. No other facilitator may then be
+	// nevertheless about the payer. This happens if a refusal comes with a transaction, or
+	// with an HTTP status that the operator has to deal with. No other facilitator may then be
 	// asked, just as after Refused.
 	AboutPayer bool
 	// NoDecision can be set if Class is Unknown. It means that the facilitator was silent,
