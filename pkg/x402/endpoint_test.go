@@ -71,9 +71,10 @@ func TestNoEndpointOnRecord(t *testing.T) {
 
 // TestBoughtElsewhere plays a first payment at one endpoint, and then a new signature at
 // another. If the first payment was answered or its answer is owed, the new signature must buy
-// at the other endpoint. If the first payment is in doubt or was refused, the new signature
-// must buy there only if the chain has decided about the first payment. Otherwise the outcome
-// must be uncertain. The first payment must not be sent again.
+// at the other endpoint. If the first payment is in doubt or was refused, the chain decides.
+// Once the chain shows that the first payment was paid or never will be, the new signature
+// must buy. Before that, or without a node, the outcome must be uncertain. The first payment
+// must not be sent again.
 func TestBoughtElsewhere(t *testing.T) {
 	for name, c := range map[string]struct {
 		state   string
@@ -127,11 +128,12 @@ func TestDebtsOfTwoEndpoints(t *testing.T) {
 	})
 }
 
-// TestDoubtAcrossAChangeOfPrice plays a purchase whose owner is in doubt when a new signature
-// comes. If the price is the same, the owner must be sent again. If the price has changed,
-// only the chain may decide. If the chain shows that the owner was paid, the owner must be
-// answered. If it shows that the owner never will be paid, the new signature must buy. If the
-// chain has not decided, or if there is no node, the outcome must be uncertain.
+// TestDoubtAcrossAChangeOfPrice plays a purchase whose first payment is in doubt when a new
+// signature comes. If the price is the same, the first payment must be sent again. If the
+// price has changed, only the chain may decide. If the chain shows that the first payment was
+// paid, that payment must be answered. If it shows that the first payment never will be paid,
+// the new signature must buy. If the chain has not decided, or if there is no node, the
+// outcome must be uncertain.
 func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	for name, c := range map[string]struct {
 		price   string
@@ -167,9 +169,9 @@ func TestDoubtAcrossAChangeOfPrice(t *testing.T) {
 	}
 }
 
-// TestDebtAcrossAChangeOfPrice plays a payment that is owed its answer or was answered, and
-// then a change of price. The first signature and a new one must both get the answer that was
-// paid for at the earlier price. Nothing more must be sent.
+// TestDebtAcrossAChangeOfPrice plays a change of price after a payment was made. The payment's
+// answer was given or is still owed. The first signature and a new one must both get the
+// answer that was paid for at the earlier price. Nothing more must be sent.
 func TestDebtAcrossAChangeOfPrice(t *testing.T) {
 	for name, price := range map[string]string{"up": "9000", "down": "10"} {
 		for _, state := range []string{"owed", "answered"} {

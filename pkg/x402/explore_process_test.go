@@ -40,14 +40,14 @@ const (
 // that use the field.
 type call struct {
 	kind       callKind
-	key        int           // put, fetch: the number of the record's key; pause: the number of the key of the record seen
+	key        int           // put, fetch: the number of the record's key; pause: the number of the key of seenRecord
 	rec        int32         // put: the number of the record; 0 as long as the record has no number
 	auth       int           // settle, find, run: the authorization
 	claimedAt  time.Time     // find: when the payment was first claimed
 	toSecond   bool          // settle: the call goes to the second facilitator
 	list       string        // list: the name of the list
 	fromBlock  uint64        // transfers: the first block
-	pause      time.Duration // pause: the duration
+	pause      time.Duration // pause: how long the process wants to pause
 	seenRecord int32         // pause: the number of the payment record that the process read last
 	record     ledger.Record // put: the record that is written
 }

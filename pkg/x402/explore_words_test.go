@@ -70,9 +70,9 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	}
 }
 
-// isPossible reports whether, at the time now, a facilitator can give this reply and do to the
-// money what the constant's comment says. c describes the authorization on the chain. The window
-// of the authorization ends at the time end.
+// isPossible reports whether, at the time now, a facilitator can give this reply, and can do
+// to the money what the comment of the reply's constant says. c describes the authorization on
+// the chain. The window of the authorization ends at the time end.
 func (w facilitatorReply) isPossible(c chainState, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {

@@ -92,12 +92,12 @@ type chainState struct {
 type processState struct {
 	node int32 // number of the process's node; 0 means that there is no process
 	// claimedAuths has one bit for each authorization that the process has claimed to settle.
-	// toldUncharged has one bit for each of these whose payer has meanwhile been told that
-	// nothing is charged.
+	// toldUncharged has one bit for each of these authorizations after whose claim the payer
+	// was told that nothing is charged.
 	claimedAuths, toldUncharged uint8
 
 	// The following fields are set only for a request, and say what was true when the request
-	// arrived. Unless a comment says otherwise, "the payment" is the one that the request brings.
+	// arrived. Here, "the payment" is the one that the request brings.
 	hadNoRecord      bool  // the payment had no record
 	answerReplayable bool  // the payment's answer was on record, and could be replayed
 	overAuths        uint8 // one bit for each authorization whose payment was over (isOver)
@@ -177,7 +177,8 @@ func faultlessTimes() []time.Duration {
 }
 
 // nextInstant returns the instant that follows now in a continuation without faults. If now is
-// an instant of the world, the continuation begins. ok is false after the last instant.
+// an instant of the world, nextInstant returns the first instant of the continuation that
+// begins there. After the last instant, ok is false.
 func (x *explorer) nextInstant(now int8) (next int8, ok bool) {
 	worldCount, perInstant := len(x.world.instants), len(faultlessTimes())
 	if int(now) < worldCount {

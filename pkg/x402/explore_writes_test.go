@@ -74,8 +74,8 @@ func closedUnpaid(r *ledger.Payment) bool {
 	return r.State == ledger.Refused || r.State == ledger.Superseded
 }
 
-// checkProven checks a write that records as proven that an authorization has moved money, or
-// that it never will. What is recorded must be true.
+// checkProven checks a write after which a record first says that an authorization has moved
+// money, or that it never will. This must be true on the chain.
 func (x *explorer) checkProven(old, updated *ledger.Payment, s *state, auth int) {
 	chain := s.chain[auth]
 	if updated.Disproved && !old.Disproved && x.verdict(s, &call{auth: auth, claimedAt: updated.CreatedAt}) != x402.NeverPaid {
@@ -89,7 +89,8 @@ func (x *explorer) checkProven(old, updated *ledger.Payment, s *state, auth int)
 	}
 }
 
-// checkClaim checks that a write which claims a payment once more comes at a permitted time.
+// checkClaim checks a write that claims a payment once more. A payment may be claimed again
+// only at certain times.
 func (x *explorer) checkClaim(old, updated *ledger.Payment, now time.Time) {
 	if old.Attempt == 0 || updated.Attempt == old.Attempt {
 		return
@@ -146,8 +147,8 @@ func (n *node) hasSent(auth int) bool {
 	return n.hasReply(auth, func(w facilitatorReply) bool { return w != neverReached })
 }
 
-// hasReply reports whether a facilitator has given the process a reply about an authorization
-// for which matches returns true.
+// hasReply reports whether a facilitator has given the process a certain reply about an
+// authorization. matches returns true for such a reply.
 func (n *node) hasReply(auth int, matches func(facilitatorReply) bool) bool {
 	for at := n; at.parent != nil; at = at.parent {
 		if c := at.parent.mainCall; !at.incomingEdge.isJob && c.kind == callSettle && c.auth == auth && matches(facilitatorReply(at.incomingEdge.reply.n)) {
@@ -167,7 +168,7 @@ func (n *node) mayDoubt(auth int, hasNode bool) bool {
 	case n.hasReply(auth, func(w facilitatorReply) bool { return w == saysNothing || w == movesUnheard || w == movesLater }):
 		return true
 	case !asked:
-		return hasNode && n.reachedAt > n.task.begunAt // no time was left to ask the chain
+		return hasNode && n.reachedAt > n.task.begunAt // the clock has moved since the process began, so there may have been no time left to ask the chain
 	}
 	return verdict == x402.CannotTell || verdict == x402.StillOpen && last == saysUsed
 }

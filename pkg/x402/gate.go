@@ -162,8 +162,8 @@ type Job struct {
 	KeyScope string
 	Budget   time.Duration // the maximum duration of Run
 	Timeout  fault.Info    // the fault if less than Budget is left for Run, or if the work of Run continues after Budget; its class is Owed
-	// MostRuns is how often the job runs at most for a payment while no run gives an answer.
-	// After the last of these runs, a refund is due at once. 0 means that there is no limit.
+	// MostRuns limits how often the job runs for a payment without giving an answer. After the
+	// last of these runs, a refund is due at once. 0 means that there is no limit.
 	MostRuns int
 	// NoImplicitRetry means that every payment without a purchase key is a separate purchase.
 	// It is set for jobs such as ping, where two payments cannot share an answer.

@@ -144,7 +144,7 @@ func (b *harness) withFallback(node func() x402.Finding) {
 	b.restart()
 }
 
-// restart replaces both facilitators, as a new process does, which knows no earlier failures.
+// restart replaces the Pair. The new Pair knows of no earlier failures.
 func (b *harness) restart() {
 	b.pair = &fallback.Pair{
 		Primary: fallback.Member{Facilitator: facilitator{b, primaryName}, Name: primaryName},
@@ -315,8 +315,8 @@ func settleWith(all ...x402.Settlement) func(context.Context, int) x402.Settleme
 	return func(_ context.Context, n int) x402.Settlement { return all[min(n, len(all))-1] }
 }
 
-// lookUpWith returns work whose nth lookup fails with the nth code. If this code is empty, the
-// lookup gives an answer. When the codes are used up, the last code is repeated.
+// lookUpWith returns a function whose nth call fails with the nth code. If this code is empty,
+// the call gives an answer. When the codes are used up, the last code is repeated.
 func lookUpWith(codes ...fault.Code) func(context.Context, int) ([]byte, error) {
 	return func(_ context.Context, n int) ([]byte, error) {
 		if code := codes[min(n, len(codes))-1]; code != "" {

@@ -130,9 +130,9 @@ func canArise(state, name string, w wayToRefuse) bool {
 	return true
 }
 
-// refuseBy brings a payment to a standing. It then sends a request that is refused, and checks
-// that nothing is sent or written. The request has the same payment. If stranger is true, the
-// request has another signature.
+// refuseBy brings a payment to a standing, and then makes a request with this payment, which
+// must be refused. If stranger is true, this request has another signature. It must cause no
+// write, and nothing must be sent to the facilitator.
 func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.t.Helper()
 	b.verify = x402.Verification{Valid: true}

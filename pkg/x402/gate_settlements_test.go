@@ -106,7 +106,7 @@ func TestSettlements(t *testing.T) {
 type settlementRow struct {
 	replies     []x402.Settlement
 	chain       *x402.Finding // nil means that there is no node
-	settleDelay time.Duration // how long each reply takes; if it is set, the window is 8 s
+	settleDelay time.Duration // how long each reply takes; if it is set, the authorization is valid for 8 s
 	wait        time.Duration // pause before the second request; 0 means one second
 	status      int
 	code        fault.Code // empty means the usual code for the status

@@ -99,8 +99,9 @@ func TestTransfersEndOfRun(t *testing.T) {
 	}
 }
 
-// TestTransfersBeforeError checks that Transfers returns the transfers that it has read before
-// an error, without the error. The next call of Transfers must return the error.
+// TestTransfersBeforeError plays a node that fails after some transfers have been read.
+// Transfers must return these transfers and no error. The next call of Transfers must return
+// the error.
 func TestTransfersBeforeError(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 4)

@@ -220,8 +220,10 @@ var errNoBlock = errors.New("node has no block")
 
 func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
-// Hashes that identify the token's events, and the one function of the token that is called
-// (EIP-3009, ERC-20): keccak-256 of names and argument types.
+// The first topic of a log identifies its event: it is the keccak-256 hash of the event's name
+// and argument types. These are the topics of the token's events (EIP-3009, ERC-20). callState
+// identifies in the same way the one function of the token that is called: it is the beginning
+// of such a hash.
 const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81"
@@ -233,12 +235,13 @@ const (
 // on the left to 32.
 const accountPrefix = "0x000000000000000000000000"
 
-// topicOf returns the topic of an account that is an indexed argument.
+// topicOf returns the topic with which a log names an account.
 func topicOf(a x402.Address) string { return accountPrefix + a.String()[2:] }
 
 func isAccount(topic string) bool { return strings.HasPrefix(topic, accountPrefix) }
 
-// decodeWord decodes 32 bytes of hexadecimal. The caller has checked the form.
+// decodeWord decodes 0x and 64 hexadecimal digits. The caller must have checked that s has
+// this form.
 func decodeWord(s string) (b [32]byte) {
 	_, _ = hex.Decode(b[:], []byte(s[2:]))
 	return b
@@ -262,10 +265,10 @@ func (l entry) value() *big.Int {
 	return new(big.Int).SetBytes(b[:])
 }
 
-// checkMadeBy returns nil if l is the Transfer event that belongs to use, the log of an
-// authorization's use. This event is the token's log with the next index, in the same
-// transaction and from the same account. The token is not known to log transfers in any other
-// way.
+// checkMadeBy returns nil if l is the Transfer event of an authorization whose use is logged
+// in the given entry. The Transfer event must have the next log index, be in the same
+// transaction, and name the same account as the payer. The token is not known to log such
+// transfers in any other way.
 func (l entry) checkMadeBy(use entry, token string) error {
 	switch {
 	case l.Index != use.Index+1 || l.Tx != use.Tx || !l.isTransfer(token):
@@ -276,8 +279,8 @@ func (l entry) checkMadeBy(use entry, token string) error {
 	return nil
 }
 
-// transfer returns the transfer in a log whose block has the given time. It does not set the
-// authorization.
+// transfer returns the transfer that a log records. The time of the log's block is at. The
+// result does not say which authorization was used.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from := decodeWord(l.Topics[1])
 	to := decodeWord(l.Topics[2])

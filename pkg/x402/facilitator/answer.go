@@ -83,8 +83,8 @@ type answer struct {
 func parseAnswer(body []byte) (*answer, error) {
 	members, err := untrusted.Split(body, maxDepth) // strict: a lenient parser might read a different answer from the same bytes
 	if err != nil && beginsAsObject(body) {
-		// This body may have been meant as an answer. Other bodies that are not valid, such as
-		// an error page or no bytes at all, were not.
+		// A broken JSON object may have been meant as an answer. An error page or an empty
+		// body was not.
 		return nil, err
 	}
 	if members["success"] == nil && members["errorReason"] == nil && members["transaction"] == nil {

@@ -172,8 +172,8 @@ func TestClassify(t *testing.T) {
 
 // TestSignatureIsNotKept plays answers that quote a signature, as some facilitators do when
 // they quote the call that they made. No fragment of the signature that is longer than an
-// address must be logged or kept. The test also checks that foreign clips a text, makes it
-// printable, and leaves an address as it is.
+// address must be logged or kept. The test also checks that loggableText clips a text, makes
+// it printable, and leaves an address as it is.
 func TestSignatureIsNotKept(t *testing.T) {
 	t.Parallel()
 	signature := strings.Repeat("0123456789abcdef", 8) + "1c"

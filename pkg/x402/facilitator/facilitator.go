@@ -254,8 +254,8 @@ func (c *Client) exchange(ctx context.Context, path string, body []byte) (out re
 	defer func() { out.timedOut = out.err != nil && ctx.Err() != nil }()
 	req, err := c.newRequest(ctx, path, body)
 	if err == nil {
-		// If the context has already ended, it is certain that nothing was sent. Without this
-		// check, the transport would fail, and this might not be provable.
+		// If the context has already ended, no request is made. So it is certain that nothing
+		// was sent. If the transport failed instead, this might not be certain.
 		err = ctx.Err()
 	}
 	if err != nil {

@@ -65,7 +65,7 @@ func expectedOutcomes() map[string]outcomes {
 	)
 	all := func(word string) [4]string { return [4]string{word, word, word, word} }
 	payers := func(word, at401, at429 string) [4]string { return [4]string{word, at401, word, at429} }
-	none := [4]string{busy, denied, wrong, busy} // the outcomes at the four kinds of status if only the status decides
+	none := [4]string{busy, denied, wrong, busy} // if the status alone decides: the outcome for each of the four kinds of status
 	return map[string]outcomes{
 		"refused":                    {payers("refused", away+denied, away+busy), payers("invalid", denied+ofPayer, busy+ofPayer)},
 		"signature refused":          {payers("refused", away+denied, away+busy), payers("invalid signature", denied+ofPayer, busy+ofPayer)},

@@ -24,9 +24,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402"
 )
 
-// These are the time budgets for Settle, except for primaryVerify, which is for Verify. The
-// budgets for Settle fit into every request. They use up all the time that a request with the
-// longest lookup (a bundle) leaves for its settlement.
+// primaryVerify is a time budget of Verify. The others belong to Settle. The budgets of Settle
+// fit into every request: together they take as much time as a request with the longest lookup
+// (a bundle) leaves for its settlement.
 const (
 	primaryBudget = 6 * time.Second // for asking the primary, including one resend
 	firstBudget   = 4 * time.Second // for the first reply of the primary
@@ -96,7 +96,7 @@ func (p *Pair) Settle(ctx context.Context, o *x402.Order) x402.Result {
 	switch {
 	case o.RefusedBy == p.Second.Name:
 		s.askAlone(ctx, &p.Second)
-	case o.RefusedBy != "", o.Refused: // a refusal without a name is from a time without a second, so the primary gave it
+	case o.RefusedBy != "", o.Refused: // if the record of a refusal has no name, there was no second at that time, so the primary refused
 		s.askAlone(ctx, &p.Primary)
 	default:
 		s.askInTurn(ctx)
@@ -200,9 +200,9 @@ func (s *settlement) replacePrimary(ctx context.Context, reply x402.Settlement) 
 	s.order.AskChain(ctx, r, x402.EvidenceBudget)
 }
 
-// checkChain asks the chain after a payment in doubt was sent to the second. If the second
-// reported a success (secondSucceeded), checkChain asks the chain repeatedly, until the chain
-// decides or the time is up. Otherwise checkChain asks the chain once.
+// checkChain asks the chain about a payment in doubt that was sent to the second.
+// secondSucceeded says whether the second reported a success. If it did, checkChain asks
+// repeatedly, until the chain decides or the time is up. Otherwise checkChain asks once.
 func (s *settlement) checkChain(ctx context.Context, secondSucceeded bool) {
 	o := s.order
 	r := &s.result

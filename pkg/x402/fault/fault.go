@@ -104,16 +104,17 @@ func (e *Error) Prevented() *Error {
 	return &c
 }
 
-// IsPrevented reports whether the error is the result of Prevented or a copy of it. A cause
-// that is prevented is not enough, because the error has its code for another reason.
+// IsPrevented reports whether the error is the result of Prevented or a copy of it. If only
+// the cause of the error has the mark, IsPrevented returns false, because such an error has
+// its code for another reason.
 func (e *Error) IsPrevented() bool { return e.prevented }
 
-// Silence returns a copy of the error with the mark that the target was silent. The owner of
-// the target can cause such a silence. There are two kinds. Either the target accepted a
-// connection, but its answer was not complete when the lookup's time was over. Or no resolver
-// could resolve the target's name, although the resolvers answered for another name. Resolvers
-// and registries themselves are not targets. After the first such failures, the payer is still
-// owed an answer. After enough such failures, the silence itself is the answer.
+// Silence returns a copy of the error with the mark that the target was silent. A target is
+// silent in two cases. In the first case, it accepts a connection, but its answer is not
+// complete when the lookup's time is over. In the second case, no resolver can resolve its
+// name, although the resolvers answer for another name. Resolvers and registries are not
+// targets. The owner of a target can cause such a silence. Therefore the payer is still owed
+// an answer after the first such lookups, but after enough of them the silence is the answer.
 func (e *Error) Silence() *Error {
 	c := *e
 	c.silence = true

@@ -29,8 +29,9 @@
 // same purchase. It also leaves out what evidence can do. Evidence can turn an uncertain,
 // refused or superseded payment into a settled one. It can also turn a settling payment into
 // one that is finally refused and never claimed again. A facilitator's refusal is not
-// evidence. A refusal of a payment that was already in doubt makes it uncertain, and not
-// refused. So does an attempt that did not send such a payment.
+// evidence. If a payment that was already in doubt is refused, it becomes uncertain, and not
+// refused. If an attempt ends without sending such a payment, the payment becomes uncertain as
+// well.
 //
 // A payer may sign several payments for one Purchase, for example because an answer got lost.
 // The payer is charged for only one of these payments. The record of the purchase names that

@@ -32,9 +32,9 @@ func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
 // Settled records proof of payment. If begins is true, the lookup begins now, and this attempt
 // keeps the lease for it; otherwise Settled gives the lease back. If this attempt has lost the
-// lease, Settled records the receipt nevertheless and returns ErrLost. If somebody else has
-// already recorded proof of payment, this attempt still runs the lookup and Settled returns
-// nil, provided that begins is true and this attempt still has the lease.
+// lease, Settled records the receipt nevertheless and returns ErrLost. There is one exception:
+// if somebody else has already recorded proof of payment, begins is true, and this attempt
+// still has the lease, Settled returns nil, and this attempt runs the lookup.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, beginsLookup: begins}
 	if begins {
@@ -75,10 +75,10 @@ func (h *Hold) Redeem(ctx context.Context, a Answer, validFor time.Duration, unu
 	return h.write(ctx, EventRedeem, Change{answer: &a, validFor: validFor, lookupUncounted: unused})
 }
 
-// Supersede ends an attempt that sent nothing, because another payment was charged for the
-// purchase. owner is the key of that other payment. If this attempt's payment is in doubt, it
-// stays in doubt. But from then on its record names the owner, so this payment is no longer
-// sent for the purchase.
+// Supersede ends an attempt after another payment was charged for the purchase. The attempt
+// must have sent nothing. owner is the key of that other payment. If this attempt's payment is
+// in doubt, it stays in doubt. But from then on its record names the owner, so this payment is
+// no longer sent for the purchase.
 func (h *Hold) Supersede(ctx context.Context, owner string) error {
 	if h.record.Doubt {
 		return h.write(ctx, EventNotSent, Change{Reason: h.record.Reason, owner: owner})
@@ -124,8 +124,9 @@ func (h *Hold) write(ctx context.Context, event Event, c Change) error {
 	return h.noteWrite(h.ledger.Apply(ctx, h.record, event, c))
 }
 
-// noteWrite updates the Hold after an attempt to write the record next. err is the error of
-// that write. noteWrite returns ErrLost if err is ErrConflict, and otherwise err.
+// noteWrite updates the Hold after a write. next is the record that was to be written, and err
+// is the error of the write. noteWrite returns ErrLost if err is ErrConflict, and otherwise
+// err.
 func (h *Hold) noteWrite(next Payment, err error) error {
 	switch {
 	case errors.Is(err, ErrConflict):

@@ -23,8 +23,9 @@ type Sold struct {
 // Payee is an account that receives payments, or received them earlier.
 type Payee struct {
 	Address string `json:"address"` // in lower case
-	// Until is NotedFor after this entry was last written, and so later than the last payment
-	// to this account. Before Until, a payment of Cheapest or more needs no write.
+	// Until is the time of the last write of this entry, plus NotedFor. It is later than the
+	// last payment to this account. Before Until, a payment of Cheapest or more needs no
+	// write.
 	Until time.Time `json:"until"`
 	// Cheapest is the lowest amount of a payment to this account, in atomic units.
 	Cheapest string `json:"cheapest"`

@@ -20,14 +20,14 @@ func (d *testLedger) submission(name string) ledger.Submission {
 	return p
 }
 
-// pay claims the payment with the given name, which offer makes, and returns the hold.
+// pay claims the payment that submission returns for a name. It returns the hold.
 func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	t.Helper()
 	return d.claimPayment(t, d.submission(name), ledger.Held).Hold
 }
 
-// checkOpen calls OpenPurchase with h, and checks that the purchase then belongs to the
-// payment of the second hold.
+// checkOpen calls OpenPurchase with the hold h. It checks that the purchase then belongs to
+// the payment of the hold owner.
 func (d *testLedger) checkOpen(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)
@@ -223,12 +223,13 @@ func TestSending(t *testing.T) {
 	checkErr(t, ledgertest.ErrInjected, errOf(d.Sending(t.Context(), first.Record())))
 }
 
-// TestProof checks which senders of a repeated payment count as its payer. If the first claim
-// had a retry token, only a sender with that token must count. If the first claim had no
-// token, a sender who has the payer's key or the same signature may repeat the payment until
-// it is paid. Such a sender must get the answer only as long as the payment has certainly not
-// been sent. If the payment has no purchase, the sender must get the answer as long as the
-// payment is not paid.
+// TestProof checks what a repeated payment proves about its sender. If the first claim had a
+// retry token, a sender with that token must count as the payer, and any other sender as a
+// stranger. If the first claim had no token, a sender with the payer's key or the first
+// signature must count as the payer until the payment may have been sent. After that, such a
+// sender may only make the Gate send the payment again. Once the payment is paid, such a
+// sender is a stranger. If the payment has no purchase, such a sender must count as the payer
+// until the payment is paid.
 func TestProof(t *testing.T) {
 	for _, state := range ledger.States() {
 		for _, sent := range []bool{false, true} {

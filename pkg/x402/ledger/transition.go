@@ -226,8 +226,7 @@ func keepReceipt(r *Payment, c Change) {
 	}
 }
 
-// endAttempt records that an attempt to settle ended without proof of payment. All fields that
-// are not set here stay correct.
+// endAttempt records that an attempt to settle ended without proof of payment.
 func endAttempt(r *Payment, c Change) {
 	r.Reason = c.Reason
 	r.LeaseUntil = time.Time{}

@@ -107,10 +107,10 @@ func TestRecordTransfer(t *testing.T) {
 	}
 }
 
-// TestRecordTransferReplaced plays money from a payment that was replaced by another payment
-// for its purchase. If the other payment is known to be paid, the money must be refunded. If
-// it is not, an answer must be owed. There is one exception: if the payer had been told for
-// certain that no money moves, the money must be refunded.
+// TestRecordTransferReplaced plays a payment that another payment has replaced for its
+// purchase. Then the chain shows that the replaced payment moved money. If the other payment
+// is known to be paid, this money must be refunded. It must also be refunded if the payer had
+// been told for certain that no money moves. Otherwise an answer must be owed.
 func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
 		endEvent  ledger.Event // the event with which the attempt to settle ends

@@ -27,8 +27,8 @@ const (
 	// maxClients is how many clients an environment keeps counts of. It bounds the memory: the
 	// counts of one client take some 150 bytes.
 	maxClients = 10_000
-	// storeTimeout bounds one report to the Store. pause is how long the Store is not called
-	// after a call has failed.
+	// storeTimeout bounds one report to the Store. storePause is how long the Store is not
+	// called after a call has failed.
 	storeTimeout = 250 * time.Millisecond
 	storePause   = time.Second
 	// An environment may let a tenth of the limit pass before it reports to the Store: the
@@ -147,7 +147,7 @@ func (t *tally) finalUnits() int { return max(t.count, t.finalSeen+t.unsentUnits
 
 // exceeds reports whether the given number of further units would put the client over the
 // limit, as far as this environment knows. Units that may be given back count only if the
-// store has returned its total within the last second (recheck).
+// store has returned its total within the last second (recheckAfter).
 func (t *tally) exceeds(more, limit int, now time.Time) bool {
 	if t.finalUnits()+more > limit {
 		return true

@@ -126,7 +126,7 @@ func Dial(c *http.Client, dial func(ctx context.Context, network, address string
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packRecord(f, r)
-		_, body, _ := ledger.Marshal(r) // does not fail: packed has done the same
+		_, body, _ := ledger.Marshal(r) // does not fail: packRecord has done the same
 		f.Add("k", "1", r.WriteID, string(r.State), string(doc), body)
 		f.Add("k", "1", r.WriteID, string(r.State), string(stored), body)
 	}
@@ -153,9 +153,9 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// checkRoundTrip encodes and decodes a record, and checks that it is unchanged. It ignores a
-// record that encode refuses, because the record is too large or has a key that the table
-// cannot have.
+// checkRoundTrip encodes and decodes a record, and checks that it is unchanged. If encode
+// refuses the record, checkRoundTrip checks nothing: such a record is too large, or has a key
+// that a table cannot have.
 func checkRoundTrip(t *testing.T, key string, r ledger.Record) {
 	t.Helper()
 	again, err := New(API{}, "t").encode(r)

@@ -296,7 +296,7 @@ func decode(key string, it item) (ledger.Record, error) {
 const packFormat = 1
 
 // dictionary has text that most records contain. It must never change, because the records in
-// existing tables were packed with it. Another dictionary needs another value of packing.
+// existing tables were packed with it. Another dictionary needs another value of packFormat.
 const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_at":"","disproved":true,` +
 	`"doubt":true,"sent":true,"reason":"an earlier attempt ended without a verdict","owner":"` +
 	`supersededboughtuncertainrefused"owed":["],"reason":"no evidence yet",` +
@@ -314,7 +314,7 @@ const dictionary = `"last_fault":{"code":"","message":""},"refusals":1,"refused_
 	`","answer":{"status":200,"encoding":"gzip","stored":true},"valid_before":"2026-` +
 	`","created_at":"2026-11-22T12:00:00.123456789Z","updated_at":"2026-","settled_at":"2026-","answered_at":"2026-","expires_at":"2026-"}`
 
-// pack compresses the JSON form of a record; see packing.
+// pack compresses the JSON form of a record (see packFormat).
 func (t *Table) pack(doc []byte) []byte {
 	w := t.compressors.Get().(*flate.Writer) //nolint:forcetypeassert // the pool contains only this type
 	defer t.compressors.Put(w)

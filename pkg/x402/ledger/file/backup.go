@@ -9,9 +9,9 @@ import (
 )
 
 // Backup copies the ledger, as it is at one moment, to a new file, and returns the number of
-// its records. Meanwhile this process and others can use the ledger. The copy is a single
-// file, readable by this user only, which Open accepts without Accept. If the new file already
-// exists, the error is fs.ErrExist.
+// its records. Meanwhile this process and others can use the ledger. The copy is a single file
+// that only this user can read. Open accepts it without the option Accept. If the new file
+// already exists, the error is fs.ErrExist.
 func (s *Store) Backup(ctx context.Context, to string) (records int, err error) {
 	to, err = filepath.Abs(to)
 	if err != nil {

@@ -50,16 +50,16 @@ payments: their signatures are refused and never charged again, but stored answe
 repeated, and answers that are owed are forgotten. Keep the damaged file, and refund its
 payers by the list of transfers to PAY_TO.`
 
-// These values in the header of a file show that the file belongs to this package. application
-// is "x402" in ASCII, and version is the version of the schema.
+// These values in the header of a file show that the file belongs to this package.
+// applicationID is "x402" in ASCII. schemaVersion is the version of the schema.
 const (
 	applicationID = 0x78343032
 	schemaVersion = 1
 )
 
-// schema creates the table. The columns list and since say in which list of ledger.Index a
-// record is, and at which time in that list. The column sum has a checksum of doc and body,
-// because SQLite stores no checksum of its data.
+// schema creates the table. The column list says in which list of ledger.Index a record is.
+// The column since has the record's time in that list. The column sum has a checksum of doc
+// and body, because SQLite stores no checksum of its data.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
@@ -202,7 +202,7 @@ func (s *Store) Put(ctx context.Context, r ledger.Record) (current ledger.Record
 		return nil, wrap("put", err)
 	}
 	c := &change{r, values, make(chan result, 1)}
-	s.pendingChanges <- c // this ends even if the channel is full: a writer whose change is in it has the turn or will take it
+	s.pendingChanges <- c // this send ends even if the channel is full, because the writer of a change in the channel has the turn or will take it
 	for {
 		select {
 		case o := <-c.result:

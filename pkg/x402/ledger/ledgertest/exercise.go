@@ -125,8 +125,8 @@ func compressesTo(t *testing.T, size int) []byte {
 }
 
 // everyKind writes one record of each kind except payments. Fetch must return each record as
-// it was written, and so must a Put of another record under the same key. The records must be
-// in the pages of the store, and in no list.
+// it was written. If another record is then put under the same key, Put must return the first
+// record. The records must be in the pages of the store, and in no list.
 func everyKind(t *testing.T, s Planter) {
 	for _, r := range Others("exercise|kind|") {
 		MustPut(t, s, r)
@@ -257,9 +257,9 @@ func reportsCorrupt(t *testing.T, s Planter) {
 	}
 }
 
-// indexBefore checks that List leaves out a record whose lease ends later than the argument
-// latest, even if the lease ends less than a millisecond later. If the record was written
-// after its lease ended, the time of that write counts instead.
+// indexBefore checks that List leaves out a record whose lease ends after the time latest that
+// List gets, even if it ends less than a millisecond after that time. If the record was
+// written after its lease ended, the time of that write counts instead.
 func indexBefore(t *testing.T, s Planter) {
 	at := noon()
 	for key, c := range map[string]struct{ lease, updated time.Time }{
@@ -336,7 +336,7 @@ func writersAtOnce(t *testing.T, s Planter) {
 func addOften(ctx context.Context, s Planter, key string, times int) error {
 	for tries := 0; times > 0; tries++ {
 		r, err := s.Fetch(ctx, key)
-		if err != nil || tries == 1000 { // each conflict means that another writer succeeded, and race makes far fewer than 1,000 writes
+		if err != nil || tries == 1000 { // each conflict means that another writer succeeded, and all writers together make far fewer than 1,000 writes
 			return errors.Join(errors.New("there is no end of conflicts"), err)
 		}
 		before, _ := r.(ledger.Payment)
