@@ -16,9 +16,9 @@ func (x *explorer) meaning(r *ledger.Payment, s *state) ledger.Meaning {
 }
 
 // isOver reports whether a payment is paid, but gives a request no right to an answer. Another
-// payment of the purchase may then be charged. This is the case if the payment was made at
-// another endpoint, if it is refunded or a refund is begun or due, or if its answer was given
-// and the request arrived when that answer was no longer kept or valid.
+// payment of the purchase may then be charged. There are three such cases. The payment was
+// made at another endpoint. It is refunded, or a refund is begun or due. Or its answer was
+// given, and was no longer kept or valid when the request arrived.
 func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) bool {
 	switch {
 	case r == nil:

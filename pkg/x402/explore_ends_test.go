@@ -66,8 +66,8 @@ func (x *explorer) checkSellerCheck(s *state, auth int) {
 }
 
 // wasOutrun reports whether writes of this process have failed more than three times because
-// another process had written first. A process that fails so often to record that a payment is
-// paid gives up recording, and gives an answer that is not on record.
+// another process had written first. If so many attempts to record a payment as paid fail, the
+// process stops trying, and gives an answer that is not on record.
 func wasOutrun(n *node) bool {
 	const tries = 3
 	met := 0

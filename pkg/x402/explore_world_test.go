@@ -31,7 +31,7 @@ type exploredWorld struct {
 	hasSecondEndpoint bool               // the second authorization is for another endpoint; the prices differ unless onePrice is set
 	onePrice          bool               // if hasSecondEndpoint is set, both endpoints have the same price
 	hasCheck          bool               // each request comes in two forms; the seller's check refuses one of them
-	mostRuns          int                // how many runs of the work a payment has at most; 0 for any number
+	mostRuns          int                // the largest number of runs of the work for a payment; 0 means no limit
 	budget            budget
 
 	// Each of the following settings makes the Gate omit a rule.

@@ -105,8 +105,8 @@ func (x *explorer) checkClaim(old, updated *ledger.Payment, now time.Time) {
 	})
 }
 
-// checkVerdict checks how the end of an attempt to settle is recorded, if the attempt has proved
-// neither that money moved nor that it never will.
+// checkVerdict checks a write that ends an attempt to settle. It checks nothing if the attempt
+// has proved that money moved, or that it never will.
 func (x *explorer) checkVerdict(old, updated *ledger.Payment, n *node, auth int) {
 	if old.State != ledger.Settling || !updated.LeaseUntil.IsZero() || updated.Paid() || updated.Disproved {
 		return

@@ -107,8 +107,8 @@ type Meter interface {
 	Open(ctx context.Context) error
 	// Close is called once after a successful Open, when the outcome of the payment is known.
 	// If the request runs a lookup, Close runs concurrently with the request's last write.
-	// atFault means that the payer may have caused the outcome, and that it took a call to a
-	// facilitator or the chain to find this out. A request with atFault costs the sender more.
+	// atFault means that the payer may have caused the outcome, and that a facilitator or the
+	// chain had to be asked to find this out. A request with atFault costs the sender more.
 	Close(ctx context.Context, atFault bool)
 }
 

@@ -84,9 +84,9 @@ func TestCorruptRecords(t *testing.T) {
 	})
 }
 
-// TestNoTime checks that a payment is not claimed if the request has too little time left to
-// settle, and that a claimed payment is not sent if less than two seconds are left for the
-// settlement.
+// TestNoTime plays requests with little time. If too little time is left to settle, the
+// payment must not be claimed. If less than two seconds are left after the claim, the payment
+// must not be sent.
 func TestNoTime(t *testing.T) {
 	for _, c := range []struct {
 		requestTime, slotDelay time.Duration // the time of the request; how long it takes to get a slot

@@ -137,8 +137,8 @@ func TestTransfersBeforeError(t *testing.T) {
 	})
 }
 
-// TestTransfersLagging checks that a node that is behind does not move the cursor, and hides no
-// transfer.
+// TestTransfersLagging plays a node that is behind. Transfers must not move the cursor past a
+// block that the node lacks, so that no transfer is missed.
 func TestTransfersLagging(t *testing.T) {
 	t.Parallel()
 	p, first := newPayments(t, 1)
@@ -182,7 +182,8 @@ func TestReceived(t *testing.T) {
 		name, hash string
 		to         x402.Address
 		rule       rule
-		// In a case without want and says, Received must return neither an error nor a transfer.
+		// If want and says are both empty, Received must return neither an error nor a
+		// transfer.
 		want error  // the expected error
 		says string // a text in the expected error
 	}{

@@ -114,12 +114,12 @@ func beginsAsObject(text []byte) bool {
 // classify returns the outcome of one request to /settle. resend says that the request should be
 // sent once more. These rules apply, in this order:
 //
-//  1. If there is no complete answer, the outcome is "not sent" if it is proved that nothing
-//     was sent. Otherwise the outcome is unknown.
+//  1. If there is no complete answer, the outcome is unknown. There is one exception: with
+//     proof that nothing was sent, the outcome is "not sent".
 //  2. The body is read before the status: facilitators send settlement_pending with 500
 //     and refusals with 400. success:true is a settlement whatever the status is, because
 //     it names a transaction that anyone can check.
-//     Otherwise the table of reasons decides, corrected by the status as interpret says.
+//     Otherwise the reason in the body decides, together with the status (see interpret).
 //  3. If the body is not an x402 answer, only the status decides. The exception is a platform's
 //     error that the operator must deal with: then its errorType decides.
 func classify(re reply, network, payer string) (s x402.Settlement, resend bool) {

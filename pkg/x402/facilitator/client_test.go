@@ -244,8 +244,8 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent checks when a failed request counts as not sent: only if the transport
-// reports that it looked for a connection, and does not report that it wrote anything.
+// TestProofOfNotSent checks when a failed request counts as not sent. The transport must
+// report that it looked for a connection, and must not report that it wrote anything.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -41,9 +41,9 @@ func pauseAfter(lookups int) time.Duration {
 	return min(pause, longestPause)
 }
 
-// resendWait returns how much longer a refused payment must wait before it may be sent again
-// to the facilitator that has refused it, or 0. The wait is needed because a call costs the
-// seller something and the sender of the payment nothing.
+// resendWait returns how much longer a refused payment must wait before it may be sent to the
+// facilitator again. The result is 0 if it need not wait. The wait is needed because a call
+// costs the seller something and the sender of the payment nothing.
 func resendWait(r Payment, now time.Time) time.Duration {
 	return max(0, r.RefusedAt.Add(pauseAfter(min(r.Refusals, 3))).Sub(now))
 }

@@ -7,9 +7,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// runsInADay returns the times at which the lookups for an owed answer begin if none of them
-// succeeds and the client asks every ten seconds for a day. It assumes that a lookup takes no
-// time.
+// runsInADay plays a client that asks for an owed answer every ten seconds for a day. Every
+// lookup fails at once. runsInADay returns the times at which the lookups begin.
 func runsInADay() []time.Duration {
 	const every = 10 * time.Second
 	runs := []time.Duration{0}

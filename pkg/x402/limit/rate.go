@@ -141,8 +141,8 @@ func (t *tally) unsentUnits() int { return t.count - t.reported }
 // environment knows.
 func (t *tally) usedUnits() int { return max(t.total.All+t.unsentUnits(), t.finalUnits()) }
 
-// finalUnits returns the least number of units that the client can have used when all its
-// requests are decided, as far as this environment knows.
+// finalUnits returns the number of units that the client has used for certain, as far as this
+// environment knows. It leaves out the units that may be given back.
 func (t *tally) finalUnits() int { return max(t.count, t.finalSeen+t.unsentUnits()) }
 
 // exceeds reports whether the given number of further units would put the client over the

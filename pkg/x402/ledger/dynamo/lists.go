@@ -93,8 +93,8 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 	}
 }
 
-// isEnough reports whether no more places need to be read. That is the case if there are as
-// many as wanted, and a place after them has a later time than the last one wanted.
+// isEnough reports whether no more places need to be read: all wanted places were read, and
+// after them a place with a later time.
 func isEnough(places []ledger.Place, wanted int) bool {
 	if len(places) <= wanted {
 		return false

@@ -265,8 +265,8 @@ func ceilMilli(t time.Time) int64 {
 	return ms
 }
 
-// decode returns the record in an item. It returns an error if the record's key is not key, or
-// if another attribute of the item does not agree with the record.
+// decode returns the record in an item. It returns an error if the record has another key than
+// the given one, or if an attribute of the item does not agree with the record.
 func decode(key string, it item) (ledger.Record, error) {
 	var stored storedRecord
 	if err := decodeItem(it, &stored); err != nil {
