@@ -20,8 +20,8 @@ func soldOut() error {
 	return fault.Info{Code: codeGone, Status: http.StatusGone, Class: fault.NoCharge, Message: "sold out"}.New(nil)
 }
 
-// repeats returns the two ways in which a payer can repeat a purchase, by name: with the first
-// signature once more, or with a new signature.
+// repeats returns, by name, the two ways in which a payer can repeat a purchase: with the
+// first signature once more, or with a new signature.
 func repeats() map[string]func(b *harness, first string) (signature string) {
 	return map[string]func(*harness, string) string{
 		"the same signature": func(_ *harness, first string) string { return first },

@@ -80,8 +80,8 @@ func testOffer(t testing.TB) *Offer {
 	return o
 }
 
-// offered returns a changed copy of the payment that the constant vector holds. The changed
-// payment fits the offer that testOffer returns.
+// offered returns the payment of vector, changed so that it fits the offer that testOffer
+// returns.
 func offered() string {
 	return strings.Replace(strings.Replace(vector, `"version": "2"}`, `"version": "2", "paymentFlow": "upfront"}`, 1),
 		`"extensions": {}`, `"extensions": {"bazaar": {"info": {"input": {"type": "http", "queryParams": {"city": "Oslo"}}, "list": [1, {"a": 2}]}, "schema": {}}}`, 1)

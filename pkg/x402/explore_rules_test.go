@@ -7,10 +7,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// omittedRule is a rule that an exploration leaves out, to test that the explorer notices. In the
-// explored worlds, a payment has one purchase name, no clock stops, and there is one transport.
-// Therefore the rules about several names, stopped clocks and two transports cannot be tested
-// here. TestCampaignDetects tests them.
+// omittedRule is a rule that an exploration leaves out. The explorer must notice that the rule
+// is missing. In the explored worlds, a payment has one purchase name, no clock stops, and
+// there is one transport. Therefore the rules about several names, stopped clocks and two
+// transports cannot be tested here. TestCampaignDetects tests them.
 type omittedRule struct {
 	name        string
 	violation   string                  // the violation that the exploration must find

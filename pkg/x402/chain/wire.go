@@ -222,8 +222,8 @@ func hexQuantity(n uint64) string { return "0x" + strconv.FormatUint(n, 16) }
 
 // The first topic of a log identifies its event: it is the keccak-256 hash of the event's name
 // and argument types. These are the topics of the token's events (EIP-3009, ERC-20). callState
-// identifies in the same way the one function of the token that is called: it is the beginning
-// of such a hash.
+// identifies the one function of the token that the client calls. It is the beginning of a
+// hash of the same kind.
 const (
 	topicUsed     = "0x98de503528ee59b575ef0c0a2576a82497bfc029a5685b209e9ec333479b10a5"
 	topicCanceled = "0x1cdd46ff242716cdaa72d159d339a485b3438398348d68f09d7c8c0a59353d81"
@@ -279,7 +279,7 @@ func (l entry) checkMadeBy(use entry, token string) error {
 	return nil
 }
 
-// transfer returns the transfer that a log records. The time of the log's block is at. The
+// transfer returns the transfer that a log records. at is the time of the log's block. The
 // result does not say which authorization was used.
 func (l entry) transfer(at time.Time) reconcile.Transfer {
 	from := decodeWord(l.Topics[1])

@@ -32,10 +32,10 @@ func (h *Hold) Released() bool { return h.record.LeaseUntil.IsZero() }
 
 // Settled records proof of payment. If begins is true, the lookup begins now, and this attempt
 // keeps the lease for it; otherwise Settled gives the lease back. If this attempt has lost the
-// lease, Settled records the receipt nevertheless and returns ErrLost. Perhaps this attempt
-// still has the lease, but somebody else has already recorded proof of payment. Then Settled
-// returns nil if begins is true, and this attempt runs the lookup; otherwise Settled returns
-// ErrLost.
+// lease, Settled records the receipt nevertheless and returns ErrLost. If this attempt still
+// has the lease, but somebody else has already recorded proof of payment, the result depends
+// on begins. If begins is true, Settled returns nil, and this attempt runs the lookup.
+// Otherwise Settled returns ErrLost.
 func (h *Hold) Settled(ctx context.Context, receipt Receipt, begins bool) error {
 	c := Change{receipt: &receipt, beginsLookup: begins}
 	if begins {

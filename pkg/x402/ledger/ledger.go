@@ -57,8 +57,8 @@ type Submission struct {
 	// Asks is the name of the facilitator to which the attempt sends the payment first. It is
 	// empty if only one facilitator is configured.
 	Asks string
-	// MostLookups is how many lookups the seller runs at most for the payment; 0 means no
-	// limit.
+	// MostLookups is the largest number of lookups that the seller runs for the payment; 0
+	// means no limit.
 	MostLookups int
 	// NoNode reports that the seller has no node with which to confirm a facilitator's reply.
 	NoNode bool

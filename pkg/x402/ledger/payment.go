@@ -107,16 +107,16 @@ type Payment struct {
 	// in records of earlier releases.
 	ClosedBy string `json:"closed_by,omitempty"`
 
-	// DueBack says why this payment is not answered by a lookup and its amount must be
-	// refunded. It is empty if a lookup can answer the payment.
+	// DueBack says why the amount of this payment must be refunded. It is empty if a lookup
+	// can answer the payment.
 	DueBack DueBack `json:"due_back,omitempty"`
 
 	Lookups   int       `json:"lookups,omitempty"`    // number of lookups that count; setValidity may set it back to 1
 	Silent    int       `json:"silent,omitempty"`     // number of lookups that ended because the target was silent
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not ended, began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed; nil after an answer
-	// MostLookups is how many lookups the seller runs at most for the payment; 0 means no
-	// limit.
+	// MostLookups is the largest number of lookups that the seller runs for the payment; 0
+	// means no limit.
 	MostLookups int     `json:"most_lookups,omitempty"`
 	Answer      *Answer `json:"answer,omitempty"` // set once redeemed
 

@@ -26,8 +26,8 @@ func (d *testLedger) pay(t *testing.T, name string) *ledger.Hold {
 	return d.claimPayment(t, d.submission(name), ledger.Held).Hold
 }
 
-// checkOpen calls OpenPurchase with the hold h. It checks that the purchase then belongs to
-// the payment of the hold owner.
+// checkOpen calls OpenPurchase with h. After that, the payment of the second hold (owner) must
+// own the purchase.
 func (d *testLedger) checkOpen(t *testing.T, h, owner *ledger.Hold) *ledger.Purchase {
 	t.Helper()
 	p, err := d.OpenPurchase(t.Context(), h)

@@ -306,7 +306,7 @@ func keepAnswer(r *Payment, c Change) {
 // A whole answer is valid for c.validFor. An answer with owed parts is valid for a day from
 // the first answer, so that the payer can get those parts without another charge. An answer
 // that is not stored can be looked up again for a day from the first time that it was given.
-// The field Lookups then starts again at 1, for the lookup that gave the answer.
+// In this case, setValidity sets the field Lookups to 1, for the lookup that gave the answer.
 func setValidity(r *Payment, c Change) {
 	first := r.AnsweredAt.IsZero()
 	r.AnsweredAt = c.now

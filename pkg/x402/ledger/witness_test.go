@@ -145,9 +145,9 @@ func TestRecordTransferReplaced(t *testing.T) {
 	}
 }
 
-// TestRecordTransferMeetsOthers plays others who write or delete the record between the read
-// and the write of RecordTransfer. RecordTransfer must then read the record again. After the
-// third conflict it must fail with ErrConflict.
+// TestRecordTransferMeetsOthers plays somebody else who writes or deletes the record between
+// the read and the write of RecordTransfer. RecordTransfer must then read the record again.
+// After the third conflict it must fail with ErrConflict.
 func TestRecordTransferMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {

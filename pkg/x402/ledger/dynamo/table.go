@@ -150,8 +150,8 @@ func (t *Table) currentRecord(ctx context.Context, key string, knownItem item) (
 	return decode(key, knownItem)
 }
 
-// item returns knownItem, if knownItem is not empty. Otherwise it reads the item under the
-// key, consistently. The result is empty if the table has no item under the key.
+// item returns knownItem, if knownItem is not empty. Otherwise it reads the item under the key
+// with a consistent read. The result is empty if the table has no item under the key.
 func (t *Table) item(ctx context.Context, key, knownItem item) (item, error) {
 	if len(knownItem) > 0 {
 		return knownItem, nil

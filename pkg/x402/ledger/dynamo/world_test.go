@@ -87,7 +87,7 @@ func newWorld(t *testing.T, s cloud.Dynamo) *world {
 	return w
 }
 
-// put writes an item with the direct client.
+// put writes an item. The call is not counted.
 func (w *world) put(it item) {
 	w.t.Helper()
 	_, err := w.uncounted.PutItem(w.t.Context(), &dynamodb.PutItemInput{TableName: &w.name, Item: it})

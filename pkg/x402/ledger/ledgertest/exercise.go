@@ -257,9 +257,9 @@ func reportsCorrupt(t *testing.T, s Planter) {
 	}
 }
 
-// indexBefore checks that List leaves out a record whose lease ends after the time latest that
-// List gets, even if it ends less than a millisecond after that time. If the record was
-// written after its lease ended, the time of that write counts instead.
+// indexBefore checks the argument latest of List. List must leave out a record whose lease
+// ends after that time, even if only by less than a millisecond. If a record was written after
+// its lease ended, the time of that write counts instead.
 func indexBefore(t *testing.T, s Planter) {
 	at := noon()
 	for key, c := range map[string]struct{ lease, updated time.Time }{
