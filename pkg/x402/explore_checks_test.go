@@ -41,9 +41,9 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 // facilitator to which we sent the authorization moved the money. toldUncharged says that the
 // payer was told, after the authorization was sent, that nothing is charged. If movedByUs is
 // true, moveMoney notes a violation in two cases: toldUncharged is true, or another payment
-// for the same purchase was charged and was not yet over. After a facilitator has lied about a
-// payment, the first case is no violation. Without a node, the second case is then no
-// violation either.
+// for the same purchase was charged and was not yet over. If a facilitator has lied about this
+// authorization, the first case is no violation. If there is no node, and a facilitator has
+// lied about either payment, the second case is no violation.
 func (x *explorer) moveMoney(s *state, auth int, movedByUs, toldUncharged bool) {
 	c := &s.chain[auth]
 	c.truth, c.spentAt, c.movedByUs = truthMoved, s.now, movedByUs

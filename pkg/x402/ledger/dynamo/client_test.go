@@ -210,7 +210,7 @@ func TestConnections(t *testing.T) {
 
 // TestOpen checks that Open uses the region, the credentials and the endpoint of the given
 // configuration, and that it creates nothing. If the table is missing or wrong, the error must
-// say why. Wrong settings must be refused for any table.
+// name the fault. Wrong settings must be refused for any table.
 func TestOpen(t *testing.T) {
 	described := func(key, index string) string {
 		return `{"Table":{"TableStatus":"ACTIVE","KeySchema":[{"AttributeName":"` + key + `","KeyType":"HASH"}],"GlobalSecondaryIndexes":[{"IndexName":"open",` +
