@@ -131,10 +131,10 @@ func (p *process) List(_ context.Context, _ string, _ time.Time, after ledger.Pl
 	return ledger.FirstPlaces(all, after, limit), nil
 }
 
-func (s decodedStore) List(_ context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (s decodedStore) List(_ context.Context, list string, latest time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	var all []ledger.Place
 	for key, r := range s {
-		if in, at := r.Listed(); in == list && (before.IsZero() || !at.After(before)) {
+		if in, at := r.Listed(); in == list && (latest.IsZero() || !at.After(latest)) {
 			all = append(all, ledger.Place{At: at, Key: key})
 		}
 	}

@@ -19,7 +19,8 @@ const maxName = 128
 // Named gives a handler a name, which must be unique among the handlers that a program sells.
 // Payments are recorded under the name. So the handler can still answer its earlier payments
 // after its pattern has changed, or if its router stores no pattern. Without Named, the name
-// is the pattern of http.ServeMux. A name has 1 to 128 printable ASCII characters.
+// is the pattern that the router stores in the request, as http.ServeMux and chi do. A name
+// has 1 to 128 printable ASCII characters.
 func Named(name string) Option {
 	if name == "" || len(name) > maxName || !untrusted.ASCII(name) {
 		panic(fmt.Sprintf("x402http: Named is %q, and must be 1 to %d printable characters of ASCII", name, maxName))

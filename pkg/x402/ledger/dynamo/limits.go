@@ -25,7 +25,7 @@ const countRetention = 10 * time.Minute
 // lost, Count does not send the addition again, because the units could be counted twice. The
 // units of a payment have a limit, and Count may send their addition twice: it is better to
 // count too many units of a client than to turn a payer away after a lost reply.
-func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, most int) (limit.Units, bool, error) {
+func (t *Table) Count(ctx context.Context, client string, window time.Time, n limit.Units, maxUnits int) (limit.Units, bool, error) {
 	begun := strconv.FormatInt(window.Unix(), 10)
 	in := &dynamodb.UpdateItemInput{
 		Key:              keyItem("rate|" + client + "|" + begun),
@@ -37,9 +37,9 @@ func (t *Table) Count(ctx context.Context, client string, window time.Time, n li
 		},
 	}
 	tries := func(o *dynamodb.Options) { o.Retryer = aws.NopRetryer{} }
-	if most != limit.Unbounded {
-		in.ConditionExpression = condition("requests <= :most", "requests", n.All <= most)
-		in.ExpressionAttributeValues[":most"] = numberValue(int64(most - n.All))
+	if maxUnits != limit.Unbounded {
+		in.ConditionExpression = condition("requests <= :most", "requests", n.All <= maxUnits)
+		in.ExpressionAttributeValues[":most"] = numberValue(int64(maxUnits - n.All))
 		tries = func(*dynamodb.Options) {}
 	}
 	now, ok, err := t.update(ctx, in, tries)
@@ -72,14 +72,14 @@ func unitsOf(it item) (limit.Units, error) {
 }
 
 // Acquire implements limit.Store.
-func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, most int) ([]limit.Lease, bool, error) {
+func (t *Table) Acquire(ctx context.Context, operation string, l limit.Lease, maxLeases int) ([]limit.Lease, bool, error) {
 	now, ok, err := t.update(ctx, &dynamodb.UpdateItemInput{
 		Key:                 keyItem("slots|" + operation),
 		UpdateExpression:    aws.String("ADD slots :lease"),
-		ConditionExpression: condition("size(slots) < :most", "slots", most > 0),
+		ConditionExpression: condition("size(slots) < :most", "slots", maxLeases > 0),
 		ExpressionAttributeValues: item{
 			":lease": setOf(l),
-			":most":  numberValue(int64(most)),
+			":most":  numberValue(int64(maxLeases)),
 		},
 	})
 	if err != nil {

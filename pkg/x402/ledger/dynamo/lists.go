@@ -27,13 +27,13 @@ const (
 // List implements ledger.Index. It asks each partition of a list for as many places as limit
 // allows, because the places to return may all be in one partition. Then it merges the
 // results.
-func (t *Table) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (t *Table) List(ctx context.Context, list string, latest time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	if before.IsZero() {
-		before = time.UnixMilli(1 << 53) // later than the time of any place
+	if latest.IsZero() {
+		latest = time.UnixMilli(1 << 53) // later than the time of any place
 	}
-	if err := ctx.Err(); err != nil || limit <= 0 || after.At.After(before) {
+	if err := ctx.Err(); err != nil || limit <= 0 || after.At.After(latest) {
 		return nil, err
 	}
 	var found [shards][]ledger.Place
@@ -42,7 +42,7 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 	for i := range shards {
 		queries.Go(func() error {
 			var err error
-			found[i], err = t.places(ctx, partition(list, i), before, after, limit)
+			found[i], err = t.places(ctx, partition(list, i), latest, after, limit)
 			return err
 		})
 	}
@@ -57,7 +57,7 @@ func (t *Table) List(ctx context.Context, list string, before time.Time, after l
 // index does not order places that have the same time. So the last wanted place is certain
 // only after every place with the same time was read. places stops at the first place with a
 // later time, or at the end of the partition.
-func (t *Table) places(ctx context.Context, partition string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (t *Table) places(ctx context.Context, partition string, latest time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	pageSize := min(limit, t.pageSize-1) + 1
 	in := &dynamodb.QueryInput{
 		TableName:                &t.name,
@@ -68,7 +68,7 @@ func (t *Table) places(ctx context.Context, partition string, before time.Time, 
 		ExpressionAttributeValues: item{
 			":open":   textValue(partition),
 			":after":  numberValue(after.At.UnixMilli()),
-			":before": numberValue(before.UnixMilli()),
+			":before": numberValue(latest.UnixMilli()),
 		},
 	}
 	var found []ledger.Place

@@ -13,14 +13,14 @@ import (
 )
 
 // List implements ledger.Index.
-func (s *Store) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) (places []ledger.Place, err error) {
+func (s *Store) List(ctx context.Context, list string, latest time.Time, after ledger.Place, limit int) (places []ledger.Place, err error) {
 	from := int64(math.MinInt64)
 	to := int64(math.MaxInt64)
 	if !after.At.IsZero() {
 		from = after.At.UnixNano()
 	}
-	if !before.IsZero() {
-		to = before.UnixNano()
+	if !latest.IsZero() {
+		to = latest.UnixNano()
 	}
 	err = s.eachRow(ctx, func(rows *sql.Rows) error {
 		var since int64

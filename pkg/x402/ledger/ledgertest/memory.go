@@ -93,7 +93,7 @@ func (m *Memory) read(key string) (ledger.Record, error) {
 }
 
 // List implements ledger.Index. A record that cannot be read is in no list.
-func (m *Memory) List(ctx context.Context, list string, before time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
+func (m *Memory) List(ctx context.Context, list string, latest time.Time, after ledger.Place, limit int) ([]ledger.Place, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var all []ledger.Place
@@ -102,7 +102,7 @@ func (m *Memory) List(ctx context.Context, list string, before time.Time, after 
 		if err != nil {
 			continue
 		}
-		if in, at := r.Listed(); in == list && (before.IsZero() || !at.After(before)) {
+		if in, at := r.Listed(); in == list && (latest.IsZero() || !at.After(latest)) {
 			all = append(all, ledger.Place{At: at, Key: key})
 		}
 	}
