@@ -45,7 +45,7 @@ type target struct {
 type round struct {
 	perSecond  float64
 	p50, p99   time.Duration
-	processors float64 // processor time that the server used, in seconds for each second of the round
+	processors float64 // seconds of processor time that the server used per second of the round
 }
 
 // play sends n requests with several clients at once, and measures them. Each client has one
@@ -225,7 +225,7 @@ func newFacilitator() *httptest.Server {
 		payer, hash := asked.PaymentPayload.Payload.Authorization.From, make([]byte, 32)
 		_, _ = rand.Read(hash) // never fails
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // an error means that the seller has ended
+		_ = json.NewEncoder(w).Encode(map[string]map[string]any{ // fails only if the seller has closed the connection
 			"/supported": {
 				"kinds":      []map[string]any{{"x402Version": x402.Version, "scheme": x402.Scheme, "network": network}},
 				"extensions": []string{}, "signers": map[string]any{},

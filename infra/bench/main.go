@@ -3,16 +3,16 @@
 // in the root folder of the repository.
 //
 //	bench table     measure everything, and write the table
-//	bench peers     do a lookup of the service with third-party libraries and tools
+//	bench peers     time a lookup by each third-party library and tool
 //	bench tools     do a lookup many times, with the tools that users run
 //	bench shop      sell a handler with the library
 //	bench bare      repeat one answer with net/http
 //
-// For lookups, the table compares their duration with that of the necessary round trips and
-// with that of well-known tools, on a network that works and on broken ones (infra/simnet).
-// The table also compares challenges and paid calls with the x402 project's middleware for
-// Express, calls over the Model Context Protocol with calls over HTTP, and a ledger of a
-// million payments with a ledger of ten.
+// The table compares the duration of a lookup with the duration of its necessary round trips
+// and with that of the same lookup by well-known tools. It does so on a working network and on
+// broken ones (infra/simnet). The table also compares challenges and paid calls with the x402
+// project's middleware for Express, calls over the Model Context Protocol with calls over
+// HTTP, and a ledger of a million payments with a ledger of ten.
 package main
 
 import (

@@ -35,7 +35,7 @@ const (
 	targetChallenge  = 1.4  // processor time of a challenge, divided by the time of a bare answer
 	targetPaid       = 2.0  // processor time of a paid ping, divided by the time of its unavoidable steps
 	targetGrowth     = 0.90 // paid pings per second on the largest ledger, divided by those on the smallest
-	targetClients    = 32   // the smallest number of clients, other than 1, for which the targets hold
+	targetClients    = 32   // the targets for several clients hold for this number of clients or more
 )
 
 func (s *section) compare(what string, ours round, name string, theirs round) *row {
