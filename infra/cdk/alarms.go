@@ -13,16 +13,15 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/service"
 )
 
-// tolerated is the largest number of events in a period, such as payments in doubt, that an
-// alarm tolerates. A period with more events counts as bad.
+// tolerated is how many events, such as payments in doubt, an alarm tolerates in a period. A
+// period with more events counts as bad.
 const tolerated = 2
 
 // minSamples is the number of samples from which a percentile of durations is meaningful.
 const minSamples = 20
 
 // slowSettlement is the bound of the alarm facilitator-slow, in milliseconds. A settlement
-// normally takes far less time: one or two blocks of two seconds each. The time limit of a
-// settlement is far longer: at least 13 s.
+// normally takes one or two blocks of two seconds each. Its time limit is at least 13 s.
 const slowSettlement = 8000 // ms
 
 // certificateDays is the bound of the alarm "certificate". This alarm goes off if the
@@ -125,10 +124,10 @@ func (e *envelope) pageAlarms() []alarm {
 			periods:    3,
 			breaching:  2,
 		}, {
-			// The metric is never below the bound of 0, so this alarm goes off only when there
-			// are no more data. Before the first run of reconcile, the alarm is already in the
-			// state for missing data, so it notifies nobody. The alarm evaluates one period:
-			// with more, CloudWatch would wait until more of them are empty.
+			// This alarm goes off only when the metric has no more data, because no value is
+			// below the bound of 0. Before the first run of reconcile, the alarm is already in
+			// the state for missing data, so it notifies nobody. The alarm evaluates a single
+			// period: for several, CloudWatch would wait until several are empty.
 			name:    "reconcile-silent",
 			means:   "No run of reconcile ended for a quarter of an hour: nobody looks whether the service is ready, and payments in doubt stay in doubt.",
 			of:      []series{e.serviceMetric("", service.MetricReady, statMax)},
@@ -229,10 +228,10 @@ func (e *envelope) ticketAlarms() []alarm {
 			e.serviceMetric("still", service.MetricStillOpen, statMax),
 			e.serviceMetric("chain", service.ReadyMetric(service.ProbeChain), statMax),
 		},
-		// If a run of reconcile fails, the series "open" has no value. The alarm must then keep
-		// its state, so the expression must have no value either. An IF whose condition is
-		// true returns 0 in place of a missing value. An IF whose condition is missing returns
-		// no value. So the outer condition tests the series "open".
+		// If a run of reconcile fails, the series "open" has no value. The alarm must then
+		// keep its state, so the expression must have no value either. The inner IF alone
+		// would return 0 for a missing "open". The outer IF returns no value if its condition
+		// has none.
 		expression: "IF(open >= 0, IF(FILL(chain, 1) > 0, open > still, 0))",
 		period:     minutes15,
 		periods:    4,

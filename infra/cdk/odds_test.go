@@ -25,7 +25,7 @@ type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in the new release and in the older one alike
 	breaks   float64                  // the share of the other payments that the new versions break
-	garbage  float64                  // requests a minute from a stranger, which both releases refuse; each has a new key
+	garbage  float64                  // requests a minute that both releases refuse; a stranger signs each with a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release
 	shares   func(minute int) float64 // the share of the payments that the new versions get; minutes count from the start of the canary

@@ -45,8 +45,8 @@ func changedValues() map[string]string {
 	}
 }
 
-// parametersOfResources returns the parameters that no function receives. By the name of the
-// parameter, it has the type of the resources that change with the parameter.
+// parametersOfResources returns the names of the parameters that no function receives, each
+// with the type of the resources that the parameter changes.
 func parametersOfResources() map[string]string {
 	return map[string]string{"DefaultEndpoint": "AWS::ApiGatewayV2::Api", "Release": "AWS::CodeDeploy::DeploymentGroup"}
 }

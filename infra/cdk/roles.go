@@ -61,7 +61,7 @@ func (e *envelope) statements(r operators.Role, topics []*string) (all []any) {
 			on = append(on, e.resourceARNs(place, topics)...)
 		}
 		statement := object{"Effect": "Allow", "Action": p.Actions, "Resource": on}
-		if p.Keys != nil { // every request for items contains their keys, so the condition applies to all such requests
+		if p.Keys != nil { // ForAllValues allows a request without keys, but every request for items has keys
 			statement["Condition"] = object{"ForAllValues:StringLike": object{"dynamodb:LeadingKeys": p.Keys}}
 		}
 		all = append(all, statement)

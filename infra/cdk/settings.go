@@ -29,10 +29,10 @@ const (
 	ctxNodes       = "nodes"
 )
 
-// Values of the context key "nodes": where the nodes for RPC_URL are configured. The key has no
-// default. The template's default is the network's public node, which limits the rate of
-// requests and guarantees nothing. "none" is not accepted either: without a node, a payer
-// whose payment was refused gets a free answer by cancelling the payment's nonce.
+// Values of the context key "nodes", which says where the nodes for RPC_URL are configured.
+// The key has no default, because the template's default is the network's public node, which
+// limits the rate of requests and guarantees nothing. "none" is refused: without a node, a
+// payer whose payment was refused gets a free answer by cancelling the payment's nonce.
 const (
 	nodesSecret    = "secret"    // rpc_urls in the secret that FacilitatorSecretArn names
 	nodesParameter = "parameter" // the parameter RpcUrl, given with cdk deploy --parameters RpcUrl=…
