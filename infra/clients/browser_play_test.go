@@ -12,7 +12,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// playMoney plays visits to a service that accepts play money, as "make run" starts it. The
+// playMoney makes visits to a service that accepts play money, as "make run" starts it. The
 // browser reaches the service without a gateway, and the facilitator runs in the service's
 // process.
 func playMoney(t *testing.T) {

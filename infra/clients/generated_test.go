@@ -49,9 +49,8 @@ func generators() map[string]generator {
 
 // TestGeneratedClients checks the clients that three public generators make. The result types
 // must have the names of the schemas. Each client must compile and read a paid answer. It must
-// also read the body of a charged error with a status that the description of the operation
-// dns does not declare. The comment of declaredErrors in pkg/discovery says why the status is
-// not declared.
+// also read the body of a charged error of the operation dns whose status the description does
+// not declare. declaredErrors in pkg/discovery says why.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	for name, g := range generators() {

@@ -20,7 +20,7 @@ var hostRequirements = filepath.Join("testdata", "hosts", "requirements.txt")
 // hostOutput is what a host program prints.
 type hostOutput struct {
 	Tools []string // the tools of the server
-	Asks  []bool   // for each tool, whether the host would ask a person before calling it, if the host can tell
+	Asks  []bool   // for each tool, whether the host would ask a person before a call; empty if the host does not report this
 	Told  []string // the answers to two calls of the same tool
 }
 

@@ -48,9 +48,9 @@ func runCurl(t *testing.T, w workshop, line string, env ...string) (*http.Respon
 // TestCurl runs two curl commands of the documentation page. The response to the first must be
 // the offer, and no money moves. The second sends a wallet's signature. The result of its
 // settlement is lost once, but the answer must come all the same. The test then runs the
-// second command again. It must get the same answer, marked as replayed. Neither run gets an
-// idempotency key, so both derive the same key from the signature. Tests of pkg/discovery
-// check that the page shows the response to the first command.
+// second command again. The second run must get the same answer, marked as replayed. Neither
+// run gets an idempotency key, so both derive the same key from the signature. Tests of
+// pkg/discovery check that the page shows the response to the first command.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)
@@ -91,15 +91,15 @@ func gatewayError(status int) step {
 }
 
 // TestPersistentPrograms checks the two programs of the documentation page that repeat their
-// request until they have the answer. One signs a new payment for each attempt, with one key.
-// The other sends a given signature. The service has stored the answer, but a gateway loses it
-// in several ways: by errors of the gateway, a closed connection, or half a body. The programs
-// also get the error payment_in_progress, which a service can return after it was killed and
-// started again.
+// request until they have the answer. One signs a new payment for each attempt, with the same
+// idempotency key. The other sends a given signature. The service has stored the answer, but a
+// gateway loses it in several ways: by errors of the gateway, a closed connection, or half a
+// body. The programs also get the error payment_in_progress, which a service can return after
+// it was killed and started again.
 //
-// A program that ends without the answer prints how to get it later, unless no answer can come
-// any more. It prints this when it gives up, and after Ctrl-C, which a terminal sends to all
-// processes of a group.
+// A program may end without the answer, because it gives up or because of Ctrl-C. It must then
+// print how to get the answer later, unless no answer can come any more. Like a terminal, the
+// test sends Ctrl-C to all processes of a group.
 func TestPersistentPrograms(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]loss{

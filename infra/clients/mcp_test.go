@@ -223,8 +223,8 @@ func TestSwallowedReply(t *testing.T) {
 // toolClients returns the names of the mcpClients that have a timeout for a call.
 func toolClients() []string { return []string{"TypeScript 1.x", "TypeScript 2.x, 2026-07-28"} }
 
-// checkGivesUp buys over HTTP with a loop that gives up a call and calls again. The loop must
-// get the answer, and the payer must pay once.
+// checkGivesUp runs a loop that buys over HTTP. The loop gives up its first call after a
+// timeout, and calls again. It must get the answer, and the payer must pay once.
 func checkGivesUp(t *testing.T, c stockClient) {
 	t.Helper()
 	stands, timeout := window, giveUpTimeout
@@ -248,8 +248,8 @@ func checkGivesUp(t *testing.T, c stockClient) {
 	})
 }
 
-// checkToolGivesUp buys with a client that calls a tool, gives up the call and calls again.
-// The client must get the answer, and the payer must pay once.
+// checkToolGivesUp runs a client that buys by calling a tool. The client gives up its first
+// call after a timeout, and calls again. It must get the answer, and the payer must pay once.
 func checkToolGivesUp(t *testing.T, name string, start func(*testing.T) service) {
 	t.Helper()
 	checkSettledOnce(t, 2*window, start, func(s service) (payer, fault string) {
@@ -269,7 +269,7 @@ func checkToolGivesUp(t *testing.T, name string, start func(*testing.T) service)
 	})
 }
 
-// checkSettledOnce starts a service and plays a trial with it. The trial returns the payer,
+// checkSettledOnce starts a service and runs a trial with it. The trial returns the payer,
 // and a description of any fault. checkSettledOnce repeats this, up to five times in all,
 // until the client has made its second call within the window. checkSettledOnce then checks
 // that the payer has paid once.

@@ -268,10 +268,11 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode compares an error with the list of the operation. Where the list has null for
-// charged or retryable, the body may have either value. If the list says retryable, the body of
-// a charged error may still say not retryable: the service then owes the answer, but makes no
-// further lookup for it.
+// checkCode compares an error with the entry for its code in the description. The operation
+// must list the code, unless no operation does. Where the entry has null for charged or
+// retryable, the error may have either value. If the entry says retryable, a charged error may
+// still say not retryable: the service then owes the answer, but makes no further lookup for
+// it.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {

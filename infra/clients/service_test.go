@@ -184,8 +184,8 @@ func (w world) shopSettings() map[string]string {
 	return settings
 }
 
-// answer returns the example answer of the catalog, in which the resolver has the address of
-// this machine.
+// answer returns the example answer of the catalog, with the address of this machine as the
+// address of the resolver.
 func answer(t *testing.T) map[string]any {
 	want := decodeJSON[map[string]any](t, []byte(catalog.DNS().Response))
 	want["resolver"] = "127.0.0.1"

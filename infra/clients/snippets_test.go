@@ -47,8 +47,8 @@ func retryProgram() program {
 	return program{id: "retries", title: "With retries", tools: nodeWorkshop, from: npm()}
 }
 
-// signedKey is the environment variable, with its value, that gives an idempotency key to the
-// program with the id "signed".
+// signedKey is an entry of the environment. It gives the program with the id "signed" its
+// idempotency key.
 const signedKey = "IDEMPOTENCY_KEY=call-1"
 
 // signedProgram returns the program that sends a payment which was signed elsewhere.

@@ -14,8 +14,8 @@ const (
 	// callsUntilItLeaves is the number of calls after which a client gives up for the time
 	// being.
 	callsUntilItLeaves = 3
-	// narrowWindow is a duplicate window in seconds. It ends before a client comes back: the
-	// service's pause before the third lookup alone is ten seconds.
+	// narrowWindow is a duplicate window in seconds. It ends before a client comes back,
+	// because the service alone pauses for ten seconds before its third lookup.
 	narrowWindow = "1"
 	// patientClient is a client's timeout in seconds, for trials in which no answer is lost.
 	// With a shorter timeout, a client could give up on a busy machine, and would then buy

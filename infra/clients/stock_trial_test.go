@@ -174,8 +174,8 @@ func (t *trial) buy(tb *testing.T, column int, keyed bool) {
 	}
 }
 
-// maxLookupHold is the longest time for which the resolver holds its answers back. A lookup
-// survives this time, because the lookup is tried five times, which takes longer in total.
+// maxLookupHold limits how long the resolver holds its answers back. No lookup fails because
+// of this delay: the service tries a lookup five times, which takes longer in total.
 const maxLookupHold = 20 * time.Second
 
 // lookUp is called for every query to the resolver, and reports whether it has answered the
