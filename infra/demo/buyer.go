@@ -102,8 +102,9 @@ func (b *buyer) paymentName(call []byte) string {
 	return "a payment of somebody else"
 }
 
-// handleReply prints a reply. For a reply without an answer, it also prints how long the buyer
-// waited, if that was long. It returns true if the buyer must send the same payment again.
+// handleReply prints a reply. If a reply without the answer took at least explainDelay, it
+// also prints the time that the reply took. It returns true if the buyer must send the same
+// payment again.
 func (b *buyer) handleReply(r x402test.Reply, lost error, took time.Duration) (resend bool) {
 	text := replyText(r)
 	status := fmt.Sprint(r.Status)

@@ -1,8 +1,8 @@
 // Command demo shows in a terminal what happens when everything fails. The facilitator moves
 // the money and answers 500; the seller is killed while it waits for the facilitator; then the
 // seller is down; then the network loses the answer. After each failure the client signs a new
-// payment. The same events are played against the service of this repository with its ledger
-// file, and against a seller of thirty lines without a ledger (infra/demo/thirty). At the end
+// payment. The same events happen to the service of this repository with its ledger file, and
+// to a seller of thirty lines without a ledger (infra/demo/thirty). At the end
 // the command counts the transfers on the facilitator's chain and the answers that the client
 // has, and says what each client paid.
 //
@@ -44,7 +44,7 @@ func main() {
 // fifth try.
 const mostTries = 20
 
-// play plays the events against both sellers, and prints them in two columns.
+// play lets the same events happen to both sellers, and prints them in two columns.
 func play(ctx context.Context, out io.Writer, colours bool, service, thirty string) error {
 	page := &timeline{out: out, colours: colours}
 	with, err := newSeller(ctx, service, page.printLeft)

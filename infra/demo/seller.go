@@ -256,9 +256,9 @@ func (s *seller) reportResumed() {
 	}
 }
 
-// explain starts a timer. If the killed process still holds a payment when the timer ends, the
-// timeline says once that the seller waits for a lease. When the seller has answered or has
-// ended, the caller must call the returned function, which stops the timer.
+// explain starts a timer. If the lease of the killed process still blocks a payment when the
+// timer ends, the timeline says once that the seller waits for the lease. When the seller has
+// answered or has ended, the caller must call the returned function, which stops the timer.
 func (s *seller) explain() (stop func()) {
 	timer := time.AfterFunc(explainDelay, func() {
 		s.mu.Lock()
