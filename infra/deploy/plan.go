@@ -37,8 +37,8 @@ type plan struct {
 	currentAnswers *answers // what the running deployment reports; nil if it does not answer
 	code           code
 	commit         string
-	// omitted has the values of the parameters that the file has and the template to be deployed
-	// lacks. In place of a default value, it has an empty text (see adaptFile).
+	// omitted has the parameters in the file that the template to be deployed lacks, with
+	// their values. An empty text takes the place of a default value (see adaptFile).
 	omitted map[string]string
 }
 

@@ -165,7 +165,7 @@ func concealedIn(t *sam.Template, function string) (map[string]bool, error) {
 // also returns the variables, the largest first. A concealed variable counts as if its value
 // had HiddenRoom bytes.
 func measure(environment map[string]string, concealed map[string]bool) (all []variable, total int) {
-	total = len("{}") - len(",") // one comma fewer than variables
+	total = len("{}") - len(",") // the loop adds a comma for each variable, but the last has none
 	for name, value := range environment {
 		if concealed[name] {
 			value = strings.Repeat("x", HiddenRoom)
