@@ -149,7 +149,7 @@ func bothFacilitators(t *testing.T, table string) map[string]string {
 }
 
 // shopper buys from the built functions, whose requests to AWS the recorder records. The rate
-// limit is so low that the function counts the second request of a client in the table.
+// limit is so low that a function counts a client in the table from its second request on.
 type shopper struct {
 	*recorder
 	*x402test.Client
@@ -178,8 +178,8 @@ func newShopper(t *testing.T) *shopper {
 	s.base = cloud.Deployment{
 		Functions: testbed.Functions(t), Parameters: params, Logs: logs,
 		EnvironmentOf: func(slug string) map[string]string { return s.environment(t, slug, "") },
-		// The shopper sends one request after the other. So the current request comes from the
-		// newest client, whose number is s.clients.
+		// The shopper sends one request after the other. So the current request comes
+		// from the newest client, whose number is s.clientCount.
 		Source: func() string { return fmt.Sprint("192.0.2.", s.clientCount) },
 	}.Open(t).URL
 	return s
