@@ -141,8 +141,8 @@ func (a Alarm) nextState(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && existing == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest of them is from the a.Datapoints-th newest
-		// period or an earlier period.
+		// All existing points breach, and the oldest of them is older than the newest
+		// a.Datapoints-1 periods.
 		return Firing
 	}
 	return OK

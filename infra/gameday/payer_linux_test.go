@@ -48,7 +48,7 @@ type payer struct {
 	address        string // the wallet's address, in lower case
 	url, signature string
 	answers        []clientAnswer
-	err            error // why the payer has no answer or no final answer, or the log has no entry of the request; nil if nothing failed
+	err            error // set if the payer got no answer or no final answer, or if the log has no entry of a request
 }
 
 // newPayer returns a payer who has signed a payment for a lookup of a new domain name.

@@ -121,8 +121,8 @@ func receiptKey(seed byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{seed}, ed25519.SeedSize))
 }
 
-// setReceiptKey puts the key for receipts into the secret. Functions that start from now on get
-// that key.
+// setReceiptKey puts the key for receipts into the facilitator's secret. Functions that start
+// from now on get that key.
 func (w *world) setReceiptKey(seed byte) {
 	text := receipt.FormatKey(receiptKey(seed))
 	w.receiptKey.Store(&text)
@@ -303,7 +303,7 @@ func (c scenario) checkBooks(w *world, out *outcome) {
 	}
 }
 
-// The functions below change the world's table directly, not through its door.
+// The functions below reach the world's table without its door, which may be shut.
 
 func (w *world) store() *dynamo.Table { return w.db.Open(w.name) }
 
