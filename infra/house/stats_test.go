@@ -98,9 +98,9 @@ func (s *total) add(f goFile) {
 	}
 }
 
-// distribution describes the cognitive complexity of the functions whose complexity is above 0.
-// gocognit lists the same functions, so the numbers of other projects can be compared with
-// these.
+// distribution describes the cognitive complexity of functions. Like gocognit, it leaves out
+// functions whose complexity is 0. So it can be compared with what gocognit prints for other
+// projects.
 type distribution struct {
 	mean                 float64
 	p99, max, aboveLimit int // aboveLimit is the number of functions above the limit
@@ -125,9 +125,9 @@ func (s *total) complexity() distribution {
 	return d
 }
 
-// printSummary prints the measures of the code that is linked into commands. In a second column,
-// it prints the measures of all other code: tests, their helpers, infra/bench, and the modules
-// that are not in the list modules.
+// printSummary prints the measures of the code that is linked into commands. In a second
+// column, it prints the measures of all other code: tests, their helpers, infra/bench, and the
+// Go modules that the function modules leaves out.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {

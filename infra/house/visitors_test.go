@@ -12,8 +12,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// manifests returns the names of the files that list dependencies. The value is Dependabot's
-// name for the ecosystem.
+// manifests returns the names of the files that list dependencies, each with Dependabot's name
+// for the file's ecosystem.
 func manifests() map[string]string {
 	return map[string]string{"go.mod": "gomod", "package.json": "npm", "requirements.txt": "pip"}
 }
