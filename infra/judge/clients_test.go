@@ -16,7 +16,7 @@ const clientsFolder = "../clients"
 
 // TestClients plays the judge's row "reply-lost", in which the reply to the first payment is
 // lost. The payers are unmodified third-party clients. Each client must pay twice at a seller
-// that keeps no record, and once at our shop. The judge's own payers do the same.
+// that keeps no record, and once at our shop. The same must hold for the judge's own payers.
 func TestClients(t *testing.T) {
 	t.Parallel()
 	testbed.Node(t, clientsFolder)
