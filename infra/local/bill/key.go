@@ -30,8 +30,8 @@ func ReadKey(path string) (*x402test.Wallet, error) {
 }
 
 // ThrowawayWallet returns the wallet of the key in a file. If the file does not exist,
-// ThrowawayWallet creates the file with a random key. Nobody has sent money to a random key,
-// so it pays with play money only.
+// ThrowawayWallet creates the file with a random key. The account of a random key has no
+// money, so such a wallet can pay only with play money.
 func ThrowawayWallet(path string) (*x402test.Wallet, error) {
 	wallet, err := ReadKey(path)
 	if !errors.Is(err, fs.ErrNotExist) {

@@ -45,8 +45,8 @@ type Delivery struct {
 	Transport http.RoundTripper
 }
 
-// Verify checks that a key of the service signed the receipt jws for the request, the payment
-// and the answer in d. It returns the content of the receipt and the id of the key.
+// Verify checks that a key of the service signed a receipt for the request, the payment and
+// the answer in d. The receipt is a JWS. Verify returns its content and the id of the key.
 func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, string, error) {
 	asked := *d.RequestURL
 	s, kid, err := receipt.Verify(jws, func(kid string) (ed25519.PublicKey, error) {
@@ -73,7 +73,7 @@ func (d Delivery) Verify(ctx context.Context, jws string) (receipt.Statement, st
 }
 
 // matchesResource reports whether a receipt for the given resource can belong to a request for
-// the URL asked. If the offer named a resource, the receipt must be for exactly that resource.
+// the given URL. If the offer named a resource, the receipt must be for exactly that resource.
 // Otherwise the receipt must be for the requested URL, with or without the query.
 func (d Delivery) matchesResource(asked url.URL, resource string) bool {
 	if d.Resource != "" {
