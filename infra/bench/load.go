@@ -122,10 +122,10 @@ func percentile(sorted []time.Duration, p float64) time.Duration {
 	return sorted[max(0, int(math.Ceil(p/100*float64(len(sorted))))-1)]
 }
 
-// measure compares targets. First it plays each target once, to find out how many requests
-// take about a second. Then it plays that many requests of each target in several rounds.
-// Every second round plays the targets in reverse order. measure returns the medians of each
-// target over these rounds.
+// measure compares targets. First it sends some requests to each target, to find out how many
+// requests take about a second. Then it sends that many requests to each target in several
+// rounds. Every second round takes the targets in reverse order. measure returns the medians
+// of each target over these rounds.
 func (s *site) measure(times, clients int, targets ...target) (medians []round) {
 	const leastRequests, mostRequests = 100, 20_000
 	least := max(leastRequests, 4*clients)
