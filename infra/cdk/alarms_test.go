@@ -104,9 +104,9 @@ func newMetrics() []string {
 	return []string{service.MetricNewJudged, service.MetricNewBroken, service.MetricNewUnanswered}
 }
 
-// TestRunbook checks that the link in each alarm leads to the alarm's entry in the runbook,
-// that the entry has the alarm's name in bold before the alarm's meaning, and that the runbook
-// has no entry for an alarm that does not exist.
+// TestRunbook checks that the link in each alarm leads to the alarm's entry in the runbook.
+// The entry must have the alarm's name in bold before the alarm's meaning. The runbook must
+// have no entry for an alarm that does not exist.
 func TestRunbook(t *testing.T) {
 	t.Parallel()
 	text := string(must(os.ReadFile("../RUNBOOK.md"))(t))

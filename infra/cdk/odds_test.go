@@ -24,7 +24,7 @@ import (
 type release struct {
 	rate     float64                  // payments a minute
 	ordinary float64                  // the share of payments that fail in the new release and in the older one alike
-	breaks   float64                  // the share of the other payments that the new versions break
+	breaks   float64                  // of the payments that do not fail anyway, the share that the new versions break
 	garbage  float64                  // requests a minute that both releases refuse; a stranger signs each with a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release
@@ -191,9 +191,9 @@ func TestReleaseOdds(t *testing.T) {
 	}
 }
 
-// TestReleaseIsCompared checks that a release is not rolled back for faults that the older
-// release has as well, for faults that fewer than three payers meet, or if there is no older
-// release.
+// TestReleaseIsCompared checks that a release is rolled back if it breaks the payments of
+// several payers. It must not be rolled back if the older release has the same faults, if only
+// one or two payers meet its faults, or if there is no older release.
 func TestReleaseIsCompared(t *testing.T) {
 	t.Parallel()
 	all := func(int) float64 { return 1 }
