@@ -20,7 +20,7 @@ import (
 
 // TestBrowser visits the paywall and the documentation of a service in Chromium, with a wallet
 // that really signs. A gateway between the browser and the service can lose, delay or replace
-// answers.
+// answers. Each visit must lead to the expected payments, and show the expected answer.
 func TestBrowser(t *testing.T) {
 	t.Parallel()
 	t.Run("visits", func(t *testing.T) {

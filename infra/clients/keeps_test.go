@@ -95,7 +95,7 @@ func gatewayError(status int) step {
 // idempotency key. The other sends a given signature. The service has stored the answer, but a
 // gateway loses it in several ways: by errors of the gateway, a closed connection, or half a
 // body. The programs also get the error payment_in_progress, which a service can return after
-// it was killed and started again.
+// it was killed and started again. All requests of a program must be for one purchase.
 //
 // A program may end without the answer, because it gives up or because of Ctrl-C. It must then
 // print how to get the answer later, unless no answer can come any more. Like a terminal, the
@@ -115,7 +115,7 @@ func TestPersistentPrograms(t *testing.T) {
 	} {
 		for _, p := range []program{retryProgram(), signedProgram()} {
 			if p.id == "signed" && c.plan == nil {
-				continue // the program is a loop around curl, and Ctrl-C ends both
+				continue // this program is a shell loop, so Ctrl-C ends it before it can print anything
 			}
 			t.Run(name+"/"+p.id, func(t *testing.T) {
 				t.Parallel()

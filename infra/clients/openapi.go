@@ -268,8 +268,8 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode compares an error with the entry for its code in the description. The operation
-// must list the code, unless no operation does. Where the entry has null for charged or
+// checkCode compares an error with the entry for its code in the description. If any operation
+// lists the code, this operation must list it. Where the entry has null for charged or
 // retryable, the error may have either value. If the entry says retryable, a charged error may
 // still say not retryable: the service then owes the answer, but makes no further lookup for
 // it.
