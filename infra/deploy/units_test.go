@@ -22,8 +22,9 @@ func TestAgreed(t *testing.T) {
 	}
 }
 
-// TestSettled checks that nothing can be deployed to a stack that is being changed, is between
-// two states, or was never fully created. The error must say how to end that state.
+// TestSettled checks that nothing can be deployed to a stack that is being changed, whose last
+// change failed halfway, or that was never fully created. The error must say how to end that
+// state.
 func TestSettled(t *testing.T) {
 	t.Parallel()
 	id := stackARN("shop-stack")

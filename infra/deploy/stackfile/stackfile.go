@@ -160,8 +160,8 @@ func requiredText(parameters map[string]any, key string, fault func(error)) stri
 }
 
 // parameterOverrides returns the values of the template's parameters by name. v must be a
-// table. The SAM CLI also accepts a string or a list and splits it at spaces and quotes, but
-// only a table is unambiguous, so any other form is a fault.
+// table, because only a table is unambiguous. The SAM CLI also accepts a string or a list, and
+// splits it at spaces and quotes. Here, these two forms are faults.
 func parameterOverrides(v any, fault func(error)) map[string]string {
 	table, ok := v.(map[string]any)
 	if !ok {
