@@ -22,7 +22,7 @@ const ipCommands = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 `
 
-// TestGameDay plays every scenario. Every alarm of the deployment must go off in at least one
+// TestGameDay runs every scenario. Every alarm of the deployment must go off in at least one
 // scenario, and no alarm may go off in the first scenario, in which nothing breaks. Each fault
 // must cause one page or one ticket, unless the fault heals. Alarms that only roll back a
 // release are not tested here.

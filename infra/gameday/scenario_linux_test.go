@@ -59,8 +59,8 @@ type outcome struct {
 	transfers                  int
 }
 
-// play plays the scenario in a new world. If a call exceeded its time limit because the
-// machine was too busy, play plays the scenario again.
+// play runs the scenario in a new world. If a call exceeded its time limit because the machine
+// was too busy, play runs the scenario again.
 func (c scenario) play(t *testing.T, s *stage, alarms []Alarm) (out *outcome) {
 	testbed.Fairly(t, patience, func(tb testing.TB, p *testbed.Pace) {
 		w := s.open(tb)
@@ -159,7 +159,7 @@ func (c scenario) operations() []catalog.Operation {
 	return slices.DeleteFunc(catalog.All(), func(op catalog.Operation) bool { return c.ops != nil && !slices.Contains(c.ops, op.Slug) })
 }
 
-// playCalmRound plays a round without a fault: each operation is paid for and answered.
+// playCalmRound runs a round without a fault: each operation is paid for and answered.
 func (c scenario) playCalmRound(w *world) {
 	for _, op := range c.operations() {
 		p := w.newPayer(op, -1)
