@@ -14,7 +14,7 @@ import (
 // clientsFolder is the folder of the programs that run third-party clients.
 const clientsFolder = "../clients"
 
-// TestClients plays the judge's row "reply-lost", in which the reply to the first payment is
+// TestClients runs the judge's row "reply-lost", in which the reply to the first payment is
 // lost. The payers are unmodified third-party clients. Each client must pay twice at a seller
 // that keeps no record, and once at our shop. The same must hold for the judge's own payers.
 func TestClients(t *testing.T) {

@@ -207,7 +207,7 @@ func deployedPeer(t *testing.T) peer {
 	}
 }
 
-// TestPeers plays every row of the judge against every seller of allPeers. The table in
+// TestPeers runs every row of the judge with every seller of allPeers. The table in
 // peers.md must have the results. With -update, the test writes the table instead.
 func TestPeers(t *testing.T) {
 	t.Parallel()
@@ -239,7 +239,7 @@ func TestPeers(t *testing.T) {
 	t.Errorf("peers.md has another table than this; -update writes it:\n%s", table)
 }
 
-// playRows plays every row of the judge against the peer's seller, and returns the report. The
+// playRows runs every row of the judge with the peer's seller, and returns the report. The
 // test fails if one of our sellers breaks a promise.
 func (p peer) playRows(t *testing.T) *judge.Report {
 	t.Helper()
