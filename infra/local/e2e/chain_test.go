@@ -44,9 +44,9 @@ type chainCase struct {
 }
 
 // TestChain settles payments with the reference facilitator on a real Ethereum node, with
-// failures between the service, the facilitator and the node. The tests of pkg/x402 cover each
-// state of an authorization on the chain, such as cancelled or expired, and each answer of a
-// facilitator.
+// failures between the service, the facilitator and the node. Each case must end as the
+// comment of chainCase says. The tests of pkg/x402 cover each state of an authorization on the
+// chain, such as cancelled or expired, and each answer of a facilitator.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	skipInShort(t, "needs Node and an Ethereum node")
@@ -171,10 +171,10 @@ func playKilledEverywhere(p *payer) {
 	p.Logf("killed at %d points, %d payments, %d of them settled by the second", points, p.resultCount, byFallback)
 }
 
-// payer plays one case on a real chain. The service is the local runner, with an operator's
-// settings for Base and without play money. Its Ethereum node has the token, and its facilitator
-// uses the reference packages. A case can cut the connections between the runner, the node and
-// the facilitator.
+// payer pays in one case on a real chain. The service is the local runner, with an operator's
+// settings for Base and without play money. Its Ethereum node has the token, and its
+// facilitator uses the reference packages. A case can cut the connections between the runner,
+// the node and the facilitator.
 type payer struct {
 	*run
 	node             *testbed.Chain
