@@ -17,8 +17,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// brokenNetworks adds a section to the table. The section compares the lookups of the service
-// on broken networks with the tools that users run.
+// brokenNetworks adds a section to the table. The section compares lookups on broken
+// networks: those of the service, and those by the tools that users run.
 func (s *site) brokenNetworks() {
 	progress("lookups on broken networks, with a round trip of %s", s.rtt)
 	file := filepath.Join(s.dir, "broken.json")

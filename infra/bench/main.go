@@ -9,9 +9,9 @@
 //	bench bare      repeat one answer with net/http
 //
 // The table compares the duration of a lookup with the duration of its necessary round trips
-// and with that of the same lookup by well-known tools. It does so on a working network and on
-// broken ones (infra/simnet). The table also compares challenges and paid calls with the x402
-// project's middleware for Express, calls over the Model Context Protocol with calls over
+// and with that of the same lookup by well-known tools. It measures on a working network and
+// on broken ones (infra/simnet). The table also compares challenges and paid calls with the
+// x402 project's middleware for Express, calls over the Model Context Protocol with calls over
 // HTTP, and a ledger of a million payments with a ledger of ten.
 package main
 

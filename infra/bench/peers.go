@@ -201,7 +201,8 @@ func dig(resolver string) lookupFunc {
 }
 
 // curl returns a lookup by curl with an option: -I, or -IL to follow redirects. variable is
-// curl's name for the duration that counts, such as time_total. more has further options.
+// curl's name for the duration that counts, such as time_total. The last arguments are further
+// options.
 func curl(option, variable string, more ...string) lookupFunc {
 	command := append([]string{"curl", option, "-sS", "--http1.1", "--max-redirs", "5", "-o", "/dev/null",
 		"-w", "%{http_code} %{" + variable + "}", "https://DOMAIN/"}, more...)
