@@ -25,7 +25,7 @@ const minSamples = 20
 const slowSettlement = 8000 // ms
 
 // certificateDays is the bound of the alarm "certificate". This alarm goes off if the
-// certificate of the public origin is valid for fewer days than that.
+// certificate of the public origin expires in fewer days than this bound.
 const certificateDays = 21
 
 // alarms creates all alarms of the deployment except those of template.yaml, which roll a
