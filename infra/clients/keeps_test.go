@@ -29,7 +29,7 @@ func curlWorkshop(t *testing.T) workshop {
 }
 
 // runCurl runs a curl command of the documentation page, and returns the response that curl -i
-// prints. It must print exactly one response.
+// prints. curl must print exactly one response.
 func runCurl(t *testing.T, w workshop, line string, env ...string) (*http.Response, []byte) {
 	printed := programs.Run(t, w.shell(t, line, env...))
 	in := bufio.NewReader(bytes.NewReader(printed))
@@ -84,8 +84,8 @@ func sign(t *testing.T, origin string) string {
 	return testbed.Must(client.Sign(t.Context(), catalog.DNS().ExampleURL(origin)))
 }
 
-// gatewayError returns a step that drops the service's answer. It answers with an error of the
-// kind that API Gateway itself returns, without Retry-After.
+// gatewayError returns a step that drops the service's answer, and answers with an error of
+// the kind that API Gateway itself returns, without Retry-After.
 func gatewayError(status int) step {
 	return loseAnswerThen(answerWith(status, 0, `{"message":"`+http.StatusText(status)+`"}`))
 }

@@ -307,8 +307,8 @@ func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	return nil
 }
 
-// checkChildren checks each failed child in the result of a bundle. Its code must be one that
-// lookups can have, and the child's operation must list that code.
+// checkChildren checks each failed child in the result of a bundle. The child's operation must
+// list the child's error code. The code must not be "overloaded".
 func checkChildren(body []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(body, &fields); err != nil {

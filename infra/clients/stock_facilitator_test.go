@@ -41,7 +41,7 @@ type failureMode struct {
 // everyTime means that every settlement of a payer fails.
 const everyTime = math.MaxInt
 
-// refuse answers like a facilitator that checks the payer's balance after its transfer, and
+// refuse answers like a facilitator that checks the payer's balance after the transfer, and
 // finds the balance too low. A seller that believes this answer sends its client another
 // offer.
 func refuse(c *testbed.Relayed, a settleAnswer) {

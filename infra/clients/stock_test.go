@@ -40,15 +40,15 @@ func stockClients() []stockClient {
 }
 
 const (
-	// mostCalls limits the calls of a loop, which needs far fewer unless the service never
-	// answers. callsInVain is the limit for a mode in which the service must not answer.
+	// mostCalls limits the calls of a loop. A loop that gets an answer needs far fewer calls.
+	// callsInVain is the limit for a mode in which the service must not answer.
 	// loopPause is the pause between two calls.
 	mostCalls   = 300
 	callsInVain = 45
 	loopPause   = time.Second
-	// wideWindow is the setting DUPLICATE_WINDOW_SECONDS, or WINDOW at the shop. On a busy
-	// machine a loop may need more than the default of 45 seconds to come back for an answer
-	// that was lost.
+	// wideWindow is a value for the setting DUPLICATE_WINDOW_SECONDS, or WINDOW at the shop.
+	// On a busy machine a loop may need more than the default of 45 seconds to come back for
+	// an answer that was lost.
 	wideWindow = "600"
 )
 
