@@ -2,9 +2,9 @@
 // the money and answers 500; the seller is killed while it waits for the facilitator; then the
 // seller is down; then the network loses the answer. After each failure the client signs a new
 // payment. The same events happen to the service of this repository with its ledger file, and
-// to a seller of thirty lines without a ledger (infra/demo/thirty). At the end
-// the command counts the transfers on the facilitator's chain and the answers that the client
-// has, and says what each client paid.
+// to a seller of thirty lines without a ledger (infra/demo/thirty). At the end the command
+// counts the transfers on the facilitator's chain and the answers that the client has, and
+// says what each client paid.
 //
 // Nothing is staged. The sellers are processes, and are killed by SIGKILL. Signatures are
 // real, and an authorization moves money once, as on every chain. A fault is triggered by what
