@@ -118,9 +118,9 @@ func TestReconcileMark(t *testing.T) {
 }
 
 // TestReconcileFunctionFails runs reconcile without a table. The invocation must fail, so that
-// Lambda's error metric counts it. The function must nevertheless write its log line. The
-// facilitator does not answer here. The line must say so while something is sold (Selling is
-// "yes"), and must not if nothing is sold.
+// Lambda's error metric counts it. The function must nevertheless write its log line. In this
+// test the facilitator does not answer. The line must say so while something is sold (Selling
+// is "yes"), and must not if nothing is sold.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))
