@@ -292,7 +292,7 @@ func (c scenario) comeBack(payers []*payer) {
 // checkTransfers checks the transfers, and the debts at the end. No authorization may have
 // moved money more than once. If the payer was answered or is owed something, the
 // authorization must have moved the price. Otherwise it must have moved nothing. No payer may
-// be both answered and owed, and each debt must be the price.
+// be both answered and owed something. Each debt must be the price.
 func (c scenario) checkTransfers(w *world, out *outcome) {
 	for _, p := range out.payers {
 		moved := w.facilitator.books.Moved(p.address)
