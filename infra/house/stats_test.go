@@ -127,7 +127,7 @@ func (s *total) complexity() distribution {
 
 // printSummary prints the measures of the code that is linked into commands. In a second
 // column, it prints the measures of all other code: tests, their helpers, infra/bench, and the
-// Go modules that the function modules leaves out.
+// Go modules that modules() does not return.
 func printSummary(w io.Writer, r tree) {
 	var linked, others total
 	for _, f := range r.files {
