@@ -70,9 +70,8 @@ func stockClients(node, python string) []stockClient {
 	}
 }
 
-// installedClients returns the installed clients as payers for the judge. It prints the names
-// of the clients that are not installed to notes. If no client is installed, it returns an
-// error.
+// installedClients returns the installed clients as payers for the judge. It prints to notes
+// which clients are not installed. If no client is installed, it returns an error.
 func installedClients(ctx context.Context, folder, python string, notes io.Writer) ([]judge.Outsider, error) {
 	programs, err := filepath.Abs(filepath.Join(folder, "testdata"))
 	if err != nil {
