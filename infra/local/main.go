@@ -42,8 +42,8 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// While 256 clients pay at once, the runner uses some 170 MB. Near the limit, the garbage
-	// collector would take most of the processor time.
+	// While 256 clients pay at once, the runner uses some 170 MB. The limit is well above that:
+	// near the limit, the garbage collector would take most of the processor time.
 	boot.RelaxCollector(256 << 20)
 	announced := make(chan struct{})
 	context.AfterFunc(ctx, func() {

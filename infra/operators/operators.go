@@ -9,9 +9,9 @@ import "slices"
 // Place is a kind of resource on which a permission allows actions.
 type Place string
 
-// The places. "make restore" creates copies whose names begin with the name of the ledger's
-// table. So a role can have permissions for the tables of one ledger, and for no other tables
-// of the account.
+// The places. The names of the copies that "make restore" creates begin with the name of the
+// ledger's table. So a role can have permissions for the tables of one ledger, and for no other
+// tables of the account.
 const (
 	Table      Place = "the ledger's table"
 	TableIndex Place = "its index"
@@ -25,7 +25,7 @@ const (
 	// Secrets are the secrets that the stack uses, and the secrets whose names begin with the
 	// stack's name.
 	Secrets Place = "its secrets"
-	// Bootstrap are the roles that cdk bootstrap has created. The CDK CLI deploys with them.
+	// Bootstrap are the roles that "cdk bootstrap" has created. The CDK CLI deploys with them.
 	Bootstrap Place = "the roles of the CDK"
 )
 

@@ -25,11 +25,10 @@ func firstSections() []string { return []string{"Try it in a minute", "Pay from 
 // resolversByDefault returns the DNS resolvers that the service uses if none are configured.
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
-// TestReadmeOfAClone types the commands of firstSections as README prints them, beginning in
-// an empty folder. git clone must make a clone: the test gives it a repository with the files
-// of this tree. The service must start at the address that README names, and at least two
-// commands must send requests to it. The test runs DNS servers at the addresses in
-// resolversByDefault.
+// TestReadmeOfAClone types the commands of firstSections as README prints them, beginning in an
+// empty folder. The repository that git clone gets has the files of this tree. The service must
+// start at the address that README names, and at least two commands must send requests to it.
+// The test runs DNS servers at the addresses in resolversByDefault.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -92,9 +91,8 @@ func commandOf(s step) string {
 	return strings.TrimSpace(command)
 }
 
-// insteadOfGitHub returns environment variables for git. With these, git clone of the
-// repository on GitHub clones a local repository instead, which has the current files of this
-// tree.
+// insteadOfGitHub returns environment variables for git. With these, "git clone" gets a local
+// repository with the current files of this tree instead of the repository on GitHub.
 func insteadOfGitHub(t *testing.T) []string {
 	t.Helper()
 	repository := filepath.Join(t.TempDir(), "hostfacts.git")

@@ -128,9 +128,9 @@ func pathOf(required string) string {
 	return path
 }
 
-// TestRootHasNoReplace checks that go.mod has no replace directive. In a program that imports
-// this module, the go command ignores the directive. go run with a version refuses a module
-// that has the directive. There must be no go.work either.
+// TestRootHasNoReplace checks that go.mod has no replace directive, and that there is no
+// go.work. If a program imports this module, the go command ignores the directive. If somebody
+// types "go run" with a version of this module, the directive is an error.
 func TestRootHasNoReplace(t *testing.T) {
 	t.Parallel()
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "go.mod"))))

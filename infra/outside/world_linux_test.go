@@ -57,8 +57,8 @@ func removeProxy() {
 }
 
 // readerEnvironment returns the environment of a reader who has the go command and the caches
-// of this machine. The environment has the module proxy's variables, and GOROOT if these tests
-// have it. It has no other variable of these tests whose name begins with GO.
+// of this machine. Of the tests' variables whose names begin with GO, it has only GOROOT. It
+// adds the variables of the module proxy.
 func readerEnvironment(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {

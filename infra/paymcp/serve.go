@@ -57,9 +57,8 @@ func newProxy(p *proxy) *proxy {
 const firstListTimeout = 5 * time.Second
 
 // serve answers a host until the input ends. Before it serves requests, it gets the list of
-// tools from the paid server. Otherwise the list would come later, and the host would be
-// notified of a change. A client that is just closing its connection would fail at that
-// notification.
+// tools from the paid server. If the list came later, the host would get a notification of the
+// change, and a host that is just closing its connection would fail.
 func (p *proxy) serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	limited, cancel := context.WithTimeout(ctx, firstListTimeout)
 	defer cancel()

@@ -75,7 +75,7 @@ func (h hostSession) checkTools(t *testing.T) {
 
 // TestFaults checks that a call is charged once, by a single payment, whatever happens to the
 // payment. If a call gets no answer, its result must say that the same arguments must be used
-// again. At the latest, the fifth call with these arguments must get the answer.
+// again. One of the first five calls with these arguments must get the answer.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	drop := func(r *testbed.Relayed) { r.Drop() }
@@ -182,8 +182,8 @@ func TestTwoHosts(t *testing.T) {
 	w.checkCharged(3)
 }
 
-// TestUnconfirmed checks a settlement that stays unconfirmed. The result must say so, pay-mcp
-// status must list the purchase, and no other payment may be made.
+// TestUnconfirmed checks a settlement that stays unconfirmed. The result must say so. The
+// command "pay-mcp status" must list the purchase. No other payment may be made.
 func TestUnconfirmed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -50,7 +50,7 @@ func (t *till) printStatus() error {
 }
 
 // forget removes a purchase without an answer. It does not check whether the purchase was
-// charged: the person who calls it must know that it was not.
+// charged: the person who calls it must know that the purchase was not charged.
 func (t *till) forget(ctx context.Context, id string) error {
 	all, err := t.purse.Purchases()
 	for _, c := range all {

@@ -55,8 +55,8 @@ func newWorld(t *testing.T, plan ...func(*testbed.Relayed)) *world {
 	return w
 }
 
-// relay passes a request on. If the request has a payment, the next step of the plan handles
-// it instead.
+// relay passes a request on. If the request has a payment and w.handlers is not empty, the next
+// handler handles the request instead.
 func (w *world) relay(r *testbed.Relayed) {
 	if !bytes.Contains(r.Sent, []byte(wire.KeyPayment)) {
 		r.Pass()

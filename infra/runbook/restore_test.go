@@ -56,9 +56,9 @@ func restoreAndDrill(t testing.TB, server cloud.Dynamo) {
 		t.Error("the copy has forgotten what is owed")
 	}
 	checkProtected(t, api, "ledger-copy")
-	// If a table exists already, "make restore" refuses it, unless an earlier "make restore"
-	// of the same ledger made it. A drill refuses even such a copy once it is finished,
-	// because a drill deletes its copy.
+	// If a table exists already, "make restore" refuses it, unless an earlier "make restore" of
+	// the same ledger made it. A drill refuses even a finished copy of the same ledger, because
+	// the drill would delete that copy.
 	testbed.Check(dynamo.Create(t.Context(), api, "other"))
 	for line, says := range map[string]string{
 		"-to ledger-copy": holds("ledger") + holds("ledger-copy"), "-to other": "DynamoDB does not say whose copy it is",

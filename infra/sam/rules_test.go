@@ -32,7 +32,7 @@ func TestTemplateRules(t *testing.T) {
 	}
 	walk(&root, func(n *yaml.Node) {
 		named := n.Kind == yaml.MappingNode && slices.ContainsFunc(n.Content, func(of *yaml.Node) bool { return of.Value == "FunctionName" })
-		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // FunctionName is allowed only as the name of a metric's dimension
+		if named && n.Content[0].Value != "Name" || strings.HasPrefix(n.Value, "Fn::") { // FunctionName is allowed only in a metric's dimension, a mapping that begins with Name
 			t.Errorf("line %d: FunctionName or %s", n.Line, n.Value)
 		}
 		switch {

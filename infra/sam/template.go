@@ -142,10 +142,10 @@ func (t *Template) FunctionProperties(name string) (Properties, error) {
 }
 
 // Functions resolves every function. params has the values of the template's parameters, by
-// name. Functions checks these values as CloudFormation does. If an environment variable
-// refers to a resource, params also has the name that the resource is to have, by the logical
-// id of the resource. Functions returns an error if it cannot resolve an intrinsic function,
-// or if a key of params is not in the template. The error lists all faults.
+// name. Functions checks these values as CloudFormation does. If an environment variable refers
+// to a resource, params must have the resource's name, under its logical id. Functions returns
+// an error if it cannot resolve an intrinsic function, or if a key of params is not in the
+// template. The error lists all faults.
 func (t *Template) Functions(params map[string]string) ([]Function, error) {
 	refs, faults := t.references(params)
 	values := scope{refs, t.Conditions}

@@ -42,8 +42,8 @@ Resources:
   Other: {Type: AWS::Serverless::Function, Properties: {CodeUri: functions/other}}
 `
 
-// resolveFunctions resolves the functions of a template. It gives values to the parameter
-// Payee and to the resource Table. The list changes has the names of further parameters and
+// resolveFunctions resolves the functions of a template. It gives values to the parameter Payee
+// and to the resource Table. The arguments in changes are names of further parameters and
 // resources, each followed by its value. The value "-" removes a name.
 func resolveFunctions(t *testing.T, text string, changes ...string) ([]sam.Function, error) {
 	t.Helper()

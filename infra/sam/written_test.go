@@ -44,8 +44,7 @@ func checkWritten(t *testing.T, file, want string) {
 	}
 }
 
-// replaceBetween returns a copy of text. In the copy, words replaces everything between from
-// and to.
+// replaceBetween replaces the part of a text between two markers, from and to, by other words.
 func replaceBetween(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)

@@ -105,8 +105,8 @@ func (b *batch) sendAll(t *testing.T) {
 // machine is fast enough. It sends all of them a second time, and none may be charged twice.
 // Then it sends one payment many times, and this must be one purchase. The service is one
 // process, or a fleet that shares a table. CONCURRENCY_SINGLE=0 lifts the limit on concurrent
-// requests. On a busy machine, the service tells some clients to come back, and repeats their
-// lookups.
+// requests. On a busy machine, some lookups time out: the service then tells the client to come
+// back, and repeats the lookup.
 //
 // TestLoad does not run in parallel with other tests, because a thousand requests would use up
 // the time limits of those tests.

@@ -135,7 +135,7 @@ func TestMakeDefaults(t *testing.T) {
 	checkProgramDefaults(t, lines)
 }
 
-// checkProgramDefaults checks the defaults that the programs define instead of the Makefile.
+// checkProgramDefaults checks the defaults that the programs contain and the Makefile does not.
 // The map has the lines of "make help", by target and variable, such as "run LOCAL_ADDR".
 func checkProgramDefaults(t *testing.T, lines map[string]string) {
 	t.Helper()

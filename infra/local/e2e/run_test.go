@@ -207,7 +207,7 @@ func (r *run) wantResult() wantAnswer {
 // sign requests the offer of a path, and signs a payment for that offer.
 func (r *run) sign(path string) {
 	e := r.ask(http.MethodGet, path)
-	if r.paymentTx == nil { // not on a real chain, where the offers of a service may have no duplicate window
+	if r.paymentTx == nil { // skipped on a real chain: there, the offer may lack the duplicate window that checkAnswer expects
 		r.checkAnswer(e, wantRefusal("Payment required"))
 	}
 	required, err := e.Required()

@@ -16,7 +16,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 	"github.com/hostfacts/hostfacts/pkg/discovery"
-	_ "github.com/hostfacts/hostfacts/pkg/operations" // go test's cache depends on imports only, and the built programs contain this package
+	_ "github.com/hostfacts/hostfacts/pkg/operations" // the built programs contain this package; the import makes go test notice its changes
 	"github.com/hostfacts/hostfacts/pkg/x402"
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"

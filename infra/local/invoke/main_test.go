@@ -21,12 +21,8 @@ var update = flag.Bool("update", false, "write into the script what is printed")
 
 // TestScripts runs the command lines of a script in a project with one function. A command must
 // print what follows it in the script: the answer (standard output) and the notes (standard
-// error). The event tells the function to print its environment, to fail, to end, or to return
-// a given answer. The line
-//
-//	% event JSON
-//
-// in a script sets the contents of event.json.
+// error). The line "% event JSON" of a script sets the contents of event.json. The event tells
+// the function to print its environment, to fail, to end, or to return a given answer.
 func TestScripts(t *testing.T) {
 	echo := filepath.Join(t.TempDir(), "bootstrap")
 	programs.Run(t, exec.Command("go", "build", "-tags", "lambda.norpc", "-o", echo, "./testdata/echo"))

@@ -17,10 +17,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// runWithPlayMoney runs a function so that it can sell. Unless the environment names others,
-// runWithPlayMoney serves a play-money facilitator and a ledger in memory. No other program
-// has to run, so runWithPlayMoney also works in a container. The function is the program
-// "function" in the folder of this program. There are no rate or concurrency limits, and no
+// runWithPlayMoney runs the program "function", which is in the folder of this program, so that
+// it can sell. It serves the function a play-money facilitator and a ledger in memory, unless
+// the environment names a facilitator or a DynamoDB endpoint. No other program has to run, so
+// runWithPlayMoney also works in a container. There are no rate or concurrency limits, and no
 // chain is queried.
 func runWithPlayMoney(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)

@@ -25,10 +25,9 @@ const (
 	vectorProof  = "OWNERSHIP_PROOFS=0x0541d3571eb64b761bbc93345b0e9c1b825bf1e70b988d8205e39a67c6df6b286c2893c5c3adfdf6528d1c64f1a5287f53e6cebf58bfb94fb3d20240fdb535841c\n"
 )
 
-// TestReceiptKey makes two receipt keys. The second run gets the public key of the first run.
-// In both runs, the printed list of public keys must contain the public key of the printed
-// private key. A new public key must come before the existing one. The notes must not show the
-// private key.
+// TestReceiptKey runs receipt-key twice. Each run must print a new private key, and a list of
+// public keys that begins with its public key. The second run gets the public key of the first
+// run, and must print it after the new one. The notes must not show the private key.
 func TestReceiptKey(t *testing.T) {
 	t.Parallel()
 	published := ""

@@ -67,9 +67,10 @@ func run(args []string, getenv func(string) string, out, notes io.Writer) int {
 	return 0
 }
 
-// makeReceiptKey creates a key for signed receipts. It prints the two settings of a deployment
-// to out, and an explanation to notes. The argument published has the existing public keys,
-// separated by commas, or is empty. The new public key is put before them.
+// makeReceiptKey creates a key for signed receipts. It prints the settings RECEIPT_KEY and
+// RECEIPT_PUBLIC_KEYS to out, and an explanation to notes. The argument published has the
+// existing public keys, separated by commas, or is empty. The new public key is put before
+// them.
 func makeReceiptKey(published string, out, notes io.Writer) error {
 	public, private, err := ed25519.GenerateKey(nil)
 	if err != nil {

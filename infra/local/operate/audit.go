@@ -237,7 +237,7 @@ func (a *audit) startQuery() bool {
 	return a.queries <= maxQuestions
 }
 
-// countUnanswered counts a record without an answer of the chain, and prints the first error.
+// countUnanswered counts a record if the chain gave no answer, and prints the first error.
 func (a *audit) countUnanswered(p recordedPayment, why error) {
 	if a.Unchecked++; a.Unchecked == 1 {
 		fmt.Fprintf(a.notes, "%s: %v\n", p.key, why)
@@ -258,7 +258,7 @@ func (a *audit) checkWithoutTransfer(ctx context.Context, p recordedPayment) {
 	}
 	asked := p.Payment
 	asked.Key = p.authorization
-	if p.AuthDigest == "" { // the money came without a request, so the record was made after the transfer
+	if p.AuthDigest == "" { // the money came without a request: the record was made only after the transfer
 		asked.ValidBefore = p.CreatedAt
 		asked.CreatedAt = p.CreatedAt.Add(-oldestDay)
 	}

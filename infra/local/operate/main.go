@@ -111,7 +111,7 @@ func run(ctx context.Context, args []string, o order) int {
 	return exitUsage
 }
 
-// self is what usage messages call the program when make runs it.
+// self is the name of this program in usage messages when make runs it.
 const self = "operate"
 
 // run parses the arguments of the command, executes it, and returns the exit status.

@@ -72,8 +72,8 @@ type payment struct {
 	Lookups   int             `json:"lookups"`
 	LastError *ledger.Failure `json:"last_error"`
 	Reason    string          `json:"reason,omitempty"` // why the payment was refused, is in doubt, or was closed as answered
-	// RefundDue means that the amount must be sent back. DueBack then says why no lookup can
-	// answer the payment. If DueBack is empty, the payer can still get the answer until a refund
+	// RefundDue means that the amount must be sent back. If no lookup can answer the payment,
+	// DueBack says why. If DueBack is empty, the payer can still get the answer until a refund
 	// has begun.
 	//
 	// DueAt is set only while an answer is owed. It is the time at which a refund becomes due.
@@ -238,9 +238,9 @@ func keyWord(key string) called.Word { return called.Word{Name: "KEY", Value: "'
 // transactionWord returns a transaction as an argument of a command.
 func transactionWord(hash string) called.Word { return called.Word{Name: "TRANSACTION", Value: hash} }
 
-// forceWord returns the argument FORCE=1 or -force. With it, a command closes a record even if
-// there is no evidence from the chain, or a refund has begun. If no transaction is given, the
-// command withdraws a refund that has begun.
+// forceWord returns the argument FORCE=1 or -force. With a transaction, it makes a command
+// close a record without evidence from the chain, or although a refund has begun. Without a
+// transaction, it makes the command withdraw a refund that has begun.
 func forceWord() called.Word { return called.Word{Name: "FORCE", Flag: "-force"} }
 
 // printRefunds prints the commands for the refunds that are due.

@@ -300,9 +300,9 @@ func (l ledgerSession) closeDebt(ctx context.Context, d debt) error {
 	return nil
 }
 
-// verifyRefund looks the transaction up on the chain. It counts the transfers in it that send
-// exactly the amount to the payer from another account. There must be at least one. The
-// transaction must be later than the payment.
+// verifyRefund looks the transaction up on the chain. It counts the transfers in the
+// transaction that send exactly the amount to the payer from another account. There must be at
+// least one. The transaction must be later than the payment.
 func (l ledgerSession) verifyRefund(ctx context.Context, d debt) (transfers int, how string, err error) {
 	switch {
 	case l.Chain == nil:

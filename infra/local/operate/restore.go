@@ -23,7 +23,7 @@ const (
 	callTimeout = 30 * time.Second
 	// maxReply is the size limit of a reply, in bytes; a page of a scan has at most 1 MB.
 	maxReply = 4 << 20
-	// pollEvery is the interval between two looks at a copy that is being restored.
+	// pollEvery is the time between two checks whether the copy is ready.
 	pollEvery = 10 * time.Second
 	// maxRestoreTime is the time limit for a restore, which takes minutes to hours.
 	maxRestoreTime = 48 * time.Hour

@@ -25,8 +25,8 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 
 // TestScripts runs the scripts of testdata. They contain an operator's commands. After each
 // command come its standard output, its notes (standard error), and its exit status if that is
-// not 0. After refund and answered, the state of the payment's record comes last. A section
-// begins with its name and these settings:
+// not 0. After the commands refund and answered, the state of the payment's record comes last.
+// A section begins with its name and these settings:
 //
 //	% ledger NAME...  a ledger with the records of these fillings (see fillings); without this line there is no ledger
 //	% node WORD...    the node that RPC_URL names; for the words see startNode

@@ -55,8 +55,7 @@ func (a account) tallyOf(standings ...standing) *tally {
 }
 
 // doubtWithFate returns the standing of a payment in doubt whose fate, according to the chain,
-// is v. Only this file uses these standings. They are for counting such payments by their
-// fate.
+// is v. Only this file uses these standings, to count the payments in doubt by their fate.
 func doubtWithFate(v x402.Fate) standing { return inDoubt + standing(v.String()) }
 
 // formatSum returns the sum of the readable amounts as a price. If some amounts cannot be

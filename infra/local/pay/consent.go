@@ -66,9 +66,8 @@ func (l limit) checkPrice(w bill.Way) error {
 // maxReply is how much of a person's reply is read, in bytes.
 const maxReply = 64
 
-// confirmPayment returns an error if the price is above the limit. If a person must confirm
-// the payment, confirmPayment asks the person. If the person does not confirm, it returns an
-// error as well.
+// confirmPayment returns an error if the price is above the limit. If a person must confirm the
+// payment, confirmPayment asks, and returns an error unless the person agrees.
 func (p *payer) confirmPayment(ctx context.Context, w bill.Way) error {
 	if p.limit != nil {
 		if err := p.limit.checkPrice(w); err != nil {

@@ -24,7 +24,7 @@ type payment struct {
 }
 
 // maxPayment limits how much of a saved payment is read, in bytes. The longest part of a
-// payment is the signature. It contains the server's offer, which the server sent in a header.
+// payment is the signature, which contains a copy of the server's offer.
 const maxPayment = 4 << 20
 
 // folder stores payments and a throwaway key, each in a file that only its owner can read. The

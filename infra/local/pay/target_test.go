@@ -57,9 +57,9 @@ func TestAgainWithoutANetwork(t *testing.T) {
 }
 
 // TestServiceWithoutANetwork sends a signature to a service that answers every try with an
-// error, in most cases late. The client must not begin a try that would end after patience.
-// Only while the payment is still being processed may the client go on for longer. At the end
-// the client must print how to continue.
+// error, in most cases late. The client must not begin a try that would end after the time
+// limit for all tries (patience). Only while the payment is still being processed may the
+// client go on for longer. At the end the client must print how to continue.
 func TestServiceWithoutANetwork(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

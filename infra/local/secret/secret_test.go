@@ -216,9 +216,9 @@ func TestSecretOfACDPKey(t *testing.T) {
 }
 
 // TestSecretOfTwoPeople checks a change that somebody else makes between the read and the
-// write. That change must be kept, and the second writer must be told. If nobody interferes
-// and only the reply to the write is lost, the command must report success. At the end, no
-// version may still have its temporary stage.
+// write. That change must be kept, and the second writer must be told. If nobody interferes and
+// only the reply to the write is lost, the command must report success. At the end, no version
+// may still have the temporary stage with which it was written.
 func TestSecretOfTwoPeople(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)

@@ -114,9 +114,10 @@ func (v vault) create(ctx context.Context, doc []byte) (arn string, err error) {
 	return aws.ToString(out.ARN), nil
 }
 
-// replace writes a new version that nobody reads yet, and then makes it current in place of
-// the version that was read. AWS refuses the second step if another version has become current
-// in the meantime, so no change is lost when two people change the secret at the same time.
+// replace writes the document as a new version, and then makes the new version current in place
+// of the version that load returned. AWS refuses the second step if another version has become
+// current in the meantime, so no change is lost when two people change the secret at the same
+// time.
 func (v vault) replace(ctx context.Context, was storedSecret, doc []byte) error {
 	token := strings.ToLower(rand.Text())
 	stage := "pending-" + rand.Text()

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// Window is the time after the arrival of an answer in which the same question gets this
+	// Window is the time after the arrival of an answer in which the same question gets the
 	// stored answer.
 	Window = 90 * time.Second
 	// CallTime is the default time limit for a call. Hosts give up after 60 seconds.

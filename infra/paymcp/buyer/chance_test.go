@@ -16,7 +16,7 @@ import (
 var historyCount = flag.Uint64("worlds", 40, "how many random histories")
 
 // TestChances plays histories in which calls fail and processes are killed at random. In each
-// history, a question must be charged only once until its answer is older than the window, and
+// history, a question may be charged again only when its answer is older than buyer.Window, and
 // the signatures must stay within the budget.
 func TestChances(t *testing.T) {
 	const calls = 20

@@ -175,8 +175,9 @@ func answer(q buyer.Request, nonce string) buyer.Reply {
 	}
 }
 
-// withFailure adds a failed settlement to a refusal. The settlement is in _meta, as the
-// specification says, or, if inside is set, a member of the offer, as in the Python package.
+// withFailure adds a failed settlement to a refusal. If inside is false, the settlement is in
+// _meta, as the specification says. Otherwise it is a member of the offer, as in the Python
+// package.
 func withFailure(r buyer.Reply, inside bool) buyer.Reply {
 	const failure = `{"success":false,"errorReason":"unexpected_settle_error","transaction":"","network":"eip155:8453"}`
 	if !inside {

@@ -17,8 +17,7 @@ import (
 
 const days = 3 // the number of days in every report
 
-// purchase is one thing that one wallet buys, no matter how many payments its clients sign for
-// it.
+// purchase is one thing that one wallet buys, even if its clients sign several payments for it.
 type purchase struct {
 	number    int
 	city      string
