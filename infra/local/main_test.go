@@ -307,10 +307,10 @@ func TestLineLog(t *testing.T) {
 	}
 }
 
-// TestAtHome checks that a web page of another site cannot use the service's MCP tools by
-// making the host name of that page resolve to this machine. Pages of this machine and of the
-// configured origin can use the tools. If other machines can reach the service anyway, every
-// page can.
+// TestAtHome checks which web pages can use the service's MCP tools. A page of another site
+// must not, even if its host name resolves to this machine. Pages of this machine and of the
+// configured origin must be able to use them. If other machines can reach the service anyway,
+// every page may use the tools.
 func TestAtHome(t *testing.T) {
 	here, everywhere := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 8402}, &net.TCPAddr{IP: net.IPv4zero, Port: 8402}
 	for _, c := range []struct {

@@ -35,9 +35,9 @@ type dependencies struct {
 
 // TestDependencies checks which modules a seller's program depends on. They must not include
 // the modules that only this repository's own work needs (tools). A program must link AWS only
-// if its ledger is in DynamoDB, and SQLite only if its ledger is in a file. go.sum must not
-// list AWS or SQLite for other programs either. It lists even the modules that only the tests
-// of imported packages need.
+// if its ledger is in DynamoDB, and SQLite only if its ledger is in a file. In any other
+// program, go.sum must not list AWS or SQLite either. So an imported package must not need them
+// even in its tests, because go.sum also lists the modules that such tests need.
 func TestDependencies(t *testing.T) {
 	for name, c := range map[string]struct {
 		linked    []string // for each of these prefixes, the program must link a module

@@ -66,7 +66,7 @@ func newRecordingEmulator(t testing.TB, server cloud.Dynamo) *recordingEmulator 
 // recordRequest records the permission that a request needs.
 func (w *recordingEmulator) recordRequest(r *testbed.Relayed) {
 	service, action, _ := strings.Cut(r.Request.Header.Get("X-Amz-Target"), ".")
-	service, _, _ = strings.Cut(strings.ToLower(service), "_") // without the version
+	service, _, _ = strings.Cut(strings.ToLower(service), "_") // without the version, as in DynamoDB_20120810
 	var body struct {
 		TableName, IndexName, SourceTableName, TargetTableName, SecretId, Name string
 		Key, Item                                                              map[string]struct{ S string }

@@ -118,9 +118,9 @@ func TestParameters(t *testing.T) {
 }
 
 // TestPatterns checks the patterns of the parameters with values that must be accepted and
-// values that must be refused. The functions must accept and refuse the same values, with two
-// exceptions: they may accept an empty value, and they accept more values for three
-// parameters.
+// values that must be refused. The functions must accept every accepted value. They must also
+// refuse every refused value, unless it is empty or is for one of three parameters whose
+// pattern is narrower.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	settings := settingsByParameter(t)

@@ -129,15 +129,15 @@ type judgedBy struct {
 // are refused.
 //
 // The alarm needs at least three payers whose payments at the new release failed or were
-// refused. Each of these payments adds one value to a metric: a number that stands for its
-// payer. With one or two payers, each value is either the metric's minimum or its maximum.
-// Then (sum - count × minimum) is a whole multiple of (maximum - minimum). With three or more
-// payers, it practically never is.
+// refused. It computes this from a metric to which each of these payments adds one value: a
+// number that stands for its payer. With one or two payers, each value is the minimum or the
+// maximum, so (sum - count × minimum) is a whole multiple of (maximum - minimum). With three or
+// more payers, it is practically never such a multiple.
 //
 // The alarm allows the new release three times the failure rate of the previous release. The
-// previous release may have had few failures by luck, so the alarm first adds two to the
-// number of these failures. In addition, the alarm allows the new release three failures, or
-// two if the new versions have answered no payment. The same numbers hold for refusals.
+// previous release may have had few failures by luck, so the alarm first adds two to the number
+// of these failures. In addition, the alarm allows the new release three failures, or two if
+// the new versions have answered no payment. The same numbers hold for refusals.
 // TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {

@@ -170,10 +170,11 @@ func TestMakeTargets(t *testing.T) {
 	}
 }
 
-// TestReadme follows the README: "make run", "make pay", "make pay AGAIN=1", Ctrl-C, "make run", and
-// the same signature again. The operator's commands must work while the service has its ledger
-// open, after the service has ended, and after it was killed. The tests of infra/local/operate
-// check what these commands print and do.
+// TestReadme follows the README: it pays for an answer with "make run" and "make pay". "make
+// pay AGAIN=1" must return the stored answer, even after Ctrl-C and another "make run". The
+// operator's commands must work while the service has its ledger open, after the service has
+// ended, and after it was killed. The tests of infra/local/operate check what these commands
+// print and do.
 func TestReadme(t *testing.T) {
 	t.Parallel()
 	skipInShort(t, "needs make")

@@ -84,7 +84,7 @@ func (p *payer) confirmPayment(ctx context.Context, w bill.Way) error {
 	p.printNote("Sign this payment? [y/N] ")
 	reply := make(chan string, 1)
 	go func() { // in a goroutine, because a read from a terminal cannot be interrupted
-		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // no reply means no
+		line, _ := bufio.NewReader(io.LimitReader(p.in, maxReply)).ReadString('\n') // an error is ignored, because an empty reply does not confirm
 		reply <- line
 	}()
 	select {

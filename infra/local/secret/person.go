@@ -76,7 +76,7 @@ func (t terminal) confirm(ctx context.Context, question string) (bool, error) {
 		n, err := t.in.Read(line)
 		return line[:n], err
 	})
-	if err != nil && !errors.Is(err, io.EOF) { // no reply means no
+	if err != nil && !errors.Is(err, io.EOF) { // at the end of the input the reply is empty, which does not confirm
 		return false, fmt.Errorf("read the reply: %w", err)
 	}
 	reply := strings.ToLower(strings.TrimSpace(string(line)))

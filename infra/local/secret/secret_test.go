@@ -149,7 +149,7 @@ func TestSecretThatIsDeleted(t *testing.T) {
 	name := "shop"
 	testbed.Must(k.api.DeleteSecret(t.Context(), &secretsmanager.DeleteSecretInput{SecretId: &name}))
 	for _, arguments := range []string{"-name shop", "-yes -name shop -set token"} {
-		if _, notes, ok := k.runWithInput("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // the words of the emulator
+		if _, notes, ok := k.runWithInput("another-token", arguments); ok || !strings.Contains(notes, "read the secret: ") || !strings.Contains(notes, "marked deleted") { // "marked deleted" is the emulator's wording
 			t.Errorf("%s: %s", arguments, notes)
 		}
 	}

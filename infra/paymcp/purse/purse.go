@@ -47,7 +47,7 @@ func replaceFile(path string, v any) error {
 		return err
 	}
 	folder := filepath.Dir(path)
-	f, err := os.CreateTemp(folder, filepath.Base(path)+"-*"+unfinishedSuffix) // mode 0600
+	f, err := os.CreateTemp(folder, filepath.Base(path)+"-*"+unfinishedSuffix) // CreateTemp creates the file with mode 0600
 	if err != nil {
 		return err
 	}

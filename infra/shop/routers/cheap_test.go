@@ -111,10 +111,10 @@ func everyLayout(t *testing.T, test func(t *testing.T, k kind, l layout)) {
 
 // TestCheapForDear checks that a payment of a cent for the cheap handler never pays for the
 // expensive one. This must hold whether the answer of the cheap handler was given or is still
-// owed. The expensive handler must sell at its own price, and the cheap one must still give
-// the answer that it owes. The handlers have names. If the router tells the endpoints apart,
-// the test also runs without names. If a handler has neither a name nor a pattern, the log
-// must ask for a name.
+// owed. The expensive handler must sell at its own price, and the cheap one must still give the
+// answer that it owes. The test runs with named handlers and, if the router tells the endpoints
+// apart, also without names. If a handler has neither a name nor a pattern, the log must ask
+// for a name.
 func TestCheapForDear(t *testing.T) {
 	t.Parallel()
 	everyLayout(t, func(t *testing.T, k kind, l layout) {
