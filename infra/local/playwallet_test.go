@@ -188,8 +188,8 @@ func signAt(t *testing.T, origin string, payment any) (status int, reply string)
 	return call(t, http.MethodPost, origin+playWalletPath, body, map[string]string{"Content-Type": "application/json", "Origin": origin})
 }
 
-// TestRunWithAPlayWallet checks that the service that make run starts has a play wallet. The
-// wallet must be able to pay, and must have a new key at each start.
+// TestRunWithAPlayWallet checks that a service with the defaults of "make run" has a play
+// wallet. The wallet must be able to pay, and must have a new key at each start.
 func TestRunWithAPlayWallet(t *testing.T) {
 	t.Parallel()
 	accounts := map[string]bool{}

@@ -19,16 +19,16 @@ import (
 )
 
 // firstSections returns the titles of the sections of README that a reader follows first. The
-// reader types the commands of these sections one after the other, beginning with git clone.
+// reader types the commands of these sections one after the other, beginning with "git clone".
 func firstSections() []string { return []string{"Try it in a minute", "Pay from a program"} }
 
 // resolversByDefault returns the DNS resolvers that the service uses if none are configured.
 func resolversByDefault() []string { return []string{"1.1.1.1", "8.8.8.8", "9.9.9.10"} }
 
 // TestReadmeOfAClone types the commands of firstSections as README prints them, beginning in an
-// empty folder. The repository that git clone gets has the files of this tree. The service must
-// start at the address that README names, and at least two commands must send requests to it.
-// The test runs DNS servers at the addresses in resolversByDefault.
+// empty folder. The repository that "git clone" gets has the files of this tree. The service
+// must start at the address that README names, and at least two commands must send requests to
+// it. The test runs DNS servers at the addresses in resolversByDefault.
 func TestReadmeOfAClone(t *testing.T) {
 	text := string(testbed.Must(os.ReadFile(readme)))
 	var todo, said []step
@@ -49,7 +49,7 @@ func TestReadmeOfAClone(t *testing.T) {
 	for _, s := range append(todo, said...) {
 		command := commandOf(s)
 		if command == "make test" || seen[command] {
-			continue // .ci/run runs make test (see TestContinuousIntegration)
+			continue // .ci/run runs "make test" (see TestContinuousIntegration)
 		}
 		seen[command] = true
 		if elsewhere := localAddr.FindStringSubmatch(command); elsewhere != nil {

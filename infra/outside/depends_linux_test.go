@@ -28,7 +28,7 @@ var (
 
 // dependencies are the modules that a program depends on, in the three places that list them.
 type dependencies struct {
-	graph  []string // the modules in go mod graph, among which the go command selects versions
+	graph  []string // the modules in "go mod graph", among which the go command selects versions
 	sums   []string // the modules of which go.sum has a hash of all files, and not only of go.mod
 	binary []string // the modules that are linked into the program
 }

@@ -35,7 +35,7 @@ func TestOperateWithoutAClone(t *testing.T) {
 		testbed.Check(os.MkdirAll(cmd.Dir, 0o700))
 		cmd.Env = append(readerEnvironment(t, folder), "LOWEST_PRICE=10000", environment)
 		out, err := cmd.CombinedOutput()
-		// If the program fails, go run itself always exits with 1, and prints the exit status
+		// If the program fails, "go run" itself always exits with 1, and prints the exit status
 		// of the program.
 		status := fmt.Sprintf("exit status %d\n", code)
 		if (err != nil) != (code != 0) || err != nil && !strings.HasSuffix(string(out), status) {

@@ -152,7 +152,7 @@ export -p > "$2"; pwd > "$2.folder"`
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // this kills go run, and the program that go run has started
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // this kills "go run", and the program that "go run" has started
 		<-p.Gone()
 	})
 	r.stderr = &p.Log

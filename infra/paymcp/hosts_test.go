@@ -102,7 +102,8 @@ func TestNames(t *testing.T) {
 }
 
 // TestUsage checks that pay-mcp answers an invalid command line with the usage. It also checks
-// the errors of allow without a terminal, and of forget with an unknown purchase.
+// the errors of "pay-mcp allow" without a terminal, and of "pay-mcp forget" with an unknown
+// purchase.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{}, {"allow"}, {"config", "a", "b"}, {"forget", "http://127.0.0.1:1/mcp"}, {"-x"}, {"-wait", "1ms", "http://127.0.0.1:1/mcp"}} {

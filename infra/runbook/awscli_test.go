@@ -16,7 +16,7 @@ import (
 
 // TestPrintedAWS runs every AWS CLI command that the runbook prints, against a server that
 // refuses all requests. The CLI must accept each command and send a request. The test leaves
-// out the aws configure commands, because they send no request.
+// out the "aws configure" commands, because they send no request.
 func TestPrintedAWS(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Int32

@@ -264,7 +264,7 @@ func readAndRefund(t testing.TB, server cloud.Dynamo) {
 		w.runProgram(operateCommand, env, false, "owed")
 		w.runProgram(operateCommand, env, false, "payer", d.payer.Address().String())
 		w.runProgram(operateCommand, env, false, "smoke", d.origin)
-		w.checkStackCommands("describe-stacks", "get-template")                                                     // make smoke sends these requests for a stack with a file in infra/stacks
+		w.checkStackCommands("describe-stacks", "get-template")                                                     // "make smoke" sends these requests for a stack with a file in infra/stacks
 		w.runProgram(operateCommand, env, true, "books", time.Now().Add(-25*time.Hour).UTC().Format(time.DateOnly)) // this command fails because the books show differences
 	}
 	w.checkRole("Read", nil, reads)

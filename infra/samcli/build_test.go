@@ -22,8 +22,8 @@ const (
 	maxRegistry = 17_000_000
 )
 
-// TestBuild runs sam build with the environment of "make sam-build", and checks the binaries and
-// the template that sam build makes. It writes nothing into the checkout.
+// TestBuild runs "sam build" with the environment of "make sam-build", and checks the binaries
+// and the template that "sam build" makes. It writes nothing into the checkout.
 func TestBuild(t *testing.T) {
 	t.Parallel()
 	out := t.TempDir()
@@ -55,14 +55,14 @@ func TestBuild(t *testing.T) {
 		_ = binary.Close()
 		t.Logf("%-18s %5.2f MB", slug, float64(info.Size())/1e6)
 	}
-	// sam deploy reads the built template, so each CodeUri in it must name a built folder.
+	// "sam deploy" reads the built template, so each CodeUri in it must name a built folder.
 	built, err := os.ReadFile(filepath.Join(out, "template.yaml"))
 	if err != nil || strings.Count(string(built), "CodeUri: ") != len(slugs()) || strings.Contains(string(built), "CodeUri: functions/") {
 		t.Errorf("the built template names %d folders, want one for each of %d: %v", strings.Count(string(built), "CodeUri: "), len(slugs()), err)
 	}
 }
 
-// TestBuildShop runs sam build for the shop's function, as the function's template says. It
+// TestBuildShop runs "sam build" for the shop's function, as the function's template says. It
 // deploys nothing.
 func TestBuildShop(t *testing.T) {
 	t.Parallel()
@@ -91,7 +91,7 @@ func TestBuildShop(t *testing.T) {
 	}
 }
 
-// buildEnv returns the variables that the Makefile sets for sam build.
+// buildEnv returns the variables that the Makefile sets for "sam build".
 func buildEnv(t *testing.T) []string {
 	t.Helper()
 	makefile := testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "Makefile")))

@@ -17,14 +17,14 @@ import (
 )
 
 // firstDeployment matches the line of README that builds and deploys the service, and captures
-// the sam deploy command. TestBuild checks the build.
+// the "sam deploy" command. TestBuild checks the build.
 var firstDeployment = regexp.MustCompile(`(?m)^    make sam-build && sam (deploy .+)$`)
 
-// TestFirstDeployment runs the sam deploy command of README's first deployment, against an
+// TestFirstDeployment runs the "sam deploy" command of README's first deployment, against an
 // emulator of AWS and with standard input closed. The SAM CLI must ask nothing, and must
 // execute a change set with the parameters PayTo and FacilitatorUrl. The execution then fails,
 // because the emulator does not have the SAM transform. Then the test runs the command without
-// --no-confirm-changeset. Now the CLI must ask, which shows that the test notices a question.
+// "--no-confirm-changeset". Now the CLI must ask, which shows that the test notices a question.
 func TestFirstDeployment(t *testing.T) {
 	t.Parallel()
 	line := firstDeployment.FindSubmatch(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), "README.md"))))

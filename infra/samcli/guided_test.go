@@ -15,9 +15,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/boot"
 )
 
-// TestGuided answers the questions of sam deploy --guided. The CLI accepts no empty answer for
-// a hidden parameter, so the test answers with a space. The functions must treat this space as
-// no value. Every other parameter except the payee must have a default.
+// TestGuided answers the questions of "sam deploy --guided". The CLI accepts no empty answer
+// for a hidden parameter, so the test answers with a space. The functions must treat this space
+// as no value. Every other parameter except the payee must have a default.
 func TestGuided(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(testbed.Root(), "template.yaml")

@@ -9,8 +9,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// TestValidate checks that sam validate accepts template.yaml, with the linter that
-// samconfig.toml turns on. This test does not run sam local invoke, which needs Docker.
+// TestValidate checks that "sam validate" accepts template.yaml, with the linter that
+// samconfig.toml turns on. This test does not run "sam local invoke", which needs Docker.
 // Instead, "make local-invoke" and TestColdStartAsksNobody of infra/functions send the same
 // event to the same binary.
 func TestValidate(t *testing.T) {

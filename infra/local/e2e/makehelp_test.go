@@ -101,15 +101,15 @@ func TestMakeHelp(t *testing.T) {
 	}
 }
 
-// TestMakeDefaults checks that "make help" marks each default of a variable as a default, and
-// that the recipes and programs use these defaults.
+// TestMakeDefaults checks the defaults that "make help" prints for variables. Each must be
+// marked as a default, and the recipes and programs must use it.
 func TestMakeDefaults(t *testing.T) {
 	t.Parallel()
 	variable := regexp.MustCompile(`(?m)^##   ([A-Z_]+)=.*$`)
 	bracket := regexp.MustCompile(`\(([^()]*)\)$`)
 	used := regexp.MustCompile(`\$\$\{([A-Z_]+):-([^}]+)\}`)
 	marked, compared := 0, 0
-	lines := map[string]string{} // the lines of make help, by target and variable, such as "run LOCAL_ADDR"
+	lines := map[string]string{} // the lines of "make help", by target and variable, such as "run LOCAL_ADDR"
 	for _, target := range targets(t) {
 		for _, m := range variable.FindAllStringSubmatch(target.text, -1) {
 			lines[target.name+" "+m[1]] = m[0]
@@ -157,7 +157,7 @@ func checkProgramDefaults(t *testing.T, lines map[string]string) {
 }
 
 // TestMakeTimes checks the targets that run for a long time: screenshots, microbench, campaign
-// and storm. Each must raise the time limit of go test, whose default of ten minutes is too
+// and storm. Each must raise the time limit of "go test", whose default of ten minutes is too
 // short for them.
 func TestMakeTimes(t *testing.T) {
 	t.Parallel()

@@ -25,8 +25,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// By default, go test runs only as many cases at a time as the machine has cores. With two
-	// cores that would take minutes.
+	// By default, "go test" runs only as many cases at a time as the machine has cores. With
+	// two cores that would take minutes.
 	testbed.Parallel(12)
 	m.Run()
 }
@@ -175,7 +175,7 @@ func checkAgainstOpenAPI(tb testing.TB, e exchange) {
 	}
 }
 
-// skipInShort skips a test in a quick run, because go test -short must need nothing but Go.
+// skipInShort skips a test in a quick run, because "go test -short" must need nothing but Go.
 // reason says what the test needs.
 func skipInShort(tb testing.TB, reason string) {
 	if testing.Short() {

@@ -17,8 +17,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// signEvent adds a payment to the event, as the answer requires it, and returns the new event.
-// A throwaway key signs the payment. If the answer requires no payment, signEvent returns nil.
+// signEvent returns the event with the payment that the answer requires. A throwaway key signs
+// the payment. If the answer requires no payment, signEvent returns nil.
 func signEvent(event, answer []byte, now time.Time) ([]byte, error) {
 	var resp events.APIGatewayV2HTTPResponse
 	var offered struct {

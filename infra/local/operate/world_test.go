@@ -233,8 +233,8 @@ func checkContains(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions returns fillings by the names of faults. Each filling writes a record of
-// payment 8 that contradicts itself: the record has the fault of that name.
+// contradictions returns fillings by name. Each filling writes a record of payment 8 that
+// contradicts itself in the way that the name says.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}

@@ -39,7 +39,7 @@ type options struct {
 	max     string
 	again   string // the file of a saved payment, or "1" for the last one
 	dir     string // the folder in which payments are saved
-	local   string // the value of LOCAL_ADDR, the address that make run listens on
+	local   string // the value of LOCAL_ADDR, the address that "make run" listens on
 	verbose bool
 	yes     bool
 }

@@ -55,7 +55,7 @@ const (
 var errAnswered = errors.New("the answer is not a 200")
 
 // resendCommand returns the command that resends this payment. The command names the file of
-// the payment, so it resends this payment even after later payments.
+// the payment, so it resends this payment even when another payment is the latest.
 func (p *payer) resendCommand() string {
 	return p.invocation.Target("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.savedFile})
 }

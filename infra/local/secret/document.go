@@ -65,7 +65,7 @@ func textParser(name string) func(string) (map[string]value, error) {
 // parseReceiptKey parses a receipt key. The text is either the key alone, or has a line with
 // "RECEIPT_KEY=" before the key.
 func parseReceiptKey(s string) (map[string]value, error) {
-	for line := range strings.Lines(s) { // the output of make receipt-key also has a line with the public keys
+	for line := range strings.Lines(s) { // the output of "make receipt-key" also has a line with the public keys
 		if key, named := strings.CutPrefix(strings.TrimSpace(line), "RECEIPT_KEY="); named {
 			s = key
 		}

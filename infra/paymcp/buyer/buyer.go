@@ -54,8 +54,8 @@ type Buyer struct {
 	Now     func() time.Time
 	After   func(time.Duration) <-chan time.Time
 	Wait    time.Duration // how long a call may take
-	// HowToAllow is the command that a person types to change the limits. HowToForget returns
-	// the command that states that a purchase was not charged.
+	// HowToAllow is the command with which a person changes the limits. HowToForget returns the
+	// command with which a person states that a purchase was not charged.
 	HowToAllow  string
 	HowToForget func(id string) string
 }
@@ -163,8 +163,8 @@ func offerFrom(reply Reply, err error) (bill.Offer, bool) {
 	return reply.offer()
 }
 
-// buy signs for an offer and sends the signature. Before it sends the signature, it records
-// the signature in the book, and then saves it with the purchase.
+// buy signs for an offer, records the signature in the book, saves the signature with the
+// purchase, and then sends it.
 func (b *Buyer) buy(ctx context.Context, c *purse.Purchase, o bill.Offer) Result {
 	terms, err := b.Terms()
 	if err != nil {

@@ -114,8 +114,8 @@ func (s *seller) Call(ctx context.Context, q buyer.Request) (buyer.Reply, error)
 	return reply, nil
 }
 
-// serve answers a request that carries a payment. A seller that keeps records answers by
-// serveKept.
+// serve answers a request that carries a payment. If the seller keeps records, serveKept
+// answers instead.
 func (s *seller) serve(q buyer.Request, a x402.Authorization, d outcome) buyer.Reply {
 	key, _ := q.Meta[mcp.KeyPurchase].(string)
 	until, _ := strconv.ParseInt(a.ValidBefore, 10, 64)
