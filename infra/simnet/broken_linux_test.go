@@ -7,10 +7,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/catalog"
 )
 
-// deadNetwork is an IPv4 network. Packets from the service's namespace to its addresses are
-// silently dropped. Only TestDelay looks up hosts with such addresses, because only TestDelay
-// runs the service in a namespace other than the internet's. From the internet's own
-// namespace, a connection to such an address fails at once.
+// deadNetwork is an IPv4 network at whose addresses nothing answers. If the service runs in a
+// separate namespace, as in TestDelay, packets to these addresses are silently dropped. From
+// the internet's own namespace, a connection to them fails at once. So only TestDelay looks up
+// hosts with such addresses.
 const deadNetwork = "93.184.200.0/24"
 
 // deadAddrs returns n addresses at which nothing answers.

@@ -243,9 +243,9 @@ func (r *runner) buy(t testing.TB, path string) (x402test.Reply, error) {
 }
 
 // maxResident is the limit of design §12 for the memory of an instance after 1,000 paid
-// requests, in KiB. It applies although the runner also holds the ledger's file and the
-// play-money facilitator. maxPeak is the limit at any moment, even while each of 48 hostile
-// peers sends as much as the service accepts.
+// requests, in KiB. The runner must keep to this limit even though it also contains the
+// ledger's file and the play-money facilitator. maxPeak is the limit at any moment, even while
+// each of 48 hostile peers sends as much as the service accepts.
 const maxResident, maxPeak = 64 << 10, 128 << 10
 
 // deploy starts the built functions as the template deploys them, but without limits and

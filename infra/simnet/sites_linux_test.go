@@ -122,9 +122,10 @@ func sslRows() []row {
 	)
 }
 
-// certificateSites returns hosts that only openssl can serve, and their rows. crypto/tls
-// cannot connect to them, or only with a setting in go.mod. ssl-check must still show their
-// certificates, because that is what ssl-check sells: the leaf certificate.
+// certificateSites returns hosts that only openssl can serve, and their rows. To some of these
+// hosts, crypto/tls cannot connect at all; to the others, it connects only with a setting in
+// go.mod. ssl-check must show the certificates of all of them, because the leaf certificate is
+// what ssl-check sells.
 func certificateSites() (hosts []host, rows []row) {
 	shown := func(name, key, ssl string, headers wantedAnswer, args ...string) {
 		hosts = append(hosts, host{name: name, serve: opensslServer(key, args...)})

@@ -85,8 +85,8 @@ type trouble struct {
 	perRun       int           // how many lookups of each operation are measured per run; -runs is the number of runs
 }
 
-// maxExtraMS is a number of milliseconds. If the first resolver does not reply in time, the p95
-// of dns may be larger by that number than on a healthy network (design §9).
+// maxExtraMS limits how much slower dns may become when the first resolver does not reply in
+// time: its p95 may be this many milliseconds above the p95 on a healthy network (design §9).
 const maxExtraMS = 20
 
 func troubles() []trouble {

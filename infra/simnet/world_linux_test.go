@@ -280,7 +280,7 @@ func webUpTo(highest uint16, h http.HandlerFunc, edits ...func(*x509.Certificate
 	return webFor(func(hello *tls.ClientHelloInfo) bool { return hello.SupportedVersions[0] <= highest }, h, edits...)
 }
 
-// webFor returns an HTTPS server that refuses a client unless accepts reports true for the
+// webFor returns an HTTPS server that refuses a client unless isAccepted returns true for the
 // client's hello.
 func webFor(isAccepted func(*tls.ClientHelloInfo) bool, h http.HandlerFunc, edits ...func(*x509.Certificate)) server {
 	return webWithConfig(func(config *tls.Config) {
@@ -315,8 +315,8 @@ func plainHTTP(t *testing.T, _ *testbed.Authority, _, addr string) {
 func muteServer(t *testing.T, _ *testbed.Authority, _, addr string) { listen(t, addr) }
 
 // opensslServer returns a server that runs openssl s_server, with a key of the given kind and a
-// certificate for it. The server serves one client after the other. With -rev, it sends each
-// line back reversed, so openssl never waits for input.
+// certificate for that key. The server serves one client after the other. With -rev, it answers
+// each line with the reversed line, and does not read its standard input.
 func opensslServer(key string, args ...string) server {
 	return func(t *testing.T, _ *testbed.Authority, name, addr string) {
 		file := filepath.Join(t.TempDir(), "server.pem") // key and certificate

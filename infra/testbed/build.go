@@ -46,7 +46,8 @@ const (
 	kindCDK       = "cdk"
 )
 
-// moduleOf has the folders of the other modules, by the kind of their programs.
+// moduleOf has the folder of the module to which the programs of a kind belong. The programs
+// of all other kinds belong to this module.
 var moduleOf = map[string]string{kindShop: "infra/shop", kindPayMCP: "infra/paymcp", kindCDK: "infra/cdk"}
 
 // kindOf returns the kind of the programs that Program and Isolate build from a package.

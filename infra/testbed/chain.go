@@ -182,10 +182,10 @@ type Chain struct {
 	automine bool
 }
 
-// StartChain runs a new node until the test ends, with the token at BaseUSDC and a block for
-// every transaction. If the node is missing, StartChain installs it with npm. StartChain skips
-// the test under -short, or if the node cannot be installed. It fails the test if the node is
-// installed but does not work.
+// StartChain runs a new node until the test ends. The token is at BaseUSDC, and automining is
+// on (see SetAutomine). If the node is missing, StartChain installs it with npm. StartChain
+// skips the test under -short, or if the node cannot be installed. It fails the test if the
+// node is installed but does not work.
 func StartChain(t testing.TB) *Chain {
 	if testing.Short() {
 		t.Skip("runs in make verify: needs the Ethereum node anvil")

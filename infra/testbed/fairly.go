@@ -25,7 +25,7 @@ func (p *Pace) Took(d time.Duration) {
 // Fairly runs a test of a service that has timeouts. If the test fails, and one of its calls
 // took at least as long as the shortest timeout, a busy machine may have caused the failure.
 // Fairly then runs the test again, up to six times in all. If no call took so long, or if the
-// fault is Grave, the test fails at once.
+// test reported a Grave fault, the test fails at once.
 func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pace)) {
 	t.Helper()
 	const tries = 6

@@ -2,10 +2,10 @@
 // file. The shop is a chi router that sells a GET handler and a POST handler, over HTTP and as
 // tools of the Model Context Protocol. The processes are killed (SIGKILL) again and again. The
 // clocks of the processes may disagree. A handler may fail, panic, end its process or exceed
-// its time limit. The facilitator may settle a payment and deny it, refuse the payment, give
-// no answer, or settle much later. The node that the processes ask lags behind the chain and
-// is often down. The clients sign a new payment or repeat the last one, change the transport
-// from try to try, lose replies, and buy the same thing again.
+// its time limit. The facilitator may settle a payment and say that it did not, refuse the
+// payment, give no answer, or settle much later. The node that the processes ask lags behind
+// the chain and is often down. For each try, a client signs a new payment or repeats the last
+// one, and uses HTTP or a tool. Clients lose replies, and buy the same thing again.
 //
 // Afterwards, the processes run once more without faults, some of the clients come back, and
 // Seller.Reconcile runs. Then the test checks every transfer of money. A purchase may be

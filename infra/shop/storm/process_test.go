@@ -26,7 +26,7 @@ type process struct {
 	command        *exec.Cmd
 	stopped        bool
 	kills          int
-	unexpectedEnds []string // descriptions of unexpected ends
+	unexpectedEnds []string
 }
 
 // startProcess starts a process of the shop, and stops it at the end of the test.

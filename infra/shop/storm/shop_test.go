@@ -45,7 +45,7 @@ type settings struct {
 	Facilitator string
 	Node        string        // a URL; empty means no node
 	Window      time.Duration // how long an answer is returned to repeated requests; 0 means the default
-	Skew        time.Duration // how far the clock of the process is ahead
+	Skew        time.Duration // how far the clock of the process is ahead of the machine's clock
 	Faults      bool          // whether its handlers fail at random
 	Die         float64       // the share of the handlers' runs that end the process
 }

@@ -40,7 +40,7 @@ type conditions struct {
 	name         string
 	hasNode      bool
 	window       time.Duration   // how long an answer is returned to repeated requests; 0 means the default
-	skews        []time.Duration // how far the clock of each process is ahead
+	skews        []time.Duration // how far the clock of each process is ahead of the machine's clock
 	killInterval time.Duration   // the mean time between two kills of a process
 	exitShare    float64         // the share of the handlers' runs that end the process
 }
