@@ -15,8 +15,8 @@ import (
 	"testing"
 )
 
-// Relay is an http.Handler in front of a server, the handler To. Do handles each request: it can
-// let the server answer, change the answer, drop it or hold it back.
+// Relay is an http.Handler in front of a server, whose handler is To. The function Do gets each
+// request. It can let the server answer, change the answer, drop it or hold it back.
 type Relay struct {
 	To http.Handler
 	Do func(*Relayed)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// headerPiece is a length in bytes. A text counts as showing a header if it contains so
+	// headerPiece is a length in bytes. A text counts as showing a header if it contains this
 	// many consecutive bytes of the header.
 	headerPiece = 60
 	// hexPiece is the corresponding length for a signature, in hexadecimal digits. It is
@@ -21,7 +21,7 @@ const (
 // Secrets are payments that no log may show. The zero value has none.
 type Secrets struct {
 	mu     sync.Mutex
-	pieces map[string]bool // pieces of headers, and of signatures in lower case
+	pieces map[string]bool // pieces of headers, and pieces of signatures in base64 or in lower-case hexadecimal
 }
 
 // Add remembers a PAYMENT-SIGNATURE header, which may be invalid.
@@ -30,7 +30,7 @@ func (s *Secrets) Add(header string) {
 	defer s.mu.Unlock()
 	s.add(header, headerPiece)
 	if p, err := x402.DecodePayment(header); err == nil {
-		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // JSON of a []byte has this form
+		s.add(base64.StdEncoding.EncodeToString(p.Signature), headerPiece) // encoding/json writes a []byte in this form
 		s.add(hex.EncodeToString(p.Signature), hexPiece)
 	}
 }

@@ -195,8 +195,8 @@ func TestFormerTerms(t *testing.T) {
 // TestValues checks how valid values are read. Nothing is for sale if SELLING is no or if
 // there is no facilitator, whatever the other settings are. The local runner needs no
 // settings. If the local runner listens on all addresses of the machine, its origin must have
-// the loopback address. There is a warning if real money would go to an address whose key is
-// public.
+// the loopback address. There is a warning if real money would go to an address whose private
+// key is published.
 func TestValues(t *testing.T) {
 	type values map[string]any
 	local := func(v vars) Local { return must(ParseLocal(env(v))) }

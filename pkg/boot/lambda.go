@@ -105,9 +105,9 @@ type event = events.APIGatewayV2HTTPRequest
 type response = events.APIGatewayV2HTTPResponse
 
 // eventHandler returns a Lambda handler that serves the events of an API Gateway HTTP API,
-// payload format 2.0, with h. h must recover from its own panics. For any other event, such as
-// a schedule, a test from the console or another format, the Lambda handler returns an error.
-// The error fails the invocation, because nobody would read an answer.
+// payload format 2.0, with the handler h, which must recover from its own panics. For any other
+// event, such as a schedule, a test from the console or another format, the Lambda handler
+// returns an error. The error fails the invocation, because nobody would read an answer.
 func eventHandler(h http.Handler) func(context.Context, event) (response, error) {
 	return func(ctx context.Context, e event) (response, error) {
 		r, err := request(ctx, &e)
@@ -178,8 +178,8 @@ func responseOf(r storefront.Response) response {
 }
 
 // logger returns a logger that writes each record as a line of JSON, as Lambda and CloudWatch
-// expect. The member with the time is named timestamp. To a line without that member, Lambda
-// adds its own time and the level INFO.
+// expect. The member with the time is named timestamp. If a line had no timestamp, Lambda would
+// add its own time and the level INFO.
 func (c Config) logger(w io.Writer) *slog.Logger {
 	return slog.New(invocationIDHandler{slog.NewJSONHandler(w, &slog.HandlerOptions{
 		Level: c.LogLevel, ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {

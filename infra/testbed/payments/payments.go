@@ -26,8 +26,8 @@ func At(store ledger.Store, now time.Time) *ledger.Ledger {
 	return ledger.New(store, func() time.Time { return now }, rand.Text)
 }
 
-// Claim claims a payment of $0.005 for a lookup, and returns the hold on it. The lease ends
-// one minute after the given time, and the payment is valid until five minutes after that
+// Claim claims a payment of $0.005 for a lookup, and returns the hold on the payment. The
+// lease ends one minute after the given time. The payment expires five minutes after the given
 // time.
 func Claim(tb testing.TB, l *ledger.Ledger, key string, at time.Time) *ledger.Hold {
 	tb.Helper()

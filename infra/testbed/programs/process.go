@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Patience is the time limit for a program. Even on a busy machine, no program takes nearly
-// that long.
+// Patience is the time limit for a program. Even on a busy machine, every program is much
+// faster than this.
 const Patience = 10 * time.Minute
 
 // TB has the methods of a testing.TB that this package uses.
