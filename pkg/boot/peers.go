@@ -109,10 +109,9 @@ func fixedCredentials(c facilitator.Credentials, err error) facilitator.Credenti
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// setNodes sets which nodes of the chain are used: the nodes that RPC_URL names. If RPC_URL is
-// empty, the nodes in the facilitator's secret are used, or else the default node. There is no
-// default node if defaultNode is empty. If defaultNode is wordNone and RPC_URL is empty, no
-// node is used.
+// setNodes sets which nodes of the chain are used. These are the nodes that RPC_URL names. If
+// RPC_URL is empty, they are the nodes in the facilitator's secret, or else defaultNode, which
+// may be empty. But if RPC_URL is empty and defaultNode is wordNone, no node is used.
 func (e *environment) setNodes(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	isEmpty := e.text(name) == ""

@@ -268,8 +268,7 @@ func parseBootstrapURL(v string) (string, error) {
 }
 
 // parseTableName parses the name of a DynamoDB table. The pattern does not limit the length,
-// because a repetition such as {3,255} would take a twentieth of a function's start to
-// compile. The same holds for parseStackName.
+// because compiling a repetition such as {3,255} would take a twentieth of a function's start.
 func parseTableName(v string) (string, error) {
 	const most = 255
 	if len(v) > most || !regexp.MustCompile(`^[a-zA-Z0-9_.-]{3,}$`).MatchString(v) {
@@ -278,7 +277,8 @@ func parseTableName(v string) (string, error) {
 	return v, nil
 }
 
-// parseStackName parses the name of a stack.
+// parseStackName parses the name of a stack. Like parseTableName, its pattern does not limit
+// the length.
 func parseStackName(v string) (string, error) {
 	const maxLength = 128
 	if len(v) > maxLength || !regexp.MustCompile(`^[a-zA-Z][a-zA-Z0-9-]*$`).MatchString(v) {

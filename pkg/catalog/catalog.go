@@ -212,7 +212,8 @@ func (o Operation) PriceUSD() string {
 	return whole + "." + fraction
 }
 
-// Example returns the parameters in the query to which the example answer belongs.
+// Example returns the parameters of the example call. These are the parameters whose example
+// value differs from the default, because the call omits default values.
 func (o Operation) Example() []Param {
 	return slices.DeleteFunc(slices.Clone(o.Params), func(p Param) bool { return p.Example == p.Default })
 }

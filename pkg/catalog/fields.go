@@ -47,7 +47,7 @@ func (f Field) TypeText() string {
 }
 
 // FieldsOf returns the fields of a struct as encoding/json writes them, in their order.
-// Everything else comes from struct tags. The tag doc describes the field, and the tag item
+// The rest of a Field comes from struct tags. The tag doc describes the field, and the tag item
 // describes the items of an array. The tag enum lists values separated by commas. The tags
 // const, format, pattern and minimum are keywords of JSON Schema. The tag show sets Field.Show.
 // The tag schema names the schema of the value, or of an array's items. A pointer can be null.

@@ -39,8 +39,8 @@ var operations = sync.OnceValue(func() []Operation {
 func All() []Operation { return slices.Clone(operations()) }
 
 // bundleDeadline is the deadline of a bundle's lookup. The tool headers has the same deadline,
-// because it makes the same HTTPS request as the bundle uptime-check. A slow host must not
-// answer the one and miss the deadline of the other.
+// because it makes the same HTTPS request as the bundle uptime-check: a host that is too slow
+// for one of them must be too slow for both.
 const bundleDeadline = 12 * time.Second
 
 // withDefaults returns the operation with everything that all operations of its kind have in

@@ -89,7 +89,7 @@ func declaredErrors(op catalog.Operation) (sets []errorSet) {
 }
 
 // errorSets names the error responses that the operations declare, and returns each of them
-// once, except the 402. It returns first the 429 that the free documents declare. The first
+// once, except the 402. The first one is the 429 that the free documents declare. The first
 // response with a status is named after the status. Further responses with that status get the
 // same name and a number. The name of a 402 is always PaymentRequired, because its body is the
 // challenge, whatever its code.
