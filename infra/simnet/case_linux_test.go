@@ -111,8 +111,8 @@ func (r row) faults(reply x402test.Reply) (faults []string) {
 	return faults
 }
 
-// timeLimitAnswer matches the answers that are possible after one of the service's own calls
-// has exceeded a time limit.
+// timeLimitAnswer matches the answers that the service may give if one of its own calls has
+// exceeded a time limit.
 var timeLimitAnswer = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
 
 // observations collects what the answers have shown so far.

@@ -30,11 +30,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestSimnet plays the tables of paid requests against the local runner and against the
-// functions as they are deployed. It also plays tables for networks whose resolvers deny
-// names. Then it checks that the answers covered the codes and the nullable fields, that
-// packets were sent only to hosts that the service may connect to, and that the runner's
-// memory is within its limits.
+// TestSimnet sends the paid requests in the tables to the local runner, and to the functions
+// as they are deployed. It also sends requests in networks whose resolvers deny names. Every
+// answer must be as its row says. Then the test checks that the answers covered the codes and
+// the nullable fields, that packets were sent only to hosts that the service may connect to,
+// and that the runner's memory is within its limits.
 func TestSimnet(t *testing.T) {
 	if err := testbed.NoNamespaces(); err != nil || testing.Short() {
 		t.Skip("played in make verify: ", err)
@@ -174,7 +174,7 @@ func TestMain(m *testing.M) {
 	if testing.Short() {
 		os.Exit(m.Run()) // short tests check the rows without playing them
 	}
-	// The tables are played without a delay. With a delay, run only TestDelay.
+	// TestSimnet runs without a delay. With a delay, run only TestDelay.
 	if f := flag.Lookup("test.run"); *rtt > 0 && !*shell && f != nil && f.Value.String() == "" {
 		_ = f.Value.Set("^TestDelay$")
 	}

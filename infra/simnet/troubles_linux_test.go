@@ -322,8 +322,8 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestTroubleRow checks the targets. Only the operation dns has a target, and only if the
-// first resolver does not reply in time and the healthy network was measured.
+// TestTroubleRow checks the target in a row. A row must have a target exactly if its operation
+// is dns, the first resolver does not reply in time, and dns was measured on the healthy network.
 func TestTroubleRow(t *testing.T) {
 	t.Parallel()
 	took := series{ms: []float64{70}}

@@ -77,8 +77,8 @@ func (n *Chain) Deposit(t testing.TB, from string, to x402.Address, value int64)
 	return n.mustSend(t, from, BaseUSDC, calldata("transfer(address,uint256)", to, big.NewInt(value)))
 }
 
-// Batch makes several calls to the token in one transaction. If noisy is true, another
-// contract than the token emits an event after each call.
+// Batch makes several calls to the token in one transaction. If noisy is true, a contract other
+// than the token emits an event after each call.
 func (n *Chain) Batch(t testing.TB, noisy bool, calls ...[]byte) ChainReceipt {
 	return n.mustSend(t, Account(thirdParty), batchAddress, calldata("run(address,bool,bytes[])", Address(t, BaseUSDC), noisy, calls))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// snippet is a program that calls the first operation of the catalog, as the documentation
-// shows it. The program is a file of assets/snippets with the values of this deployment.
+// snippet is a program that the documentation shows. The program calls the first operation of
+// the catalog. It is a file of assets/snippets with the values of this deployment.
 // infra/clients runs the program as it is shown.
 type snippet struct {
 	ID      string // the snippet's anchor on the documentation page
@@ -112,9 +112,9 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	return e
 }
 
-// usualForm chooses one of several values of the header PAYMENT-REQUIRED, which come from the
-// longest to the shortest. It returns the value that the service sends in a response with the
-// usual headers: the first that is short enough, or else the last.
+// usualForm returns the value of the header PAYMENT-REQUIRED that the service sends in a
+// response with the usual headers. The given values come from the longest to the shortest.
+// usualForm returns the first one that is short enough, or else the last one.
 func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {

@@ -95,8 +95,8 @@ func (p *process) keepUp() {
 	}
 }
 
-// recordEnd records the end of the process if it was unexpected, for example if the race
-// detector has caused it.
+// recordEnd records an unexpected end of the process, such as an end that the race detector
+// has caused.
 func (p *process) recordEnd(err error) {
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

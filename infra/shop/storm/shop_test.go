@@ -117,8 +117,8 @@ type answer struct {
 	Run         string `json:"run"` // a random text, different in each run
 }
 
-// forecast reads its parameter again after its work. If the router had reused the request
-// meanwhile, forecast would read the parameter of another request.
+// forecast reads its parameter before and after its work. If the router reused the request in
+// between, forecast would answer for the city of another request.
 func (s *shop) forecast(w http.ResponseWriter, r *http.Request) {
 	if s.work(w, r, chi.URLParam(r, "city")) {
 		s.write(w, r, chi.URLParam(r, "city"))

@@ -118,7 +118,7 @@ func (h *Host) Started(function string) int {
 	return len(h.processes[function])
 }
 
-// Set sets a variable as a deployment does: only processes that start from now on have it.
+// Set sets a variable as a deployment does: only processes that start later get the new value.
 func (h *Host) Set(variable, value string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

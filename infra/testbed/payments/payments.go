@@ -67,9 +67,9 @@ func Owe(tb testing.TB, l *ledger.Ledger) string {
 	return key
 }
 
-// Abandon changes the record of a payment. It then looks as if the payment's process was killed
-// an hour ago, before it sent the payment to the facilitator, and as if another payment has
-// made the same purchase since then.
+// Abandon changes the record of a payment. The record then looks as if the payment's process
+// was killed an hour ago, before it sent the payment to the facilitator, and as if another
+// payment has made the same purchase since then.
 func Abandon(tb testing.TB, store ledger.Store, key string) {
 	tb.Helper()
 	r := ledgertest.Payment(tb, store, key)

@@ -182,8 +182,8 @@ func TestBundlesOutOfTime(t *testing.T) {
 	}
 }
 
-// host plays the resolvers and the web server of a host. Its methods are those of the lookups,
-// and return the results and errors in its fields.
+// host simulates the resolvers and the web server of a host. Its methods are those of the
+// lookups, and return the results and errors in its fields.
 type host struct {
 	resolve, dns, ssl, headers error
 	certificate                ssl.Result

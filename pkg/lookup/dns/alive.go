@@ -24,8 +24,8 @@ const (
 )
 
 // workingSet remembers the resolvers that have recently answered a question for the name
-// servers of com. Every working resolver can answer that question. It does not remember
-// failures, so a resolver that works again is noticed at once.
+// servers of com. Every working resolver can answer that question. A workingSet does not
+// remember failures, so a resolver that works again is noticed at once.
 type workingSet struct {
 	now func() time.Time
 

@@ -27,8 +27,8 @@
 // NXDOMAIN is proven by the SOA record of a zone above the name, unless that zone is the root.
 // An NXDOMAIN without proof counts only if its resolver works. So the denials of a network
 // that denies every name are ignored, and the error is upstream_unavailable if no resolver
-// knows more. One kind of network cannot be detected: one that answers the question about com,
-// or forges a proof, and denies other names to every resolver.
+// knows more. One kind of network cannot be detected: it denies names to every resolver, but
+// answers the question about com or forges proofs.
 //
 // A resolver is late if another resolver, which was queried later, answers before it. A Client
 // queries a late resolver last for half a minute. So only one question waits for a dead
@@ -185,8 +185,8 @@ func (c *Client) Addresses(ctx context.Context, name string) (addrs []netip.Addr
 	return nil, noAddressError(v4, v6)
 }
 
-// familyResult is the result of looking up the IPv4 or the IPv6 addresses of a name. If the
-// problem is the name itself, err is a fault. If err is nil, the name exists.
+// familyResult is the result of looking up the IPv4 or the IPv6 addresses of a name. The error
+// err is a *fault.Error if the problem is the name itself. If err is nil, the name exists.
 type familyResult struct {
 	addrs    []netip.Addr
 	err      error
@@ -293,8 +293,8 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 }
 
 // crew is a context together with the goroutines that work under it. A panic in one of these
-// goroutines cancels the context. The method end waits for all of them, and then repeats the
-// panic in its own goroutine.
+// goroutines cancels the context. The method end waits for all of them. Then it repeats the
+// panic in the goroutine that called it.
 type crew struct {
 	context.Context
 

@@ -133,8 +133,8 @@ func TestLateNumbers(t *testing.T) {
 }
 
 // TestLateTogether checks lookups of both address families when one resolver is dead. The two
-// families must wait for that resolver at the same time, and not one after the other. The next
-// bundle must not wait for it: the client remembers that the resolver was late.
+// families must wait for that resolver at the same time, and not one after the other. Later
+// lookups must not wait for it: the client remembers that the resolver was late.
 func TestLateTogether(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

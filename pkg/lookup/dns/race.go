@@ -136,8 +136,8 @@ func (r *race) recordReply(p indexedReply) {
 	}
 }
 
-// recordLate records as late each resolver that was queried before the winner and has not
-// replied.
+// recordLate records which resolvers are late: those that were queried before the winner and
+// have not replied.
 func (r *race) recordLate(winner int) {
 	for index, server := range r.resolvers[:winner] {
 		if !r.hasReplied[index] {
