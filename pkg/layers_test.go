@@ -182,8 +182,8 @@ func TestLayers(t *testing.T) {
 }
 
 // checkImports checks the imports of a package. The package may import another package of ours
-// only if its layer allows that, and a module of the table restrictedModules only if its row
-// allows that.
+// only if its layer allows that. It may import a module in the table restrictedModules only if
+// the row of that module allows it.
 func checkImports(t *testing.T, name string, imports []string, l layer) {
 	t.Helper()
 	for _, imported := range imports {
@@ -245,7 +245,7 @@ func TestTheSellerStandsAlone(t *testing.T) {
 	}
 }
 
-// TestEnvironmentIsReadOnce checks that of the packages below pkg only boot reads the
+// TestEnvironmentIsReadOnce checks that boot is the only package below pkg that reads the
 // environment.
 func TestEnvironmentIsReadOnce(t *testing.T) {
 	out, err := exec.Command("grep", "-rnE", `os\.(Getenv|LookupEnv|Environ)\b`, "--include=*.go", "--exclude=*_test.go", ".").Output()

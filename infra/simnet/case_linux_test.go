@@ -117,7 +117,7 @@ var timeLimitAnswer = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|le
 
 // observations collects what the answers have shown so far.
 type observations struct {
-	facts sync.Map         // the noted facts, such as that an operation answered with an error code
+	facts sync.Map         // has each noted fact as a key, such as "dns answered nxdomain"
 	api   *clients.OpenAPI // the description to which every answer must conform
 }
 

@@ -76,8 +76,8 @@ func TestSimnet(t *testing.T) {
 			seen.play(t, nowhere, rowMaker("host-intel")("example.com", wantResult(childError("whois", lookup.BootstrapUnavailable), `"expired":false`)))
 		})
 	})
-	// Some checks below need the answers to all rows. They are left out if a row failed, or if
-	// -run selected only some rows, because they would then fail for that reason alone.
+	// Some checks below need the answers to all rows. So these checks are left out if a row
+	// failed, or if -run selected only some rows.
 	incomplete := t.Failed() || strings.Contains(flag.Lookup("test.run").Value.String(), "/")
 	if !incomplete {
 		t.Run("covers the spec", func(t *testing.T) { checkCoverage(t, seen) })
@@ -172,7 +172,7 @@ func TestMain(m *testing.M) {
 	}
 	flag.Parse()
 	if testing.Short() {
-		os.Exit(m.Run()) // short tests check the rows without playing them
+		os.Exit(m.Run()) // short tests check the rows, but send no requests
 	}
 	// TestSimnet runs without a delay. With a delay, run only TestDelay.
 	if f := flag.Lookup("test.run"); *rtt > 0 && !*shell && f != nil && f.Value.String() == "" {

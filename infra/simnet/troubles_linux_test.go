@@ -273,8 +273,8 @@ func startTool(n *internet, c timedLookup, times int) (peer string, all *series)
 }
 
 // TestTroubles checks that "make bench" measures each trouble with all operations that the
-// trouble can affect, and the healthy network first. The hosts of a trouble must exist. They
-// must have dead addresses if the trouble is dead addresses, and none otherwise.
+// trouble can affect, and the healthy network first. The hosts of a trouble must exist. If the
+// trouble is about dead addresses, its hosts must have some; otherwise they must have none.
 func TestTroubles(t *testing.T) {
 	t.Parallel()
 	hosts := map[string]host{}

@@ -124,8 +124,8 @@ func Python(tb testing.TB, requirements string) (interpreter string) {
 	parent := filepath.Dir(Must(filepath.Abs(requirements)))
 	environment := filepath.Join(parent, ".venv-"+hex.EncodeToString(sum[:6]))
 	err := Install(environment, requirements, filepath.Join(environment, "installed"), func() error {
-		// An incomplete installation is removed. There is no other time limit than the test's
-		// deadline, because a long list takes long on a busy machine.
+		// An incomplete installation is removed. The only time limit is the test's deadline,
+		// because a long list takes long on a busy machine.
 		const script = `rm -rf "$0" && "$1" -m venv "$0" &&
 			"$0/bin/python" -m pip install --quiet --disable-pip-version-check --only-binary=:all: -r "$2"`
 		return programs.Succeed(exec.CommandContext(tb.Context(), "sh", "-c", script, environment, system, requirements), "")

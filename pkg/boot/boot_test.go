@@ -93,7 +93,7 @@ func TestFaults(t *testing.T) {
 		{vars{"FACILITATOR_TOKEN": "hush", "FACILITATOR_KEY_ID": "id", "FACILITATOR_KEY_SECRET": "hush"}, "choose one"},
 		{secret, ""},
 		{deployedVars(secret, vars{"FACILITATOR_TOKEN": "hush"}), "FACILITATOR_SECRET_ARN and other"},
-		{deployedVars(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // one fault, although two settings read the variable
+		{deployedVars(secret, vars{"AWS_ACCESS_KEY_ID": ""}), "1 fault(s)"}, // the ledger's table and the secret both need this variable, but it is reported once
 		{deployedVars(secret, vars{"FACILITATOR_KEY_ID": "i"}),
 			"FACILITATOR_SECRET_ARN and other|FACILITATOR_KEY_ID and FACILITATOR_KEY_SECRET go together"},
 		{vars{"FACILITATOR_SECRET_ARN": "facilitator"}, "FACILITATOR_SECRET_ARN must be the complete ARN"},
@@ -166,8 +166,8 @@ func TestFaults(t *testing.T) {
 
 // TestFormerTerms checks how FORMER_TERMS is read: the former terms, and the time until which
 // they are accepted. If that time is more than a day away, Components must return an error.
-// TestFormerTerms also checks two warnings of /ready: that releases are not watched while
-// FORMER_TERMS is set, and that there is only one resolver.
+// TestFormerTerms also checks two warnings of /ready: former_terms while FORMER_TERMS is set,
+// and one_resolver if there is only one resolver.
 func TestFormerTerms(t *testing.T) {
 	now := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	read := func(v string) *service.FormerTerms { return deployedConfig(t, vars{"FORMER_TERMS": v}).Former }

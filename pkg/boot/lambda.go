@@ -89,9 +89,10 @@ func exitOn(err error) {
 
 // RelaxCollector makes the garbage collector run less often: the heap may grow to five times
 // the memory in use. When the memory of the process nears the given limit, in bytes,
-// the collector runs more often again. A process uses only some 4 MB. With Go's default,
-// GOGC=100, the collector takes a sixth of the processor time until a function's first answer,
-// and an eighth of the time of a paid call. The variables GOGC and GOMEMLIMIT take precedence.
+// the collector runs more often again. The larger heap costs little, because a process uses
+// only some 4 MB. With Go's default, GOGC=100, the collector takes a sixth of the processor time
+// until a function's first answer, and an eighth of the time of a paid call. The variables GOGC
+// and GOMEMLIMIT take precedence.
 func RelaxCollector(limit int64) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)

@@ -147,7 +147,7 @@ func secretReply(member string, value any) string {
 type settler struct {
 	*httptest.Server
 	token    string
-	status   int // the HTTP status of every answer; if supports is true, /supported still answers 200; 0 means that payments succeed
+	status   int // if not 0, the HTTP status of every answer; if supports is true, /supported is exempt
 	supports bool
 	requests []string
 }

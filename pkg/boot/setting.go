@@ -55,7 +55,7 @@ const (
 	LocalAddr       = "127.0.0.1:8402"
 	LocalLedgerFile = ".local/ledger.db"
 	// LocalPayTo is the second account of the well-known development mnemonic.
-	// Its key is public: nothing of value may ever be paid to it.
+	// Its private key is published: nothing of value may ever be paid to it.
 	LocalPayTo = "0x70997970C51812dc3A010C7d01b50e0d17dc79C8"
 )
 

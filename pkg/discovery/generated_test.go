@@ -147,8 +147,9 @@ func withoutWallets(script string) string {
 // smallest possible key. Everybody knows it, so nobody keeps money in its account.
 const publishedKey = "0x0000000000000000000000000000000000000000000000000000000000000001"
 
-// recordHandshake makes the recording for wireExample. It signs the offer of documentedOrigin
-// with publishedKey, and lets a Gate settle and answer the payment.
+// recordHandshake makes a paid call and returns the wireExample that is stored as the recording.
+// It signs the offer of documentedOrigin with publishedKey, and lets a Gate settle and answer
+// the payment.
 func recordHandshake(t *testing.T) wireExample {
 	t.Helper()
 	dns := catalog.DNS()

@@ -19,9 +19,9 @@ import (
 type snippet struct {
 	ID      string // the snippet's anchor on the documentation page
 	Title   string
-	Name    string // the file name under which to save it
+	Name    string // the name of the file in which to save the program
 	Install string // commands to run first; "" means none
-	Run     string // the command that runs it; "" if the snippet is itself a command
+	Run     string // the command that runs the program; "" if the snippet is itself a command
 	Text    string // an explanation of the program; words in backticks are shown as code
 	Code    string
 	// Language says in which tab of the page the snippet is shown: it is the ID of the first

@@ -198,9 +198,9 @@ func Tools(s Site) json.RawMessage {
 
 // mcpToolOf returns an operation's entry in tools/list. The annotations of the entry help a
 // host to decide whether a model may call the tool. A lookup is marked as read-only, because
-// it changes nothing. It costs money, but the wallet decides whether to spend that. The smoke
-// test is not marked as read-only, because its purpose is the payment, and each payment is
-// charged. The member _meta of the entry shows the price before the first call.
+// it changes nothing. Whether to pay for it is the wallet's decision. The smoke test is not
+// marked as read-only, because its purpose is the payment, and each payment is charged. The
+// member _meta of the entry shows the price before the first call.
 func mcpToolOf(s Site, op catalog.Operation) object {
 	isLookup := op.Kind != catalog.SmokeTest
 	annotations := object{

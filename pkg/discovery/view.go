@@ -74,7 +74,7 @@ type view struct {
 	// counts as the answer. Unkept is the number of answers that one payment can get if each
 	// answer is too large to be stored.
 	Silent, Unkept int
-	// Window is the duplicate window in seconds: for so long after an answer over HTTP,
+	// Window is the duplicate window after an answer over HTTP, in seconds. During this time,
 	// another payment for the same request without a key counts as the same purchase.
 	// WindowMCP is the duplicate window after an answer over MCP. 0 means that another payment
 	// is always another purchase.

@@ -52,8 +52,8 @@ func Context() map[string]any {
 }
 
 // Synthesize runs the CDK app at the path app in the folder dir, as the CDK CLI does. It
-// returns the template that the app writes. The app needs no credentials and no network. A
-// race that the race detector finds in the app is no error, because the CDK's library has a
+// returns the template that the app writes. The app needs no credentials and no network.
+// Synthesize ignores what the race detector finds in the app, because the CDK's library has a
 // data race when the app ends.
 func Synthesize(tb testing.TB, app, dir string, context map[string]any) ([]byte, error) {
 	testbed.Find(tb, "Node for the CDK", "node")
@@ -124,10 +124,10 @@ func Routes() map[string][]string {
 }
 
 // Granted returns the permissions that the template gives a function, sorted. A permission
-// names an action and what it may be used on: the items whose keys have a certain form, as in
-// "dynamodb:GetItem on Ledger.Arn of rate|*", an index of the table, or a secret. Any other
-// statement fails the test. A policy template or a managed policy of AWS fails it as well,
-// because these grant more than a function needs.
+// names an action and its resource: the items whose keys have a certain form, as in
+// "dynamodb:GetItem on Ledger.Arn of rate|*", an index of the table, or a secret. A statement
+// about anything else fails the test. A policy template or a managed policy of AWS also fails
+// the test, because these grant more than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }

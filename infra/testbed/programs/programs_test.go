@@ -9,8 +9,8 @@ import (
 
 func shell(script string) *exec.Cmd { return exec.Command("sh", "-c", script) }
 
-// TestProcess checks that a program is ready when it has printed its address, that it can be
-// stopped once, and that its output can be read.
+// TestProcess checks that a program is ready when it has printed its address, that Stop ends
+// the program, that a second Stop does nothing, and that the output can be read.
 func TestProcess(t *testing.T) {
 	t.Parallel()
 	p, err := StartWith(shell(`echo starting; echo "listening on http://127.0.0.1:1 "; exec sleep 600`), Options{Mark: "listening on "})

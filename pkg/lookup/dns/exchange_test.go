@@ -82,8 +82,8 @@ func checkDials(overUDP, overTCP string) (dials []string) {
 // work.
 func silenceAndCheckDials() []string { return append(silenceDials(), checkDials("7.45s", "7.7s")...) }
 
-// TestRace checks the order and the times in which resolvers are queried, and the outcome of
-// the lookup. The lookup has 8 seconds and three resolvers that refuse TCP.
+// TestRace checks when each resolver is queried, and the outcome of the lookup. The lookup has
+// 8 seconds and three resolvers that refuse TCP.
 func TestRace(t *testing.T) {
 	servfailAfter := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeServerFailure)) }
 	refusedAfter := func(d time.Duration) script { return replyAfter(d, rcode(miekg.RcodeRefused)) }

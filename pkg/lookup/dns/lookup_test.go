@@ -305,8 +305,9 @@ func TestAddresses(t *testing.T) {
 	})
 }
 
-// TestAddressesTime checks what Addresses returns, and after how long. It returns when both
-// address families have answered, 50 ms after the IPv4 addresses, or just before the deadline.
+// TestAddressesTime checks what Addresses returns, and after how long. Addresses must return
+// when both address families have answered, but at the latest 50 ms after the IPv4 addresses,
+// and before its deadline.
 func TestAddressesTime(t *testing.T) {
 	const noReply = time.Hour
 	type row struct {
