@@ -19,8 +19,8 @@ import (
 type Verdict string
 
 // The verdicts. Down means that at least one of the three lookups failed. Degraded means that
-// all succeeded, but the certificate is not valid now or not for the name, or the HTTP status
-// is 500 or higher. Up means that all succeeded and found none of these problems.
+// all succeeded, but found a problem: the certificate is expired, not yet valid or for another
+// name, or the HTTP status is 500 or higher. Up means that all succeeded and found no problem.
 const (
 	Up       Verdict = "up"
 	Degraded Verdict = "degraded"

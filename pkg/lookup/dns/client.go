@@ -293,8 +293,8 @@ func parseResolver(entry string) (resolver netip.AddrPort, ok bool) {
 }
 
 // crew is a context together with the goroutines that work under it. A panic in one of these
-// goroutines cancels the context. The method end waits for all of them. Then it repeats the
-// panic in the goroutine that called it.
+// goroutines cancels the context. The method end waits for all of them, and panics as well if
+// one of them has panicked.
 type crew struct {
 	context.Context
 

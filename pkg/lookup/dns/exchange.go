@@ -173,7 +173,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, onStray func()) (*
 			}
 			resend = now.Add(resendAfter)
 			_ = conn.SetReadDeadline(resend) // if this fails, Read fails as well
-			continue                         // check ctx again: its end may have set a deadline that was just overwritten
+			continue                         // if ctx has just ended, its end has set a deadline that is now overwritten; so check ctx again
 		}
 		n, err := conn.Read(buf)
 		if err == nil {

@@ -206,7 +206,7 @@ func ttlOf(rr miekg.RR) uint32 {
 	return 0
 }
 
-// lowerName returns a name in lower case. The name must be in presentation form, which is
-// ASCII whatever bytes the name has. So lowerName does not change escapes. Two names are equal
-// if lowerName returns the same for both.
+// lowerName returns a name in lower case. The name must be in presentation form, which writes
+// every byte outside ASCII as an escape of digits. lowerName does not change these escapes. Two
+// names are equal if lowerName returns the same for both.
 func lowerName(name string) string { return strings.ToLower(name) }

@@ -14,8 +14,8 @@ import (
 
 // Share returns a context for the lookups of one bundle. Under this context a Client sends
 // each question only once, for Lookup and Addresses alike. So the addresses in the DNS result
-// of a bundle are those to which its other lookups connect. Each caller keeps its own
-// deadline. If that deadline passes, the caller gets what the resolvers have said so far.
+// of a bundle are those to which its other lookups connect. Each lookup keeps its own
+// deadline. If that deadline passes, the lookup gets what the resolvers have said so far.
 //
 // The caller of Share must call end when all lookups have returned. The function end stops the
 // questions that are still in progress and waits until they have ended.

@@ -317,8 +317,8 @@ func (w *world) wantElapsed(want time.Duration) {
 	}
 }
 
-// wantDials compares the dials, if any are given; the order of dials at the same time does not
-// matter. It also checks that the client has closed its connections.
+// wantDials compares the client's dials with the given ones, if any. The order of dials at the
+// same time does not matter. wantDials also checks that the client has closed its connections.
 func (w *world) wantDials(dials ...string) {
 	w.t.Helper()
 	if n := w.openConns.Load(); n != 0 {
