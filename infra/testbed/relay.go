@@ -22,7 +22,7 @@ type Relay struct {
 	Do func(*Relayed)
 }
 
-// Relayed is one request at a Relay. Its body has been read, and can be read again.
+// Relayed is one request that a Relay got. Its body has been read, and can be read again.
 type Relayed struct {
 	http.ResponseWriter
 	*http.Request

@@ -99,7 +99,7 @@ func parseDocuments(get func(string) string) (Config, error) {
 	return c, e.err()
 }
 
-// parseFunction parses the configuration of any other function.
+// parseFunction parses the configuration of a function other than the documents' function.
 func parseFunction(get func(string) string, reader Readers) (Config, error) {
 	e := readEnvironment(get, reader)
 	e.require("PAY_TO")

@@ -21,7 +21,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// editedEvent returns an event, a GET of /v1/tools/dns, which the function edit has changed.
+// editedEvent returns the event of a GET of /v1/tools/dns, after edit has changed the event.
 func editedEvent(edit func(*event)) event {
 	e := event{
 		Version: "2.0", RouteKey: "ANY /v1/tools/dns", RawPath: "/v1/tools/dns", RawQueryString: "domain=example.com",

@@ -46,7 +46,7 @@ const (
 	PathDocs     = "/docs"
 )
 
-// Paths that the spec does not have.
+// Paths that are not in the spec.
 const (
 	// PathMCP serves the operations as tools of the Model Context Protocol.
 	PathMCP = "/mcp"
@@ -96,7 +96,7 @@ type Operation struct {
 	Verdicts []lookup.Verdict
 	// Response is the example answer, as JSON.
 	Response string
-	// Deadline bounds the lookup.
+	// Deadline is the time limit of the lookup.
 	Deadline time.Duration
 }
 

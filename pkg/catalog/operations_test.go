@@ -160,7 +160,7 @@ func TestCodes(t *testing.T) {
 		if !strings.HasSuffix(i.Message, ".") || http.StatusText(i.Status) == "" || i.Status < 400 || !strings.HasSuffix(i.Remedy, ".") {
 			t.Errorf("%s: status %d, message %q or remedy %q is not a sentence", i.Code, i.Status, i.Message, i.Remedy)
 		}
-		// An error says when to retry if, and only if, it may be retried.
+		// An error that may be retried must say after how long. No other error may say that.
 		if i.Retry != (i.After > 0) {
 			t.Errorf("%s: retry %v, after %s", i.Code, i.Retry, i.After)
 		}

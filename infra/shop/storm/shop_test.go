@@ -29,7 +29,7 @@ const (
 	forecastTool = "forecast"
 	reportTool   = "report"
 
-	// The part of a city's name before the dash says how its handler behaves.
+	// The part of a city's name before the dash says how the handler behaves for that city.
 	steadyCity = "steady"
 	flakyCity  = "flaky" // the first run for a payment fails
 	slowCity   = "slow"  // the first run exceeds its time limit

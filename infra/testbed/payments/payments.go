@@ -21,7 +21,7 @@ import (
 // Ledger returns a ledger over a store, with the clock of this machine.
 func Ledger(store ledger.Store) *ledger.Ledger { return ledger.New(store, time.Now, rand.Text) }
 
-// At returns a ledger over a store. The ledger's clock always shows the same time.
+// At returns a ledger over a store. The ledger's clock always shows the given time.
 func At(store ledger.Store, now time.Time) *ledger.Ledger {
 	return ledger.New(store, func() time.Time { return now }, rand.Text)
 }
