@@ -111,7 +111,7 @@ func (r row) faults(reply x402test.Reply) (faults []string) {
 	return faults
 }
 
-// timeLimitAnswer matches the answers that the service may give if one of its own calls has
+// timeLimitAnswer matches the answers that the service may give if a call that it made has
 // exceeded a time limit.
 var timeLimitAnswer = regexp.MustCompile(`"charged":null|"code":"(\w+_timeout|ledger_unavailable)"`)
 

@@ -46,8 +46,8 @@ const (
 	kindCDK       = "cdk"
 )
 
-// moduleOf has the folder of the module to which the programs of a kind belong. The programs
-// of all other kinds belong to this module.
+// moduleOf has the folder of the module to which the programs of a kind belong. If a kind is
+// missing, its programs belong to this module.
 var moduleOf = map[string]string{kindShop: "infra/shop", kindPayMCP: "infra/paymcp", kindCDK: "infra/cdk"}
 
 // kindOf returns the kind of the programs that Program and Isolate build from a package.

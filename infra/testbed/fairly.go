@@ -42,8 +42,8 @@ func Fairly(t testing.TB, shortest time.Duration, play func(tb testing.TB, p *Pa
 	}
 }
 
-// Grave is a fault that a busy machine cannot cause: a wrong number of transfers of money, or
-// a crash or a secret in a log.
+// Grave is a fault that a busy machine cannot cause: a wrong number of transfers of money, a
+// crash, or a secret in a log.
 type Grave string
 
 func (g Grave) Error() string { return string(g) }

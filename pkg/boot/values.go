@@ -277,7 +277,7 @@ func parseTableName(v string) (string, error) {
 	return v, nil
 }
 
-// parseStackName parses the name of a stack. Like parseTableName, its pattern does not limit
+// parseStackName parses the name of a stack. As in parseTableName, the pattern does not limit
 // the length.
 func parseStackName(v string) (string, error) {
 	const maxLength = 128
