@@ -73,7 +73,8 @@ func headSize(r *http.Request) int {
 
 // event returns a request in payload format 2.0 (AWS: Create AWS Lambda proxy integrations for
 // HTTP APIs), with the members that a function reads. The path is decoded, the names of headers
-// are in lower case, repeated headers are joined with commas, and cookies are in a separate member.
+// are in lower case, repeated headers are joined with commas, and cookies are in the member
+// cookies.
 func (h *Host) event(r *http.Request, key, id string, body []byte) events.APIGatewayV2HTTPRequest {
 	source, _, _ := net.SplitHostPort(r.RemoteAddr) // cannot fail in a server
 	if h.deployment.Source != nil {
