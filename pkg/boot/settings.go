@@ -141,7 +141,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "RECEIPT_PUBLIC_KEYS",
-			Meaning: "public keys of offers and receipts for `/.well-known/did.json`, in any order. Keep replaced keys, and [remove](#changes-while-payments-are-in-flight) a leaked one",
+			Meaning: "public keys that check the signatures of offers and receipts, in any order; `/.well-known/did.json` publishes them. Keep replaced keys, and [remove](#changes-while-payments-are-in-flight) a leaked one",
 			Readers: readByEverybody,
 			parse:   parseInto(&v.receiptKeys, parseReceiptKeys),
 		},
