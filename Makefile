@@ -152,7 +152,7 @@ verify: node-packages ## Run the other tests of CI: real peers, namespaces, brow
 	cd infra/shop && $(GOTEST) -race -count=1 -vet=off -timeout 60m $(TESTFLAGS) ./...
 
 .PHONY: check
-check: ## Check formatting, vet (also for macOS), lint, module tidiness and workflows, and that pay and pay-mcp build for Windows
+check: ## Check formatting, module tidiness and workflows; run go vet (also for macOS) and the linter; build pay and pay-mcp for Windows
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not gofmt'd:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	go vet ./...
 	go mod tidy -diff
@@ -199,7 +199,8 @@ local-invoke: ## Run a function with an event, as Lambda would, and pay play mon
 
 .PHONY: bench
 bench: node-packages build ## Compare the service with the alternatives, and write infra/bench/table.md; 12 minutes
-##   RUNS=15           lookups per operation, and rounds of requests; most measurements use a third of this number (default: 15)
+##   RUNS=15           how many lookups to run per operation, and how many rounds of requests; most
+##                     measurements of requests run a third as many rounds (default: 15)
 ##   RTT=50ms          round-trip time to all other hosts (default: 50ms)
 ##   RECORDS=1000000   payments in the largest ledger (default: 1000000)
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \
