@@ -60,7 +60,7 @@ run: ## Start the whole service on http://127.0.0.1:8402
 	@exec build/local
 
 .PHONY: demo
-demo: ## Watch one purchase through a minute of failures, next to a seller without a ledger; needs no network
+demo: ## Compare the service with a seller without a ledger, through a minute of failures; needs no network
 	@mkdir -p build
 	@$(call compile,./infra/local ./infra/demo ./infra/demo/thirty)
 	@exec build/demo
@@ -90,7 +90,8 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   SELLER='...'      command that starts the seller; {facilitator} stands for the facilitator's URL
 ##   URL=...           what to buy from the seller: an http URL on this machine
 ##   PRICE=0.01        the price that the seller must ask (default: any)
-##   PROMISES=same,new,key  kinds of retries for which the seller promises one charge (default: none)
+##   PROMISES=same,new,key  retries for which the seller promises one charge: with the same signature, with a new
+##                     one, or with an Idempotency-Key (default: none)
 ##   ROW=name V=1      play only this row of the report, and show each step
 ##   FORMAT=markdown   or json (default: text)
 ##   OTHER=...         URL of another item at the same price (default: URL with another query)
