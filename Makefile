@@ -90,8 +90,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   SELLER='...'      command that starts the seller; {facilitator} stands for the facilitator's URL
 ##   URL=...           what to buy from the seller: an http URL on this machine
 ##   PRICE=0.01        the price that the seller must ask (default: any)
-##   PROMISES=same,new,key  retries for which the seller promises one charge: with the same signature, with a new
-##                     one, or with an Idempotency-Key (default: none)
+##   PROMISES=same,new,key  retries for which the seller promises one charge: same signature, new signature, Idempotency-Key (default: none)
 ##   ROW=name V=1      play only this row of the report, and show each step
 ##   FORMAT=markdown   or json (default: text)
 ##   OTHER=...         URL of another item at the same price (default: URL with another query)
@@ -200,8 +199,7 @@ local-invoke: ## Run a function with an event, as Lambda would, and pay play mon
 
 .PHONY: bench
 bench: node-packages build ## Compare the service with the alternatives, and write infra/bench/table.md; 12 minutes
-##   RUNS=15           how many lookups to run per operation, and how many rounds of requests; most
-##                     measurements of requests run a third as many rounds (default: 15)
+##   RUNS=15           number of lookups per operation and of rounds of requests; most kinds of requests run a third as many rounds (default: 15)
 ##   RTT=50ms          round-trip time to all other hosts (default: 50ms)
 ##   RECORDS=1000000   payments in the largest ledger (default: 1000000)
 	@go build -o build/bench ./infra/bench && go build -o build/local ./infra/local && \

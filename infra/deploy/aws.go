@@ -128,18 +128,30 @@ func doesNotExist(err error) bool {
 }
 
 // checkDeployable returns an error if nothing can be deployed to the stack in its present
-// state. The error says how to end that state.
+// state. The error says how to end that state, with a command if AWS has one that works in
+// that state.
 func checkDeployable(name string, s types.Stack) error {
 	status := string(s.StackStatus)
+	command := func(operation string) string {
+		return fmt.Sprintf("\n  aws cloudformation %s --stack-name %s --region %s", operation, name, regionOf(aws.ToString(s.StackId)))
+	}
+	switch s.StackStatus {
+	case types.StackStatusUpdateInProgress:
+		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends, or cancel it with%s", name, status, command("cancel-update-stack"))
+	case types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusCreateFailed:
+		return fmt.Errorf("the stack %s was never fully created (%s): delete it, and deploy again", name, status)
+	case types.StackStatusDeleteFailed:
+		return fmt.Errorf("the stack %s was not fully deleted (%s): its events say why. Delete it again, and then deploy", name, status)
+	case types.StackStatusUpdateRollbackFailed:
+		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("continue-update-rollback"))
+	case types.StackStatusUpdateFailed:
+		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("rollback-stack"))
+	}
 	switch {
 	case strings.HasSuffix(status, "_IN_PROGRESS"):
-		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends, or cancel it with\n  aws cloudformation cancel-update-stack --stack-name %s --region %s",
-			name, status, name, regionOf(aws.ToString(s.StackId)))
-	case s.StackStatus == types.StackStatusRollbackComplete, s.StackStatus == types.StackStatusRollbackFailed, s.StackStatus == types.StackStatusCreateFailed:
-		return fmt.Errorf("the stack %s was never fully created (%s): delete it, and deploy again", name, status)
+		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends", name, status)
 	case strings.HasSuffix(status, "_FAILED"):
-		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and\n  aws cloudformation continue-update-rollback --stack-name %s --region %s\nends that",
-			name, status, name, regionOf(aws.ToString(s.StackId)))
+		return fmt.Errorf("the stack %s is between two states (%s): its events in the CloudFormation console say why", name, status)
 	}
 	return nil
 }

@@ -33,13 +33,19 @@ func TestSettled(t *testing.T) {
 		types.StackStatusUpdateInProgress:                                "aws cloudformation cancel-update-stack --stack-name shop-stack --region us-east-1",
 		types.StackStatusUpdateRollbackFailed:                            "aws cloudformation continue-update-rollback --stack-name shop-stack --region us-east-1",
 		types.StackStatusRollbackComplete:                                "was never fully created (ROLLBACK_COMPLETE): delete it",
-		types.StackStatusDeleteFailed:                                    "is between two states (DELETE_FAILED)",
-		types.StackStatusRollbackInProgress:                              "is being changed (ROLLBACK_IN_PROGRESS)",
+		types.StackStatusUpdateFailed:                                    "aws cloudformation rollback-stack --stack-name shop-stack --region us-east-1",
+		types.StackStatusDeleteFailed:                                    "was not fully deleted (DELETE_FAILED): its events say why. Delete it again",
+		types.StackStatusImportRollbackFailed:                            "is between two states (IMPORT_ROLLBACK_FAILED)",
+		types.StackStatusRollbackInProgress:                              "is being changed (ROLLBACK_IN_PROGRESS): wait until that ends",
 		types.StackStatusUpdateRollbackComplete + "_CLEANUP_IN_PROGRESS": "is being changed",
 	} {
 		err := checkDeployable("shop-stack", types.Stack{StackId: &id, StackStatus: status})
 		if (err == nil) != (wantErr == "") || err != nil && !strings.Contains(err.Error(), wantErr) {
 			t.Errorf("%s: %v; want %q", status, err, wantErr)
+		}
+		// AWS accepts each of these commands in one state only.
+		if err != nil && strings.Contains(err.Error(), "aws cloudformation") != strings.Contains(wantErr, "aws cloudformation") {
+			t.Errorf("%s: %v names a command that AWS refuses in this state", status, err)
 		}
 	}
 }

@@ -290,7 +290,7 @@ func (c Config) warnings() map[string]string {
 		all["former_terms"] = "FORMER_TERMS is set: let the next deployment leave it out, so that releases are watched again"
 	}
 	if c.secret != nil && c.receiptKey == nil && len(c.ReceiptKeys) > 0 {
-		all["offers"] = "the receipt key is in the secret, for which no challenge waits: the offers of a process are unsigned before its first answer, and signed from the start with RECEIPT_KEY"
+		all["offers"] = "the receipt key is in the secret, and challenges do not wait for the secret: a process does not sign its offers before it has signed a receipt. With RECEIPT_KEY, it signs all of them"
 	}
 	if len(c.Resolvers) == 1 {
 		all["one_resolver"] = "DNS_RESOLVERS names one resolver: what it denies without proof, and every name of a top-level domain that does not exist, is owed and not answered. Name a second one"
