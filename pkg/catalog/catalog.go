@@ -138,7 +138,7 @@ func Playbooks() []Playbook {
 			Slug:        "uptime-check",
 			Name:        "Uptime check",
 			Bundle:      "uptime-check",
-			Description: "Whether a host answers: three calls, or the bundle. Not a hosted monitor.",
+			Description: "Three calls, or the bundle, show whether a host answers now. Nothing is monitored.",
 			Sequence:    []string{"dns", "ssl-check", "headers"},
 		},
 	}

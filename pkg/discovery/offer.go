@@ -191,7 +191,7 @@ type Challenge struct {
 type Idempotency struct {
 	Header                 string `json:"header" const:"Idempotency-Key"`
 	ReplaySeconds          int    `json:"replay_seconds" minimum:"0" doc:"How long an answer is replayed if the payment has a key."`
-	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"How long after an answer over HTTP a new payment without a key counts as the same purchase; twice as long over MCP. 0: not at all."`
+	DuplicateWindowSeconds int    `json:"duplicate_window_seconds" minimum:"0" doc:"After an answer over HTTP, how long a new payment without a key counts as the same purchase; twice as long over MCP. 0: not at all."`
 }
 
 // ChallengeOf returns the body of a 402 for an operation, with the error f.

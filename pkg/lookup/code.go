@@ -102,7 +102,7 @@ var table = sync.OnceValue(func() []fault.Info {
 			"Ask about a host with a public address; the service never connects to private ones."),
 
 		answer(NXDomain, http.StatusNotFound, "The domain name does not exist.",
-			"Check the spelling of the name; it may have expired."),
+			"Check the spelling of the name. The domain may also have expired."),
 		answer(RDAPUnavailable, http.StatusNotFound, "The top-level domain has no RDAP server.",
 			"Ask the registry of that top-level domain directly: it publishes nothing over RDAP."),
 		answer(NotFound, http.StatusNotFound, "The registry has no registration of the domain.",

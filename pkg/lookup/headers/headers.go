@@ -37,7 +37,7 @@ type Result struct {
 	Method  string  `json:"method" doc:"Method of the answered request" enum:"HEAD,GET" schema:"ProbeMethod"`
 	Status  int     `json:"status" doc:"HTTP status of the origin"`
 	PeerIP  string  `json:"peer_ip" doc:"Peer IP address"`
-	Headers Headers `json:"headers" doc:"Sixteen headers, null where absent" schema:"ResponseHeaders"`
+	Headers Headers `json:"headers" doc:"Sixteen headers" schema:"ResponseHeaders"`
 }
 
 // Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
@@ -46,22 +46,22 @@ type Result struct {
 // comma and a space. Otherwise only the first field is used. origin.Text converts the values
 // to UTF-8.
 type Headers struct {
-	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if it sent none"`
-	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if it sent none"`
-	ContentSecurityPolicy           *string `json:"content-security-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only" doc:"As the origin sent it; null if it sent none"`
-	ContentType                     *string `json:"content-type" doc:"As the origin sent it; null if it sent none"`
-	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy" doc:"As the origin sent it; null if it sent none"`
-	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy" doc:"As the origin sent it; null if it sent none"`
-	Location                        *string `json:"location" doc:"As the origin sent it; null if it sent none"`
-	PermissionsPolicy               *string `json:"permissions-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	ReferrerPolicy                  *string `json:"referrer-policy" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	Server                          *string `json:"server" doc:"As the origin sent it; null if it sent none"`
-	StrictTransportSecurity         *string `json:"strict-transport-security" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	WWWAuthenticate                 *string `json:"www-authenticate" doc:"As the origin sent it; null if it sent none"`
-	XContentTypeOptions             *string `json:"x-content-type-options" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	XFrameOptions                   *string `json:"x-frame-options" doc:"As the origin sent it; null if it sent none" show:"expected"`
-	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null if it sent none"`
+	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if not sent"`
+	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if not sent"`
+	ContentSecurityPolicy           *string `json:"content-security-policy" doc:"As the origin sent it; null if not sent" show:"expected"`
+	ContentSecurityPolicyReportOnly *string `json:"content-security-policy-report-only" doc:"As the origin sent it; null if not sent"`
+	ContentType                     *string `json:"content-type" doc:"As the origin sent it; null if not sent"`
+	CrossOriginOpenerPolicy         *string `json:"cross-origin-opener-policy" doc:"As the origin sent it; null if not sent"`
+	CrossOriginResourcePolicy       *string `json:"cross-origin-resource-policy" doc:"As the origin sent it; null if not sent"`
+	Location                        *string `json:"location" doc:"As the origin sent it; null if not sent"`
+	PermissionsPolicy               *string `json:"permissions-policy" doc:"As the origin sent it; null if not sent" show:"expected"`
+	ReferrerPolicy                  *string `json:"referrer-policy" doc:"As the origin sent it; null if not sent" show:"expected"`
+	Server                          *string `json:"server" doc:"As the origin sent it; null if not sent"`
+	StrictTransportSecurity         *string `json:"strict-transport-security" doc:"As the origin sent it; null if not sent" show:"expected"`
+	WWWAuthenticate                 *string `json:"www-authenticate" doc:"As the origin sent it; null if not sent"`
+	XContentTypeOptions             *string `json:"x-content-type-options" doc:"As the origin sent it; null if not sent" show:"expected"`
+	XFrameOptions                   *string `json:"x-frame-options" doc:"As the origin sent it; null if not sent" show:"expected"`
+	XPoweredBy                      *string `json:"x-powered-by" doc:"As the origin sent it; null if not sent"`
 }
 
 // Expected returns the names of the security headers that every site should send.

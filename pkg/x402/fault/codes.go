@@ -166,7 +166,7 @@ var table = sync.OnceValue(func() []Info {
 			Retry:   true,
 			After:   time.Second,
 			Message: "The concurrency cap is reached; retry.",
-			Remedy:  "Wait and send the same request again. A bundle gets several facts with one request.",
+			Remedy:  "Wait and send the same request again. To send fewer requests, call a bundle.",
 		},
 		{
 			Code:    InternalError,
