@@ -163,7 +163,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:    "RATE_LIMIT_PER_MINUTE",
 			Default: "300",
-			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (`/ready` counts as a document). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided, then 1, or 20 if the payer can be the cause of the outcome (a refusal, a payment in doubt, a silent target). Units above the limit count against the following minutes. 0 turns the limit off",
+			Meaning: "units a minute for one client, counted separately for priced requests and for free documents (`/ready` counts as a document). A request costs one unit per 16 KB of its answer, rounded up. A request with a payment costs 5 units until the payment is decided. Then it costs 1 unit, or 20 if the payer can be the cause of the outcome (a refusal, a payment in doubt, a silent target). Units above the limit count against the following minutes. 0 turns the limit off",
 			Readers: readByEverybody,
 			parse:   parseInto(&v.perMinute, countParser(1_000_000)),
 		},
