@@ -95,7 +95,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:    "FACILITATOR_SECRET_ARN",
-			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the credentials as its members `key_id` and `key_secret`, or `token`. It can also have `rpc_urls` and `receipt_key`; if the facilitator needs no credentials, the secret has only these members, or one of them. The secret is read on the first paid call, and again, at most once a minute, when its contents fail (a 401, or no node answers)",
+			Meaning: "complete ARN of a Secrets Manager secret, to use instead of the variables for a CDP key or a token. The secret is JSON with the credentials as its members `key_id` and `key_secret`, or `token`. It can also have `rpc_urls` and `receipt_key`; if the facilitator needs no credentials, the secret has only these members, or one of them. The secret is read on the first paid call, and again, at most once a minute, if its contents do not work (the facilitator answers 401, or no node answers)",
 			Readers: readByPaid,
 			parse:   parseInto(&v.primary.secret, parseSecretName),
 		},
