@@ -217,7 +217,7 @@ func TestSwallowedReply(t *testing.T) {
 	checkRow(t, fmt.Sprintf("the reply never arrives; the client gives up after %d s, or with a key after %d s", giveUpTimeout, giveUpTimeoutKeyed), len(stockClients()))
 	checkRow(t, fmt.Sprintf("the reply never arrives; the SDK gives up after %d s", giveUpTimeoutKeyed), len(toolClients()))
 	checkRow(t, "the same with the shop", len(toolClients()))
-	checkRow(t, "the same with the shop, which sells a `POST`", len(toolClients()))
+	checkRow(t, "the same with the shop, for a tool that sells a `POST` handler", len(toolClients()))
 }
 
 // toolClients returns the names of the mcpClients that have a timeout for a call.
