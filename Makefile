@@ -60,7 +60,7 @@ run: ## Start the whole service on http://127.0.0.1:8402
 	@exec build/local
 
 .PHONY: demo
-demo: ## Compare the service with a seller without a ledger, through a minute of failures; needs no network
+demo: ## Compare the service with a seller that has no ledger, during a minute of failures; needs no network
 	@mkdir -p build
 	@$(call compile,./infra/local ./infra/demo ./infra/demo/thirty)
 	@exec build/demo
@@ -91,7 +91,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   URL=...           what to buy from the seller: an http URL on this machine
 ##   PRICE=0.01        the price that the seller must ask (default: any)
 ##   PROMISES=same,new,key  retries for which the seller promises one charge: same signature, new signature, Idempotency-Key (default: none)
-##   ROW=name V=1      play only this row of the report, and show each step
+##   ROW=name          play only this row of the report; V=1 shows each step
 ##   FORMAT=markdown   or json (default: text)
 ##   OTHER=...         URL of another item at the same price (default: URL with another query)
 ##   OTHER_PRICE=0.02  second price to test, if SELLER has {price}
@@ -100,7 +100,7 @@ judge: ## Test any x402 seller for double charges and lost answers; 1 to 5 minut
 ##   TOOL=name         tool to call there
 ##   ARGS='{...}'      arguments of the call
 ##   NETWORK=...       network of the payments; eip155:84532 is Base Sepolia (default: eip155:8453)
-##   CLIENTS=1         also buy with the unmodified clients of infra/clients, which make node-packages installs
+##   CLIENTS=1         also buy with the unmodified clients of infra/clients; run make node-packages first
 ##   PYTHON=...        Python in which the Python clients are installed (default: python3)
 	@$(needs_go)
 	@mkdir -p build && go build -o build/judge ./infra/judge && CALLED_BY=make exec build/judge \
@@ -303,7 +303,7 @@ check-stack: ## Check infra/stacks/STACK.toml as make deploy does, without deplo
 .PHONY: smoke
 smoke: ## Check a deployment: compare it with its file, read /ready, and pay for a ping
 ##   STACK=...         the name of the file
-##   ORIGIN=https://... instead of STACK, for a deployment without a file
+##   ORIGIN=https://... instead of STACK, if no file describes the deployment
 ##   KEY_FILE=...      pay real money with the private key in this file
 ##   YES=1             pay real money without asking
 	@test -n "$$STACK$$ORIGIN" || { echo "usage: make smoke STACK=name [KEY_FILE=...], or ORIGIN=https://api.example.com" >&2; exit 2; }
@@ -382,7 +382,7 @@ books: ## Compare a day's transfers on the chain with the ledger, and fail if th
 
 .PHONY: secret
 secret: ## Show, create or change the secret of FacilitatorSecretArn, one part at a time
-##   NAME=...          the secret's name, which begins with the stack's name, or its ARN
+##   NAME=...          the secret's ARN, or its name, which begins with the stack's name
 ##   SET=token         part to change: token, key, rpc_urls or receipt_key
 ##   UNSET=...         part to remove
 ##   FILE=...          read the value from this file (default: ask for it)
