@@ -23,9 +23,9 @@ func (s *site) lookups() {
 	s.section("Lookups by a warm process: their time divided by the time of their round trips, and lookups of hosts with dead addresses").rows = readRows(file)
 }
 
-// The targets for the ratios, and the number of clients for which they hold. Each ratio is a
-// figure of the service, divided by the same figure of the alternative. A ratio of rates (per
-// second) must be at least its target. A ratio of times must be at most its target.
+// The targets for the ratios. Each ratio is a figure of the service, divided by the same
+// figure of the alternative. A ratio of rates (per second) must be at least its target. A
+// ratio of times must be at most its target.
 const (
 	targetChallenges = 2.3  // challenges per second, divided by the middleware's
 	targetPayments   = 1.5  // paid pings per second, divided by the middleware's
@@ -35,7 +35,7 @@ const (
 	targetChallenge  = 1.4  // processor time of a challenge, divided by the time of a bare answer
 	targetPaid       = 2.0  // processor time of a paid ping, divided by the time of its unavoidable steps
 	targetGrowth     = 0.90 // paid pings per second on the largest ledger, divided by those on the smallest
-	targetClients    = 32   // the targets for several clients hold for this number of clients or more
+	targetClients    = 32   // the targets for several clients apply to this number of clients or more
 )
 
 func (s *section) compare(what string, ours round, name string, theirs round) *row {
