@@ -75,8 +75,8 @@ func (s *server) stop() {
 	_ = s.Stop() // the exit status of a stopped process does not matter
 }
 
-// processorTime returns how much processor time the server's process has used so far. It
-// returns 0 if /proc does not tell.
+// processorTime returns how much processor time the server's process has used so far. If it
+// cannot read this time from /proc, it returns 0.
 func (s *server) processorTime() time.Duration {
 	b, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.Cmd.Process.Pid))
 	// See proc_pid_stat(5). Fields 14 and 15 are the times in user and in kernel mode, in
