@@ -179,7 +179,7 @@ func readFunction(slug string) (f sam.Function, err error) {
 // samconfig.toml for "sam local invoke". It does not check the names and values:
 // Template.Functions does.
 func parameters(samconfig string) map[string]string {
-	params := map[string]string{"Ledger": "Ledger"} // the table is named by its logical id, as with sam local
+	params := map[string]string{"Ledger": "Ledger"} // "sam local" also uses the logical id as the table's name
 	_, section, _ := strings.Cut(samconfig, "\n[default.local_invoke.parameters]\n")
 	section, _, _ = strings.Cut("\n"+section, "\n[")
 	m := regexp.MustCompile(`(?m)^parameter_overrides\s*=\s*"(.*)"$`).FindStringSubmatch(section)
