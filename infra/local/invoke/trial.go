@@ -17,11 +17,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// runWithPlayMoney runs the program "function", which is in the folder of this program, so that
-// it can sell. It serves the function a play-money facilitator and a ledger in memory, unless
-// the environment names a facilitator or a DynamoDB endpoint. No other program has to run, so
-// runWithPlayMoney also works in a container. There are no rate or concurrency limits, and no
-// chain is queried.
+// runWithPlayMoney runs the program "function", which is in the folder of this program, and
+// gives it what it needs to sell. Unless the environment names a facilitator, runWithPlayMoney
+// serves one for play money. Unless the environment names a DynamoDB endpoint, it serves a
+// ledger in memory. No other program has to run, so runWithPlayMoney also works in a
+// container. There are no rate or concurrency limits, and no chain is queried.
 func runWithPlayMoney(ctx context.Context, getenv func(string) string) error {
 	c, err := boot.ParseLocal(getenv)
 	if err != nil {
