@@ -44,7 +44,7 @@ func listOwed(ctx context.Context, o order) error {
 			return err
 		case o.json:
 			return printJSON(o.out, append([]payment{}, all...))
-		case len(all) == 0: // there is no refusal without proof either, because the list would have the newest of them
+		case len(all) == 0: // all would also have the newest refusals without proof, so there are none
 			fmt.Fprintf(o.out, "nothing is owed and nothing is in doubt in %s\n", l.name)
 			return nil
 		}
