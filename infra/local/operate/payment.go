@@ -73,10 +73,10 @@ type payment struct {
 	LastError *ledger.Failure `json:"last_error"`
 	Reason    string          `json:"reason,omitempty"` // why the payment was refused, is in doubt, or was closed as answered
 	// RefundDue means that the amount must be sent back. If no lookup can answer the payment,
-	// DueBack says why. If DueBack is empty, the payer can still get the answer until a refund
-	// has begun.
+	// DueBack says why. While DueBack is empty, the payer can still get the answer until a
+	// refund has begun.
 	//
-	// DueAt is set only while an answer is owed. It is the time at which a refund becomes due.
+	// DueAt is the time at which a refund becomes due. It is set only while an answer is owed.
 	RefundDue bool           `json:"refund_due"`
 	DueBack   ledger.DueBack `json:"due_back,omitempty"`
 	DueAt     time.Time      `json:"due_at,omitzero"`
