@@ -34,7 +34,7 @@ var update = flag.Bool("update", false, "write into the scripts what the command
 //	% damage          the ledger's file is damaged
 //	% stop            the commands are interrupted before they begin
 //	% ready STATUS BODY  the answer of /ready at the deployment $ORIGIN
-//	% shop            a ledger and a chain for $DAY, which has ended
+//	% shop            a shop with a ledger and a chain; the shop's day is $DAY, which has ended
 //	% STEP...         an event in this shop, see step
 //
 // Texts that differ from run to run are replaced by placeholders: see the field placeholders
