@@ -98,7 +98,7 @@ func readers(slug string) boot.Readers {
 // TestEnvironmentIsWhatBootReads checks the environment that the template gives to each
 // function. The environment must have exactly the variables that package boot reads from a
 // template. A secret must be empty for a function that does not read it. A parameter must be
-// hidden (NoEcho) exactly if its setting is a secret.
+// hidden (NoEcho) if its setting is a secret, and must not be hidden otherwise.
 func TestEnvironmentIsWhatBootReads(t *testing.T) {
 	t.Parallel()
 	tpl := template(t)
