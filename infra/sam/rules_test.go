@@ -119,8 +119,8 @@ func TestParameters(t *testing.T) {
 
 // TestPatterns checks the patterns of the parameters with values that must be accepted and
 // values that must be refused. The functions must accept every accepted value. They must also
-// refuse every refused value, unless it is empty or is for one of three parameters whose
-// pattern is narrower.
+// refuse every refused value, with two exceptions: an empty value, and the values of three
+// parameters whose patterns refuse more than the functions do.
 func TestPatterns(t *testing.T) {
 	t.Parallel()
 	settings := settingsByParameter(t)
