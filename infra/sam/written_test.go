@@ -44,7 +44,8 @@ func checkWritten(t *testing.T, file, want string) {
 	}
 }
 
-// replaceBetween replaces the part of a text between two markers, from and to, by other words.
+// replaceBetween replaces the part of a text between two markers by other words. The
+// parameters from and to are the markers.
 func replaceBetween(t *testing.T, text, from, to, words string) string {
 	t.Helper()
 	before, rest, begins := strings.Cut(text, from)
@@ -137,7 +138,7 @@ type judgedBy struct {
 // The alarm allows the new release three times the failure rate of the previous release. The
 // previous release may have had few failures by luck, so the alarm first adds two to the number
 // of these failures. In addition, the alarm allows the new release three failures, or two if
-// the new versions have answered no payment. The same numbers hold for refusals.
+// the new versions have answered no payment. The same numbers apply to refusals.
 // TestReleaseOdds tests the consequences of these numbers.
 func releaseJudge() judge {
 	more := func(bad, allBad string) string {
