@@ -18,10 +18,10 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/fault"
 )
 
-// TestFaults checks the errors of the certificate, headers and redirect lookups if the host
-// cannot be reached or is silent. The code must be that of the row, and the error must be
-// marked as the host's silence only in the rows with silence. The tests of the packages guard,
-// origin and ssl cover more kinds of failures.
+// TestFaults runs the certificate, headers and redirect lookups of a host that cannot be
+// reached or is silent. Each error must have the code of the row. If the row has silence, the
+// error must be marked as the host's silence; otherwise it must not. The tests of the packages
+// guard, origin and ssl cover more kinds of failures.
 func TestFaults(t *testing.T) {
 	const name, addr = "a.test.com", "93.184.216.34"
 	type row struct {
