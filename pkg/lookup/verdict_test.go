@@ -141,8 +141,8 @@ func TestRedirectVerdicts(t *testing.T) {
 	wantLines(t, redirect.Verdicts(), results)
 }
 
-// hostIntel returns a HostIntelResult without problems, after the given change. It is used to
-// test the rules of both bundles.
+// hostIntel makes a HostIntelResult without problems, applies the given change, and returns
+// the result. It is used to test the rules of both bundles.
 func hostIntel(change func(*bundle.HostIntelResult)) bundle.HostIntelResult {
 	h := bundle.HostIntelResult{Domain: "example.com"}
 	h.SSL.Result = ssl.Result{HostnameMatch: true, NotBefore: "2026-11-27T00:00:00Z", NotAfter: "2027-08-13T00:00:00Z"}
