@@ -245,11 +245,11 @@ func (w *world) checkOtherFault(p *process, out *x402.Outcome) {
 	}
 }
 
-// checkWaited checks a 409 to a request while another payment of the purchase is in flight.
-// Before the 409, the process must have waited for the other payment until six seconds after
-// the request began, because the reference client does not retry after a 409. If the record of
-// the other payment changed during the wait, the process need not wait again. A process that
-// froze, sent a payment or had a failed call of the store is not checked.
+// checkWaited checks a request that was answered with 409 because another payment of the
+// purchase is in flight. The reference client does not retry after a 409. Therefore the
+// process must have waited for the other payment until six seconds after the request began. It
+// need not have waited that long if the record of the other payment changed, or if the process
+// froze, sent a payment or had a failed call of the store.
 func (w *world) checkWaited(p *process) {
 	o := p.otherPayment
 	if o == nil || o == p.payment || o.purchase != p.payment.purchase {
