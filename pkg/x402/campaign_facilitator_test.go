@@ -277,8 +277,8 @@ func (p *process) checkSend(pay x402.Payload, r x402.Requirements, name string) 
 	// be sent under the new terms.
 	needsNewTerms := a == p.payment && (p.readState == "" || p.readState == ledger.Refused) && !a.used
 	// cannotExecute says that the authorization can no longer execute, because it is used,
-	// cancelled or past its window. If another payment owns the purchase, only such a payment
-	// may be sent.
+	// cancelled or past its window. If another payment owns the purchase, this payment may be
+	// sent only if it cannot execute.
 	cannotExecute := a.spent() || !w.chainNow().Before(a.validBefore)
 	w.noteViolations(map[string]bool{
 		"sent without a claim":                                  at.claimedAt.IsZero(),
