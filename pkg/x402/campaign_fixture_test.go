@@ -23,8 +23,9 @@ type fixture struct {
 	payer                                             string
 	// These are the authorizations that clients may send. In the phase with faults, clients
 	// send the short-lived ones or, if the schedule has long freezes, the long-lived ones. In
-	// the phase without faults, the patient client sends those in patientClientAuths. The
-	// windows of these end every half day, until day 8 and again from day 36 to day 46.
+	// the phase without faults, the patient client sends those in patientClientAuths. Some of
+	// the windows in patientClientAuths end every half day, until day 8 and again from day 36
+	// to day 46.
 	shortLivedAuths, longLivedAuths, patientClientAuths []signedAuthorization
 }
 
