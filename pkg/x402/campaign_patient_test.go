@@ -73,7 +73,7 @@ func (c *actors) runWithoutFaults() *patientClient {
 	}
 	defer w.lock()()
 	w.result = "stuck in doubt"
-	endless := !w.chainVisible && w.lies.count > len(c.f.patientClientAuths) // the facilitator lies about every payment that it settles
+	endless := !w.chainVisible && w.lies.count > len(c.f.patientClientAuths) // the facilitator lies so often that the doubt may never end
 	own := w.record(x.payment)                                               // the record of the client's payment, which may be for another purchase
 	blind := !w.chainVisible && own != nil && own.InDoubt()
 	if r := x.ownerRecord(); !endless && !blind && (w.chainVisible || r == nil || !r.InDoubt()) {
@@ -183,10 +183,10 @@ func (x *patientClient) ownerRefusedRecently(p *process) bool {
 	return p.sends == 0 && r != nil && r.Key != p.payment.key && r.State == ledger.Refused && time.Since(r.RefusedAt) < time.Minute+x.c.w.clockSkew
 }
 
-// duePayment returns the record of the payment that must answer the client's next request,
-// whichever authorization the client signs. That payment has paid for the purchase, and its
-// answer is owed or still replayed. The record is nil if there is no such payment. expired
-// says that the purchase was answered, but that the answer is no longer replayed. A new
+// duePayment returns the record of the payment whose answer the client must get for its next
+// request, even if the client signs a new authorization. This payment has paid for the
+// purchase, and its answer is owed or still replayed. If there is no such payment, due is nil.
+// If the purchase was answered, but the answer is no longer replayed, expired is true. A new
 // signature then makes a new purchase.
 func (x *patientClient) duePayment() (due *ledger.Payment, expired bool) {
 	w := x.c.w
