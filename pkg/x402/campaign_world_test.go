@@ -96,7 +96,7 @@ type authorization struct {
 	used, cancelled   bool                 // whether the chain has executed the transfer; whether the payer has cancelled it
 	cancelledAt       time.Time            // when the payer cancelled, by the chain's clock
 	movedAt           time.Time            // when the transfer was executed, by the chain's clock
-	visibleAt         time.Time            // when the block could first be read; later than movedAt if the transfer is backdated
+	visibleAt         time.Time            // when the transfer could first be read on the chain; later than movedAt if the transfer is backdated
 	refusedBy         string               // the facilitator whose refusal, for a reason about the payer, is on record
 	refusedAt         time.Time            // when the refusal was recorded
 	movedByUs         bool                 // a facilitator, and not a third party, moved the money
@@ -335,9 +335,9 @@ func (w *world) execute(a *authorization, at, claimedAt time.Time, movedByUs boo
 	return true
 }
 
-// isProvenUnmoved reports whether the chain proves that the authorization has moved no money
-// for its record, and never will. claimedAt is when the record was first claimed. A transfer
-// more than a minute before that time is not for this record.
+// isProvenUnmoved reports whether the chain proves that an authorization has not paid for its
+// record, and never will. claimedAt is when the record was first claimed. If the authorization
+// moved money more than a minute before claimedAt, it did not pay for this record.
 func (w *world) isProvenUnmoved(a *authorization, claimedAt time.Time) bool {
 	w.executePending()
 	if a.used {
