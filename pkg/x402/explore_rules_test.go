@@ -19,8 +19,8 @@ type omittedRule struct {
 	changeRead  func(r *ledger.Payment) // changes each record that is read, so that the rule does nothing; nil changes no record
 }
 
-// setOwnerMeaning changes the rules for a purchase whose owner has the standing s. For the
-// other payments of the purchase, this owner then means o.
+// setOwnerMeaning changes the rules for a purchase whose owner has the standing s. The new
+// value o says whether another payment can become the owner.
 func setOwnerMeaning(r *ledger.Rules, s ledger.Standing, o ledger.Ownership) { r.Meanings[s].Owner = o }
 
 func omittedRules() []omittedRule {
