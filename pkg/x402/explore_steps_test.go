@@ -257,8 +257,8 @@ func (x *explorer) findReplies(s *state, slot int, c *call, yield func(state, re
 	}
 }
 
-// findStoreFault yields the reply that a call of the store or its index has failed and changed
-// nothing. It yields no reply if the world's budget has no store fault left.
+// findStoreFault yields one reply: the call of the store or of its index fails, and changes
+// nothing. If the world's budget has no store fault left, findStoreFault yields nothing.
 func (x *explorer) findStoreFault(s *state, yield func(state, reply)) {
 	if s.budgetLeft.storeFaults > 0 {
 		next := *s
@@ -267,8 +267,8 @@ func (x *explorer) findStoreFault(s *state, yield func(state, reply)) {
 	}
 }
 
-// findNodeFailure yields r, which is the reply of a node that cannot tell. It yields no reply
-// if the node of the world never fails, or if the world's budget has no node failure left.
+// findNodeFailure yields r, the reply of a node that fails. If the world's node never fails,
+// or if the world's budget has no node failure left, findNodeFailure yields nothing.
 func (x *explorer) findNodeFailure(s *state, r reply, yield func(state, reply)) {
 	if x.world.nodeMayFail && s.budgetLeft.nodeFailures > 0 {
 		next := *s
