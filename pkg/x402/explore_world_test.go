@@ -27,7 +27,7 @@ type exploredWorld struct {
 	maxProcesses      int                // largest number of processes at once
 	replies           []facilitatorReply // the possible replies of the facilitator
 	workEnds          []workEnd          // the ways in which the work can end
-	nodeMayFail       bool               // the node may be unable to tell, as often as budget.nodeFailures says
+	nodeMayFail       bool               // the node may fail, at most budget.nodeFailures times
 	hasSecondEndpoint bool               // the second authorization is for another endpoint; the prices differ unless onePrice is set
 	onePrice          bool               // if hasSecondEndpoint is set, both endpoints have the same price
 	hasCheck          bool               // each request comes in two forms; the seller's check refuses one of them
@@ -59,7 +59,7 @@ const (
 	purchaseRecord = 3 // the number of the record of the purchase
 	cursorRecord   = 4 // the number of the record of the cursor
 	recordCount    = 5 // the count of all records
-	extraAuth      = 2 // the number of the extra authorization, which the payer signs only in a continuation without faults
+	extraAuth      = 2 // the number of the extra authorization; the payer signs it only in a continuation without faults
 	listBase       = 8 // the base in which a list of payments is encoded in one number
 )
 
@@ -91,9 +91,9 @@ type chainState struct {
 // processState is a process that runs in a state of the world.
 type processState struct {
 	node int32 // number of the process's node; 0 means that there is no process
-	// claimedAuths has one bit for each authorization that the process has claimed to settle.
-	// toldUncharged has one bit for each of these authorizations after whose claim the payer
-	// was told that nothing is charged.
+	// claimedAuths has one bit for each authorization that the process has claimed in order to
+	// settle it. toldUncharged has the bits of those authorizations about which the payer has
+	// been told, after the claim, that nothing is charged.
 	claimedAuths, toldUncharged uint8
 
 	// The following fields are set only for a request, and say what was true when the request
@@ -141,8 +141,8 @@ type explorer struct {
 	trialAnswered map[trial]bool // whether the payment of a trial is answered in the end
 
 	transitions      int
-	violationStates  map[string]int32  // for each violation, by name: the number of the state just before it
-	violationStories map[string]string // for each violation, by name: its story
+	violationStates  map[string]int32  // the number of the state just before each violation; the key is the violation's name
+	violationStories map[string]string // the story of each violation; the key is the violation's name
 	currentStep      step              // the step that is being taken
 	sequel           []string          // the story of the faultless continuation after that step
 	stopAtFirst      bool
