@@ -7,8 +7,9 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// checkPurchase notes, when a purchase gets a new owner, whether the old owner was over (isOver).
-// The new owner also inherits the notes about all earlier owners.
+// checkPurchase is called after a write of the purchase. If the purchase has a new owner,
+// checkPurchase notes in the new owner's field overOwners which earlier owners were over
+// (isOver) when they were replaced.
 func (x *explorer) checkPurchase(before, after *state, slot int) {
 	oldPurchase, ok := x.records[before.recs[purchaseRecord]].(ledger.Purchase)
 	newPurchase, _ := x.records[after.recs[purchaseRecord]].(ledger.Purchase)
