@@ -10,8 +10,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Signed is a payment without a real signature. The Gate serves it as if it had recovered the
-// signer, and the signer were the payer. The explorer uses such payments because recovering a
+// Signed is a payment without a real signature. The Gate does not recover its signer, and
+// assumes that the payer signed it. The explorer uses such payments because recovering a
 // signer takes longer than all other work for a request.
 type Signed struct {
 	payment *Payment
