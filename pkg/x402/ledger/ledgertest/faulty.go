@@ -11,7 +11,7 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// Op is a kind of call of a ledger.Store.
+// Op is a kind of call to a ledger.Store. Calls of Put are of two kinds.
 type Op string
 
 const (
