@@ -57,12 +57,14 @@ func (q *Request) allow(ctx context.Context) {
 // unitBytes is how many bytes of an answer count as one unit. See Served.
 const unitBytes = 16 << 10
 
-// Served counts the units of the answer to an admitted request, beyond the first unit. size is
-// the length of the answer's body in bytes. An answer weighs one unit per 16 KiB, rounded up,
-// if it cost its sender nothing: either the request had no payment, or the ledger has replayed
-// the answer. The first answer to a payment weighs one unit, however long it is. For a request
-// with an invalid payment, Served counts one unit, because the Gate has not counted that
-// request.
+// Served counts the units that the answer to an admitted request adds. size is the length of
+// the answer's body in bytes.
+//
+// If the request had no payment, or if the ledger has replayed the answer, the answer cost the
+// client nothing. Such an answer weighs one unit per 16 KiB, rounded up. The first of these
+// units is already counted, so Served counts only the others. The first answer to a payment
+// adds nothing, however long it is. For a request with an invalid payment, Served counts one
+// unit, because the Gate has not counted that request.
 func (q *Request) Served(ctx context.Context, size int, replayed bool) {
 	if q.Paid && !q.isOpened {
 		q.allow(ctx)
