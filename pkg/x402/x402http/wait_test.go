@@ -249,7 +249,7 @@ func TestAnswerBeforeTheEnd(t *testing.T) {
 }
 
 // checkReplay repeats the payment until the late answer is replayed, and checks that answer.
-// On a real connection, nothing else shows that the answer is stored.
+// It has to repeat the payment, because nothing tells the test when the answer is stored.
 func (s *slowShop) checkReplay(t *testing.T, signature string) {
 	t.Helper()
 	for {
@@ -264,8 +264,9 @@ func (s *slowShop) checkReplay(t *testing.T, signature string) {
 	}
 }
 
-// TestAnswerOverHTTP2 checks, over HTTP/2, a handler that runs beyond its time. The end of its
-// reply may wait for the handler, but other requests on the connection do not.
+// TestAnswerOverHTTP2 checks, over HTTP/2, a handler that runs beyond its time. While the
+// handler runs, other requests on the same connection must get their replies. The first reply
+// may end only when the handler ends.
 func TestAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, true)
