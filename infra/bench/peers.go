@@ -36,10 +36,11 @@ type answer struct {
 	Error string  `json:"error"`
 }
 
-// ask lets each peer do a lookup of the domain twice, and prints the second durations as JSON.
-// Only the second time counts: by then the peer's caches are filled, as those of the service
-// are. One of these caches holds the bootstrap file of the registries. Package simnet runs
-// this command in the simulated network in which it measures the service.
+// ask lets each peer do a lookup of the domain twice, and prints the durations of the second
+// lookups as JSON. Before the second lookup, the peer's caches are filled, as those of the
+// service are. One of these caches holds the bootstrap file of the registries. Package simnet
+// runs "bench peers", which calls ask, in the simulated network in which it measures the
+// service.
 func ask(all []peer, domain string) error {
 	answers := []answer{}
 	for _, p := range all {
