@@ -25,7 +25,7 @@ func shopEnv(t *testing.T, db cloud.Dynamo, bank *testbed.Facilitator) map[strin
 	return env
 }
 
-// TestShopFunction checks the Lambda function of a shop that is not Hostfacts
+// TestShopFunction checks the Lambda function of a shop other than Hostfacts
 // (infra/shop/function), with a ledger in a DynamoDB table. A payment that is sent to two
 // processes must be charged once. The function's scheduled event must then find nothing that
 // is owed or in doubt, and no record that it cannot read.
