@@ -156,8 +156,8 @@ func checkVariable(t *testing.T, what string, node yaml.Node, hidden bool) {
 	}
 }
 
-// TestParametersAreSettings compares each parameter with the setting of package boot whose
-// value it is. Both must have the same default, the same bounds and the same allowed values.
+// TestParametersAreSettings compares each parameter with the setting of package boot that gets
+// its value. Both must have the same default, the same bounds and the same allowed values.
 func TestParametersAreSettings(t *testing.T) {
 	t.Parallel()
 	bounded := 0
