@@ -85,9 +85,8 @@ func (c *actors) startRefunds(all *sync.WaitGroup) {
 	})
 }
 
-// startReconcilers starts one or more runs of the reconciler while clients send requests. If
-// the schedule has neither stalls nor long freezes, the reconciler runs in only one of three
-// schedules.
+// startReconcilers starts one or more runs of the reconciler while clients send requests. Of
+// the schedules with neither stalls nor long freezes, only one in three has such runs.
 func (c *actors) startReconcilers(all *sync.WaitGroup) {
 	if c.w.hasStalls && !c.w.hasLongFreezes {
 		for range 12 {
