@@ -169,10 +169,11 @@ func (w *world) outstandingKeys() (owed, doubt map[string]bool) {
 }
 
 // checkRecorded checks the record of every authorization. If a payment moved money, its record
-// must say that it is paid or in doubt. A transfer by a third party, or by a facilitator that
-// had refused the payment, counts only if the reconciler must have found it. A paid payment
-// without an answer must be on the list of debts, unless the silence of the target is its
-// answer. No other payment may be on that list. checkDoubt checks the list of doubts.
+// must say that it is paid or in doubt. If a third party made the transfer, or a facilitator
+// that had refused the payment, this is required only if the reconciler must have found the
+// transfer. A paid payment without an answer must be on the list of debts, unless the silence
+// of the target is its answer. No other payment may be on that list. checkDoubt checks the
+// list of doubts.
 func (w *world) checkRecorded() {
 	owed, doubt := w.outstandingKeys()
 	for _, a := range w.authorizations {
