@@ -70,9 +70,10 @@ func (w facilitatorReply) settlement(auth int) x402.Settlement {
 	}
 }
 
-// isPossible reports whether, at the time now, a facilitator can give this reply, and can do
-// to the money what the comment of the reply's constant says. c describes the authorization on
-// the chain. The window of the authorization ends at the time end.
+// isPossible reports whether a facilitator can give this reply at a certain time, and can then
+// do to the money what the comment of the reply's constant says. The argument now is this
+// time, c describes the authorization on the chain, and end is when the authorization's window
+// ends.
 func (w facilitatorReply) isPossible(c chainState, now, end time.Time) bool {
 	executable := c.truth == truthUnused && now.Before(end)
 	switch w {
