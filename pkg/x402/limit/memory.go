@@ -19,8 +19,8 @@ type Store interface {
 	// Acquire adds a lease to an operation if that operation has fewer than maxLeases leases,
 	// including expired ones. Otherwise it adds nothing, and ok is false. held has all leases
 	// of the operation, in any order, and includes the lease if it was added. If the lease was
-	// refused, held may show the leases at a later time than that of the refusal. If the
-	// operation already has the lease, ok is true, so an Acquire may be sent twice.
+	// refused, held may have been read some time after the refusal. If the operation already
+	// has the lease, ok is true, so an Acquire may be sent twice.
 	Acquire(ctx context.Context, operation string, l Lease, maxLeases int) (held []Lease, ok bool, err error)
 
 	// Remove removes leases. It ignores a lease that is not stored, and a lease that is stored
