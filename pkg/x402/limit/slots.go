@@ -33,8 +33,8 @@ const (
 	tagLength    = 6
 	randomLength = 5
 
-	// One client may hold a quarter of the slots, that is their number divided by
-	// clientDivisor, and at least one slot.
+	// One client may hold a quarter of the slots (their number divided by clientDivisor), but
+	// always at least one slot.
 	clientDivisor = 4
 
 	// An acquisition may be refused because clients hold more than their share. These clients
