@@ -62,11 +62,11 @@ func New(c Config) (*Seller, error) {
 }
 
 // Reconcile uses Config.Evidence to decide the payments that requests left in doubt. It
-// returns a summary of the results and of the refunds that are due. It is needed because a
-// client may never ask about its payment again. Call Reconcile every few minutes, in one
-// process at a time. If no process calls it, an error is logged about payments that are in
-// doubt for more than a quarter of an hour. Reconcile returns when ctx ends. It returns an
-// error if the ledger fails, or keeps no index of open payments.
+// returns a summary of the results and of the refunds that are due. Reconcile is needed
+// because a client may never ask about its payment again. Call it every few minutes, in one
+// process at a time. If no process calls Reconcile, an error is logged about payments that are
+// in doubt for more than a quarter of an hour. Reconcile returns when ctx ends. It returns an
+// error if the ledger fails, or if the ledger keeps no index of open payments.
 func (s *Seller) Reconcile(ctx context.Context) (reconcile.Summary, error) {
 	index, ok := s.config.Ledger.(ledger.Index)
 	if !ok {
