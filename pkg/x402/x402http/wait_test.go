@@ -265,8 +265,8 @@ func (s *slowShop) checkReplay(t *testing.T, signature string) {
 }
 
 // TestAnswerOverHTTP2 checks, over HTTP/2, a handler that runs beyond its time. While the
-// handler runs, other requests on the same connection must get their replies. The first reply
-// may end only when the handler ends.
+// handler runs, other requests on the same connection must get their replies. Only the end of
+// the first reply may wait for the handler.
 func TestAnswerOverHTTP2(t *testing.T) {
 	t.Parallel()
 	s := openSlow(t, true)
