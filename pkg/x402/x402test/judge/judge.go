@@ -279,7 +279,7 @@ func (j *court) promises() []Promise {
 func (j *court) ways(r row) []Way {
 	all := slices.Clone(r.ways)
 	for _, o := range j.config.Outsiders {
-		// An Outsider buys as a payer of the way New does: it asks until it has the answer. It
+		// An Outsider buys like a payer whose way is New: it asks until it has the answer. It
 		// can do nothing else, so it takes no part in rows that have a play function.
 		if slices.Contains(r.ways, New) && r.play == nil {
 			all = append(all, o.Way)
