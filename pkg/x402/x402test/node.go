@@ -175,7 +175,7 @@ func (n Node) events() []event {
 	slices.SortFunc(moved, func(a, b Transfer) int {
 		return cmp.Or(cmp.Compare(blockOf(a), blockOf(b)), cmp.Compare(a.Transaction, b.Transaction), cmp.Compare(a.Key, b.Key))
 	})
-	all := []event{} // not nil, which JSON writes as null
+	all := []event{} // not nil, because JSON would show nil as null
 	index := uint64(0)
 	for i, t := range moved {
 		if i == 0 || blockOf(moved[i-1]) != blockOf(t) {
