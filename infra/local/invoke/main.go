@@ -2,10 +2,11 @@
 // local-invoke FN=dns" starts this program.
 //
 // The program runs the built bootstrap of the function behind a Lambda Runtime API, without
-// Docker. With -sam, "sam local invoke" runs the bootstrap in Docker. The template's
-// parameters are those in [default.local_invoke.parameters] of samconfig.toml. If a variable
-// of the function is also set in the environment of this program, the environment takes
-// precedence. AWS_ENDPOINT_URL_DYNAMODB is passed on to the function, but no credentials are.
+// Docker. With -sam, "sam local invoke" runs the bootstrap in Docker. The values of the
+// template's parameters are in [default.local_invoke.parameters] of samconfig.toml. If a
+// variable of the function is also set in the environment of this program, the environment
+// takes precedence. AWS_ENDPOINT_URL_DYNAMODB is passed on to the function, but no credentials
+// are.
 //
 // If the answer requires a payment, the program signs a payment with a throwaway key, and sends
 // the event again with this payment. The function must then take play money. Therefore "make
