@@ -204,10 +204,10 @@ func (w *world) checkRecorded() {
 }
 
 // reconcilerMustFind reports whether the reconciler must have found the transfer of a payment.
-// If the reconciler ran before the schedule, it finds every transfer. Otherwise its first
-// cursor begins a day before its first run, and it finds only transfers that became visible
-// after that. It then counts a transfer by a third party only if the payment had a record, so
-// reconcilerMustFind returns false for such a transfer.
+// If the reconciler ran before the schedule, it finds every transfer. Otherwise it finds only
+// transfers that became visible less than a day before its first run, or later. It then counts
+// a transfer by a third party only if the payment had a record, so reconcilerMustFind returns
+// false for such a transfer.
 func (w *world) reconcilerMustFind(a *authorization) bool {
 	return w.beginsWithCursor || a.movedByUs && a.visibleAt.After(w.firstCursorAt.Add(-24*time.Hour))
 }
