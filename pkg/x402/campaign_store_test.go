@@ -161,8 +161,8 @@ func (p *process) contextError(ctx context.Context, old, r ledger.Record) error 
 }
 
 // isVerdict reports whether a process writes the outcome of its attempt on a payment. A claim
-// is no verdict. For a payment other than that of the request, a supersession or a write that
-// changes only the version is no verdict either.
+// is not such a write. If the payment is not that of the request, a supersession is not such a
+// write either, nor is a write that changes only the version.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
 	if !ok || p.kind == actorReconciler {
