@@ -268,9 +268,9 @@ func (p *process) noteOverPayments(a *authorization, old, r ledger.Purchase) {
 	w := p.w
 	a.overAtTakeover = map[*authorization]bool{}
 	if previousOwner := w.authorizationOf(old.Owner); previousOwner != nil {
-		// A payment that was over when the previous owner took the purchase stays over. The
-		// clock of this process cannot decide that: it may be behind the clock of the process
-		// that found the payment over.
+		// A payment that was over when the previous owner took the purchase stays over, even
+		// if isOver now returns false because the clock of this process is behind the clock of
+		// the process that found the payment over.
 		maps.Copy(a.overAtTakeover, previousOwner.overAtTakeover)
 	}
 	for _, b := range w.authorizations {
