@@ -9,7 +9,7 @@ type task struct {
 	kind         taskKind
 	auth         int8  // the authorization of a request, or of the payment that an operator's command is about
 	begunAt      int8  // the instant at which the process begins
-	serial       uint8 // tells apart the write ids of different processes
+	serial       uint8 // makes the write ids of this process differ from those of other processes
 	signedAt     int8  // the instant at which the payer signed; set only if auth == extraAuth
 	endpoint     int8
 	checkRefuses bool // the seller's check refuses the request
