@@ -11,11 +11,11 @@ import (
 // TestRateAgreesWithModel makes random requests at random times in one environment, and
 // compares each decision with a model.
 //
-// A request passes if the window has room for its units beside the units that are counted
-// already. A request without a payment is one unit. A request with a payment counts with its
-// weight until it is decided, and with its final units afterwards. If a request turns out to
-// be at fault only in a later window, it counts in full in the later window, and the earlier
-// window gets nothing back.
+// A request passes if its units, together with the units already counted in the window, do not
+// exceed the limit. A request without a payment is one unit. A request with a payment counts
+// with its weight until it is decided, and with its final units afterwards. If a request turns
+// out to be at fault only in a later window, it counts in full in the later window, and the
+// earlier window gets nothing back.
 //
 // A refused client learns how long it has to wait. It has to wait until the window ends,
 // unless the undecided requests may give back enough units for its request.
