@@ -23,7 +23,7 @@
 // These functions base their decisions on the requests and replies that have arrived so far,
 // never on the time. An event that concerns all payers at once, such as a kill, happens in
 // stage.meet, when all payers have reached that point. Each row needs a seller in wrong_test.go
-// that fails it. peers.md shows the results of other sellers.
+// that fails the row. peers.md shows the results of other sellers.
 //
 // The command infra/judge tests a program in this way. In a Go test, Judge of package x402test
 // tests an http.Handler.
