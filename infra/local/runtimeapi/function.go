@@ -49,7 +49,7 @@ type answer struct {
 // Failed is the document with which a function reports an error.
 type Failed json.RawMessage
 
-// Error returns the document.
+// Error returns a text that contains the document.
 func (f Failed) Error() string { return "the function failed: " + string(f) }
 
 // Start starts the program bootstrap in the folder dir, with the process attributes attr, and
