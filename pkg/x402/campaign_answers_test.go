@@ -152,9 +152,9 @@ func (a *authorization) madeElsewhere(endpoint string) bool {
 	return a.endpoint != "" && a.endpoint != endpoint
 }
 
-// mayBeCopy reports whether the process's request may be a copy of a payment that another
-// request put on record. If that record has no retry token, nothing proves that the payer sent
-// this request.
+// mayBeCopy reports whether the process's request may be a copy: another request has put its
+// payment on record, and the record has no retry token. Nothing then proves that the payer
+// sent this request.
 func (p *process) mayBeCopy() bool {
 	return p.payment.token == "" && p.payment.purchase != "" && !p.claimedFirst
 }
