@@ -191,8 +191,8 @@ func (p *process) freeze(duration time.Duration, clockStops bool) {
 }
 
 // dropDeadlineIfStopped returns ctx without its deadline if the clock of the process has stood
-// still. By every other clock the deadline may have passed, but not by the clock of the
-// process.
+// still. The process must then continue even after the deadline, because by its own clock the
+// deadline has not passed yet.
 func (p *process) dropDeadlineIfStopped(ctx context.Context) context.Context {
 	if p.clockStopped.Load() {
 		return context.WithoutCancel(ctx)
