@@ -127,7 +127,7 @@ type authorization struct {
 	lastWriter         *process          // the process that last changed the record; a change of the version alone does not count
 	leaseHolder        *process          // the process that last claimed the payment
 	settledAt          time.Time         // the time of the settlement in the record
-	refundBegunAt      time.Time         // zero if no refund was begun, or if it was withdrawn
+	refundBegunAt      time.Time         // when a refund was begun; zero if none was begun, or if it was withdrawn
 	refunded           bool              // the refund was made
 	lookupsBegun       int               // number of lookups in the record
 	undisturbedLookups int               // number of lookups by attempts that neither froze nor had a store fault
