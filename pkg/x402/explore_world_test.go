@@ -85,7 +85,7 @@ type chainState struct {
 	overOwners        uint8 // one bit for each earlier owner of the purchase that was over when it was replaced
 	hasFullAnswer     bool  // a whole answer was given for the payment, and is on record
 	answeredFirsthand bool  // a whole answer on record was given by the request that did the work, and not as a replay
-	refunded          bool  // the refund of the payment is on record as made
+	refunded          bool  // the record of the payment says that the refund was made
 }
 
 // processState is a process that runs in a state of the world.
