@@ -69,8 +69,8 @@ type Draft struct {
 }
 
 // Draft returns the payment that the reference clients would make. It repeats the first entry
-// of the offer unchanged. validAfter is 0, and validBefore is now plus the time-out in that
-// entry.
+// of the offer unchanged. validAfter is 0. validBefore is the time now plus the time-out in
+// that entry.
 func (w *Wallet) Draft(required x402.PaymentRequired, now time.Time) (Draft, error) {
 	if len(required.Accepts) == 0 {
 		return Draft{}, fmt.Errorf("the offer has no way to pay")
