@@ -21,7 +21,7 @@ import (
 // the placeholders {facilitator}, {node}, {upstream} and {price} in Command, Env and the
 // templates of Files are replaced with the values in the judge's settings.
 type Program struct {
-	Command string   // a command for the shell, which must run as long as the seller runs
+	Command string   // the shell command that starts the seller; it must run as long as the seller runs
 	Env     []string // NAME=value, in addition to the environment of this process
 	Files   []string // TEMPLATE=TARGET, two paths: before each start, the filled-in TEMPLATE is written to TARGET
 	Dir     string   // the folder in which the command runs; empty means the current folder
