@@ -302,7 +302,7 @@ func (w *world) checkLookup(p *process) (a *authorization, usuallyFails bool) {
 	a = p.lastPayment
 	p.lookups++
 	w.trace("  p%d looks up for %s", p.number, w.shortName(a.key))
-	anotherRuns := false // another lookup of the payment is running under a lease that has not ended
+	anotherRuns := false // whether another lookup of the payment is running under a lease that has not ended
 	for other := range a.runningLookups {
 		anotherRuns = anotherRuns || w.clockSkew <= 2*time.Second && time.Since(other.begun) < minimumLease-w.clockSkew
 	}
