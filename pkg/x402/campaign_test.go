@@ -189,7 +189,7 @@ func (c *actors) checkEnd() {
 			w.noteViolation("in doubt in the end")
 		}
 	}
-	if w.chainVisible || movedRefused { // other schedules end before anybody reconciles with chain evidence
+	if w.chainVisible || movedRefused { // other schedules end without a run of the reconciler with chain evidence
 		time.Sleep(2 * safeHeadDelay) // by then every transfer is in a safe block
 		c.reconcile(true)
 	}
