@@ -31,7 +31,7 @@ type sale struct {
 	name         string
 	normalize    func(http.ResponseWriter, *http.Request) string // from Normalized; nil if it is not used
 	overrides    storefront.Overrides
-	warnOnce     sync.Once // for the log line about a handler with neither a name nor a pattern, which is written once
+	warnOnce     sync.Once // lets the warning about a handler with neither a name nor a pattern be logged only once
 	resource     x402.Resource
 }
 
