@@ -63,8 +63,8 @@ func TestSlowHandler(t *testing.T) {
 // lateHandler is a handler that writes one part of its answer before its time is over, and the
 // rest afterwards. In its next run, it answers at once.
 type lateHandler struct {
-	earlyPart, latePart string // the parts written before the end of its time, and after it; "" means that nothing is written
-	status              int    // written after its time is over; 0 means none
+	earlyPart, latePart string // what the handler writes before and after the end of its time; "" means nothing
+	status              int    // the status that the handler writes after the end of its time; 0 means none
 	hasRun              bool
 }
 
