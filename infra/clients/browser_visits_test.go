@@ -45,7 +45,7 @@ func walletVisits(*testing.T) []visit {
 
 // checkEcho checks that a payment repeats the terms and the extensions of the offer. The
 // payment's retry token must differ from the token of the next offer. The payment need not
-// repeat the resource, the listing for catalogues or the seller's signature.
+// repeat the resource, nor the extensions bazaar and offer-receipt.
 func checkEcho(t *testing.T, s *scene, header string) {
 	type echo struct {
 		Accepted   any

@@ -48,9 +48,9 @@ func generators() map[string]generator {
 }
 
 // TestGeneratedClients checks the clients that three public generators make. The result types
-// must have the names of the schemas. Each client must compile and read a paid answer. It must
-// also read the body of a charged error of the operation dns whose status the description does
-// not declare. declaredErrors in pkg/discovery says why.
+// must have the names of the schemas. Each client must compile and read a paid answer. Some
+// charged errors of the operation dns have a status that the description does not declare
+// (declaredErrors in pkg/discovery says why). Each client must read the body of such an error.
 func TestGeneratedClients(t *testing.T) {
 	t.Parallel()
 	for name, g := range generators() {

@@ -45,12 +45,11 @@ func runCurl(t *testing.T, w workshop, line string, env ...string) (*http.Respon
 	return res, body
 }
 
-// TestCurl runs two curl commands of the documentation page. The response to the first must be
-// the offer, and no money moves. The second sends a wallet's signature. The result of its
-// settlement is lost once, but the answer must come all the same. The test then runs the
-// second command again. The second run must get the same answer, marked as replayed. Neither
-// run gets an idempotency key, so both derive the same key from the signature. Tests of
-// pkg/discovery check that the page shows the response to the first command.
+// TestCurl runs two curl commands of the documentation page. The first must get the offer, and
+// must move no money. The second sends a wallet's signature. It must get the answer, although
+// the facilitator loses the result of the first settlement. When the second command runs again,
+// it must get the same answer, marked as replayed. Neither run gets an idempotency key, so both
+// derive the same key from the signature.
 func TestCurl(t *testing.T) {
 	t.Parallel()
 	w, s := curlWorkshop(t), start(t, x402test.FailAfter)

@@ -39,8 +39,8 @@ type operation struct {
 	Listed    []string `json:"x-error-codes"`
 }
 
-// code is an entry of the document's x-error-codes. Charged and Retryable are nil if the entry
-// leaves them open. Only the body of an error then says which value applies.
+// code is an entry of the document's x-error-codes. If the entry has null for Charged or
+// Retryable, the field is nil, and each error says in its body which value applies.
 type code struct {
 	Status             int
 	Charged, Retryable *bool
@@ -268,11 +268,11 @@ func (d *OpenAPI) checkBody(a x402test.Reply, mediaType string, op operation, p 
 	return nil
 }
 
-// checkCode compares an error with the entry for its code in the description. If any operation
-// lists the code, this operation must list it. Where the entry has null for charged or
-// retryable, the error may have either value. If the entry says retryable, a charged error may
-// still say not retryable: the service then owes the answer, but makes no further lookup for
-// it.
+// checkCode compares an error with the entry for its code in the description. The operation
+// must list the code, unless the description has it among the codes that no operation lists.
+// Where the entry has null for charged or retryable, the error may have either value. If the
+// entry says retryable, a charged error may still say not retryable: the service then owes the
+// answer, but makes no further lookup.
 func (d *OpenAPI) checkCode(a x402test.Reply, op operation) error {
 	var body struct {
 		Error struct {
