@@ -19,7 +19,7 @@ const (
 // LeastExtra is how many data points CloudWatch fetches in addition to those that an alarm
 // evaluates. With these points, CloudWatch can use older points in place of missing ones. The
 // documentation says that the number depends on the period; in all of its examples the number
-// is two. Results that must not depend on the number are also tested with a larger one.
+// is two.
 const LeastExtra = 2
 
 // Source returns the values of a metric in a period.
@@ -112,8 +112,8 @@ func (a Alarm) states(times int, points func(now int) []float64) []State {
 
 // nextState returns the next state of an alarm. The given points are those of the evaluation
 // range, newest first, and the given state is the previous one. The alarm evaluates the newest
-// points that exist, up to a.Periods of them. If at least a.Periods points exist, none counts
-// as missing, wherever the gaps are.
+// a.Periods points that exist, and skips the gaps between them. Points count as missing only if
+// fewer than a.Periods points exist.
 func (a Alarm) nextState(points []float64, before State) State {
 	existing := 0
 	breaching := 0
@@ -141,7 +141,7 @@ func (a Alarm) nextState(points []float64, before State) State {
 	case undecided && a.Missing == "missing" && existing == 0:
 		return Insufficient
 	case undecided && a.Missing == "missing" && oldest >= a.Datapoints:
-		// All existing points breach, and the oldest of them is older than the newest
+		// All existing points breach, and at least one of them is not in the newest
 		// a.Datapoints-1 periods.
 		return Firing
 	}

@@ -23,10 +23,10 @@ func (r recordedValues) Values(m Metric, period int) []float64 {
 }
 
 // TestMissingData checks the rows of the tables in AWS's page "Configuring how CloudWatch
-// alarms treat missing data", for an evaluation range of five. It also checks cases that the
-// text below the tables describes, about recent breaching points. X is a breaching point, 0
-// one that does not breach, and - a missing one; the newest is last. * means that the alarm
-// keeps its state.
+// alarms treat missing data", for an evaluation range of five. It also checks the cases with
+// recent breaching points, which the text below the tables describes. X is a breaching point, 0
+// is a point that does not breach, and - is a missing point. The newest point is last. * means
+// that the alarm keeps its state.
 func TestMissingData(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -150,8 +150,8 @@ func TestSilence(t *testing.T) {
 		for minute := 10; minute < stops; minute += 5 {
 			line.Add(m, time.Duration(minute)*time.Minute, 1)
 		}
-		// The last value was measured in minute 25. This minute ends when 26 minutes have
-		// passed, which is stops - 4.
+		// The last value was measured in minute 25. Minutes count from 0, so this minute is the
+		// 26th (stops - 4).
 		if got := slices.Index(a.Minutes(line, 90), Firing) + 1 - (stops - 4); got != want {
 			t.Errorf("%d periods of five minutes: it goes off %d minutes after the last value, want %d", periods, got, want)
 		}
