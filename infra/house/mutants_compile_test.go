@@ -86,7 +86,8 @@ func moduleOf(t *testing.T, folder string) string {
 	return ""
 }
 
-// check returns the first error of a package in which the file at path has the given text.
+// check checks the types of a package as if its file at path had the given text. It returns the
+// first error.
 func (c checker) check(path, text string) error {
 	files := token.NewFileSet()
 	p := c.packages[path]

@@ -11,10 +11,11 @@ import (
 	"github.com/pelletier/go-toml/v2"
 )
 
-// TestMutants checks that every mutant can be made and tried: the text that it replaces occurs
-// once in its file and has no comment at the end of a line, the new text is different, the
-// changed file compiles, and its test exists. Without this test, a mutant that cannot be tried
-// would be noticed only when someone runs all of them, which takes an hour.
+// TestMutants checks that every mutant can be made and tried. The old text must occur once in
+// the file, and must have no comment at the end of a line. The new text must be different. The
+// changed file must compile, and the mutant's test must exist. Without TestMutants, a mutant
+// that cannot be tried would be noticed only when someone tries all mutants, which takes an
+// hour.
 func TestMutants(t *testing.T) {
 	lists, err := filepath.Glob("../prove/mutants/*.toml")
 	if err != nil || len(lists) == 0 {

@@ -179,7 +179,8 @@ func lineOf(t *testing.T, path string) (lines [][][2]float64) {
 	return lines
 }
 
-// curve returns points on the cubic Bézier curve from a to d, without a itself.
+// curve returns points on the cubic Bézier curve with the control points a, b, c and d. The
+// result includes the end of the curve (d), but not its beginning (a).
 func curve(a, b, c, d [2]float64) (points [][2]float64) {
 	const pieces = 24
 	for i := range pieces {
