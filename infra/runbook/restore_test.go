@@ -25,8 +25,8 @@ func isOwed(t testing.TB, store ledger.Store, key string) bool {
 }
 
 // TestRestoreDrill checks that "make restore" copies a ledger, and that the copy lists the same
-// owed answers. The copy must also have the settings for its protection, which DynamoDB does not
-// restore. A drill must delete its copy, and must not touch the original.
+// owed answers. The copy must be protected like the original, although DynamoDB does not
+// restore the settings for this. A drill must delete its copy, and must not touch the original.
 func TestRestoreDrill(t *testing.T) {
 	t.Parallel()
 	runOnEmulator(t, restoreAndDrill)

@@ -187,7 +187,8 @@ func (w *recordingEmulator) setRole(name string) {
 
 // checkRole runs commands as a role, and records the permissions that the commands need. It
 // fails the test if the role lacks such a permission, or has a permission that no command
-// needs. AWS requires the permissions in unrecorded as well, although no request shows them.
+// needs. The argument unrecorded lists permissions that AWS also requires, although no request
+// to the emulator shows them.
 func (w *recordingEmulator) checkRole(name string, unrecorded []string, commands func(env map[string]string)) {
 	w.t.Helper()
 	w.setRole(name)
