@@ -53,7 +53,7 @@ type seller struct {
 	process            *programs.Process
 	settleCalls        int       // the number of calls to /settle so far
 	killed             time.Time // when the seller was killed
-	interruptedPayment string    // the payment that the kill interrupted; empty once explain has named it or the seller settles again
+	interruptedPayment string    // the payment that the kill interrupted; empty after the timeline has named it, or the seller has settled again
 	waitExplained      bool      // whether the timeline has said that the seller waits for a lease
 	foundDown          bool      // whether the client has found the seller down during this turn
 	answerLost         bool      // whether the network has lost an answer

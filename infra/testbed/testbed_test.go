@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestFairly checks that a test runs again if a busy machine may have made it fail, and that a
-// Grave fault makes the test fail at once.
+// TestFairly checks that Fairly runs a test again if a busy machine may have made it fail. After
+// a Grave fault, which a busy machine cannot cause, Fairly must not run the test again.
 func TestFairly(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

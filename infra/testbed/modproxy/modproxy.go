@@ -21,10 +21,10 @@ import (
 	modzip "golang.org/x/mod/zip"
 )
 
-// Packed is one version of a module in a proxy.
+// Packed is the version of a module that Pack has put into a proxy.
 type Packed struct {
 	Module  module.Version
-	Modules string // the module cache of this machine
+	Modules string // the folder of this machine's module cache
 	folder  string // the proxy's folder
 }
 
