@@ -98,10 +98,10 @@ func TestNothingIsSent(t *testing.T) {
 	}
 }
 
-// TestRequestsOnTheWire plays a settlement that is pending at first, a /verify and a
-// /supported. It checks the bytes of each request. The two requests of the settlement must
-// have the same bytes, except for the token: each request must have a new one. The test also
-// checks the results and the client's name.
+// TestRequestsOnTheWire calls Settle, Verify and Supported, and checks the bytes of each
+// request. The settlement is pending at first, so Settle sends two requests. They must have the
+// same bytes, except that each has a new token. The test also checks the results and the
+// client's name.
 func TestRequestsOnTheWire(t *testing.T) {
 	t.Parallel() // this test takes a second, because it really waits before the second request
 	const agent = "Hostfacts/1 (+https://example.com)"
@@ -156,11 +156,11 @@ func TestRequestsOnTheWire(t *testing.T) {
 	}
 }
 
-// TestResend plays the answers to the first and the second request of a settlement. The second
-// request must come only if the first answer says that the settlement is pending, and if the
-// caller's time allows it. It must come one second after the first request. Only a success in
-// the second answer may clear the doubt that the first answer left. The last case checks that
-// the client ends a request without a deadline after its own time limit (ceiling). The clock is
+// TestResend plays the answers to the first and the second request of a settlement. The client
+// must send the second request only if the first answer says that the settlement is pending,
+// and if the caller's time allows it. It must send it one second after the first. If the second
+// answer is not a success, the payment must remain in doubt. The last case checks that the
+// client ends a request without a deadline after its own time limit (ceiling). The clock is
 // fake.
 func TestResend(t *testing.T) {
 	const once, twice = "[0s]", "[0s 1s]"
@@ -244,8 +244,8 @@ func (c resend) check(t *testing.T) {
 	}
 }
 
-// TestProofOfNotSent checks when a failed request counts as not sent. The transport must
-// report that it looked for a connection, and must not report that it wrote anything.
+// TestProofOfNotSent checks that a failed request counts as not sent only if the transport has
+// reported that it looked for a connection, and has not reported that it wrote anything.
 func TestProofOfNotSent(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

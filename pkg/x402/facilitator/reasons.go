@@ -190,8 +190,8 @@ func (re reply) interpret(word string) reason {
 }
 
 // turnAwayCode returns the code of the fault if the status says that the request was turned
-// away before it was processed. For any other status, the code is empty. operators reports
-// whether the status is about the operator's credentials or quota. 404 and 405 mean that the
+// away before it was processed. For any other status, the code is empty. The result operators
+// is true if the status is about the operator's credentials or quota. 404 and 405 mean that the
 // URL is wrong.
 func (re reply) turnAwayCode() (code fault.Code, operators bool) {
 	switch re.status {

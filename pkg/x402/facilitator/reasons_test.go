@@ -42,8 +42,8 @@ const unlistedReasons = "|error|ok|brand_new_reason|insufficient_funds_for_gas|I
 // meaning, 401 or 403, 404 or 405, and 429.
 type outcomes struct{ settle, verify [4]string }
 
-// ofPayer is added to the expected outcome of /verify if /verify decides nothing, although its
-// reason is about the payer.
+// ofPayer ends the expected outcome of a /verify that decides nothing, but gives a reason about
+// the payer.
 const ofPayer = ", about the payer"
 
 func statusColumn(status int) int {
@@ -110,8 +110,8 @@ func verifyOutcome(re reply) (outcome string, v x402.Verification) {
 
 // TestEveryReasonAtEveryStatus checks each reason at each status in four forms: as a refusal
 // by /settle, as a refusal by /settle with a transaction, as a "no" by /verify, and as an
-// error of a platform in front of the facilitator. In the last form, the reason must decide
-// only if the operator has to deal with it. Otherwise the status alone must decide.
+// error of a platform in front of the facilitator. In an error of a platform, a reason that the
+// operator has to deal with must decide. With any other reason, the status alone must decide.
 func TestEveryReasonAtEveryStatus(t *testing.T) {
 	t.Parallel()
 	all, words := expectedOutcomes(), documentedReasons(t)
