@@ -168,10 +168,10 @@ type Job struct {
 	// NoImplicitRetry means that every payment without a purchase key is a separate purchase.
 	// It is set for jobs such as ping, where two payments cannot share an answer.
 	NoImplicitRetry bool
-	// Check returns nil if the payment may be sent. The Gate calls it before it sends a
-	// payment; holder.jobRefusal has the exceptions. If Check returns an error, which is a
-	// *fault.Error, the payment is not sent and not charged. A payment that is already paid is
-	// answered regardless of Check. A nil Check allows every send.
+	// Check decides whether a payment may be sent. The Gate calls Check before it sends a
+	// payment, except in the cases that holder.jobRefusal describes. If Check returns an error,
+	// the payment is not sent and not charged. The error is a *fault.Error. Once the payment is
+	// paid, Check no longer matters. A nil Check allows every payment.
 	Check func(ctx context.Context) error
 	// Run does the work and returns the answer or a *fault.Error. Run can pass its context to
 	// SaleOf to learn which payment it runs for. Run returns within Budget. If its work

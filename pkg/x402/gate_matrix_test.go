@@ -130,9 +130,9 @@ func canArise(state, name string, w wayToRefuse) bool {
 	return true
 }
 
-// refuseBy brings a payment to a standing, and then makes a request with this payment, which
-// must be refused. If stranger is true, this request has another signature. It must cause no
-// write, and nothing must be sent to the facilitator.
+// refuseBy brings a payment into the state of s, and then makes the request of w with this
+// payment. The request must be refused. It must cause no write, no settlement and no lookup. If
+// stranger is true, the request has another signature, and must get no receipt.
 func (b *harness) refuseBy(w wayToRefuse, s standing, stranger bool) {
 	b.t.Helper()
 	b.verify = x402.Verification{Valid: true}

@@ -126,9 +126,9 @@ const (
 	atFaultCalls    = "open, at fault true"
 )
 
-// TestMeter checks what the meter counts for every kind of request. A request that fails an
-// earlier check does not reach the meter. The meter hears only the last request of a case. It
-// notes "late" (see fakeMeter) if an earlier request of the case has used the ledger.
+// TestMeter checks the calls of the meter for every kind of request. If a request fails a check
+// that comes before the meter, the meter is not called. In each case, only the last request has
+// a meter. The meter notes "late" (see fakeMeter) if an earlier request has used the ledger.
 func TestMeter(t *testing.T) {
 	settling := func(s ...x402.Settlement) func(*harness) string {
 		return func(b *harness) string { b.settle = settleWith(s...); return b.sign(nil) }

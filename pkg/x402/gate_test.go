@@ -160,7 +160,7 @@ func TestSilence(t *testing.T) {
 	ours := lookup.Fault(lookup.SSLTimeout, nil)
 	for name, c := range map[string]struct {
 		lookups []*fault.Error
-		answer  bool // whether the silence becomes the answer, with the code in the body
+		answer  bool // whether the silence becomes the stored answer
 	}{
 		"five":              {[]*fault.Error{quiet, quiet, quiet, quiet, quiet}, true},
 		"five, and ours":    {[]*fault.Error{ours, quiet, quiet, ours, quiet, quiet, quiet}, true},

@@ -93,7 +93,8 @@ type Verification struct {
 	// Fault is set if nothing was decided about the payer: the facilitator is unavailable,
 	// unauthorized or misconfigured, or gave no reason why the payment is not valid.
 	Fault *fault.Error
-	// AboutPayer means that Fault nevertheless has a reason about the payer.
+	// AboutPayer can be set if Fault is set. It means that the facilitator's reply gives a
+	// reason about the payer, although the reply decides nothing.
 	AboutPayer bool
 }
 

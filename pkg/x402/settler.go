@@ -164,9 +164,8 @@ func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) S
 }
 
 // notResentReason returns why a payment must not be sent again, or the empty string if the
-// payment may be sent. There can be a reason only in two cases. In the first, the request has
-// joined a purchase that another payment owns. In the second, the request does not prove a
-// right to the answer.
+// payment may be sent. There can be a reason only if the request has joined a purchase that
+// another payment owns, or if the request does not prove a right to the answer.
 func (h *holder) notResentReason(r ledger.Payment) string {
 	now := h.gate.Now()
 	otherEndpoint := !r.SoldAt(h.job.Endpoint)

@@ -87,8 +87,8 @@ func TestUnnamedAtOneURL(t *testing.T) {
 	})
 }
 
-// TestNameOfAPurchase checks the name of the purchase that a handler learns. All runs for one
-// payment get the same name, and the runs for another payment get another name.
+// TestNameOfAPurchase checks the field Sale.Purchase that a handler gets. It is the same in all
+// runs for one payment, and differs in the runs for another payment.
 func TestNameOfAPurchase(t *testing.T) {
 	t.Parallel()
 	runInMarket(t, func(m *market) {

@@ -107,10 +107,10 @@ func (t Tool) schema() map[string]any {
 	}
 }
 
-// request returns the URL and the body of the HTTP request that a call with the arguments args
-// stands for. The error is a *fault.Error. An argument that is null counts as missing. An
-// unknown argument is an error, although a handler may ignore unknown parameters of a query: a
-// model that misspells an argument should learn of it before it pays.
+// request turns a call of the tool into an HTTP request, and returns the request's URL and
+// body. args has the arguments of the call. The error is a *fault.Error. An argument that is
+// null counts as missing. An unknown argument is an error, because a model that misspells an
+// argument should learn of it before it pays.
 func (t Tool) request(args map[string]any) (*url.URL, []byte, error) {
 	texts := map[string]string{}
 	given := map[string]any{}
