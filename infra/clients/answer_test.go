@@ -53,8 +53,8 @@ func (a exchange) withRequest(method, target string) exchange {
 }
 
 // TestAnswers checks that Check finds the fault in each response that does not match the
-// description. The test has only a few responses that match, because every suite that uses
-// Check has such responses, for all operations.
+// description. Every suite that uses Check tests responses that match, so this test has only a
+// few.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	description, page := servedDocuments(t)

@@ -3,16 +3,17 @@
 // OpenAPI description: the status, the headers, the content type, the whole body, and the error
 // code, which the operation must list. The rest of the package is tests:
 //
-//   - The programs on the page /docs, which llms.txt repeats. In an empty folder, a test installs
-//     each with the printed command, saves it under the printed name, and runs it with the
-//     printed command. The registries of npm, Python and Go are on this machine and have the
-//     versions that the repository pins. With the flag -registries, tests use the public ones.
+//   - The programs on the page /docs, which llms.txt repeats. For each program, a test runs the
+//     printed installation in an empty folder, saves the program under the printed name, and
+//     runs it with the printed command. The registries of npm, Python and Go are on this machine
+//     and have the versions that the repository pins. With the flag -registries, tests use the
+//     public registries.
 //   - Clients that generators make from the OpenAPI document, for TypeScript, Python and Go.
-//   - Loops around the unmodified clients of the x402 project (testdata/stock), which sign again
-//     on every call. The facilitator fails after it has settled, the seller's handler fails for a
-//     while, answers are lost, and the service is killed with kill -9. Some clients give up and
-//     come back later, and some post JSON and forms. The tests check the table of the results in
-//     charged.md.
+//   - Loops around the unmodified clients of the x402 project (testdata/stock). The clients sign
+//     again on every call. In these tests the facilitator fails after it has settled, the
+//     seller's handler fails for a while, answers are lost, and the service is killed with
+//     kill -9. Some clients give up and come back later, and some post JSON and forms. The tests
+//     check the table of the results in charged.md.
 //   - The clients of the SDKs of the Model Context Protocol (testdata/mcp).
 //   - The unmodified @x402/extensions, which checks receipts; public validators of OpenAPI, JSON
 //     Schema and HTML; the reader that x402scan is built on; and a tokenizer, which counts the

@@ -169,7 +169,7 @@ func (s service) checkAnswers(t *testing.T, paid []mcptest.ToolResult) {
 	}
 }
 
-// The number of seconds after which a client without an answer gives up a call. A client
+// If a client gets no answer, it gives up the call after this number of seconds. A client
 // without an idempotency key must call again within the 45 seconds of the window. A client
 // with a key may call again later.
 const (
