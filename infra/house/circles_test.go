@@ -50,8 +50,8 @@ func folderCircles(imports map[string][]string) []string {
 }
 
 // siblingsAbove returns the folder x that contains a and the folder y that contains b, where x
-// and y are different and have the same parent. If a is below b, or b below a, there are no
-// such folders, and ok is false.
+// and y are different and have the same parent. If one of a and b contains the other, there are
+// no such folders, and ok is false.
 func siblingsAbove(a, b string) (x, y string, ok bool) {
 	as, bs := strings.Split(a, "/"), strings.Split(b, "/")
 	for i := range min(len(as), len(bs)) {

@@ -65,7 +65,7 @@ func Pack(folder, root, path string) (Packed, error) {
 	}
 	for name, text := range map[string][]byte{
 		"@latest":                   info,
-		"@v/list":                   nil, // empty, because this list never names pseudo-versions, and the packed version is one
+		"@v/list":                   nil, // empty, because the packed version is a pseudo-version, which such a list never names
 		"@v/" + m.Version + ".info": info,
 		"@v/" + m.Version + ".mod":  requirements,
 		"@v/" + m.Version + ".zip":  archive.Bytes(),
