@@ -42,9 +42,9 @@ func answersCom(d time.Duration) script {
 	return replyAfter(d, answer("com. 60 IN NS a.gtld-servers.net."))
 }
 
-// TestUnresolvable checks when a failed lookup is blamed on the name. This happens if two of
-// the queried resolvers, or all if fewer are configured, answer a question about com within
-// the time of the lookup. Otherwise the failure is blamed on the resolvers.
+// TestUnresolvable checks when a failed lookup is blamed on the name. Two of the queried
+// resolvers must answer a question about com within the time of the lookup. If only one resolver
+// is configured, that one must answer. Otherwise the failure is blamed on the resolvers.
 func TestUnresolvable(t *testing.T) {
 	refused, servfail := rcode(miekg.RcodeRefused), rcode(miekg.RcodeServerFailure)
 	workingHost := func(others script) host { return host{udp: comScriptOr(answersCom(20*ms), others)} }

@@ -30,9 +30,9 @@
 // knows more. One kind of network cannot be detected: it denies names to every resolver, but
 // answers the question about com or forges proofs.
 //
-// A resolver is late if another resolver, which was queried later, answers before it. A Client
-// queries a late resolver last for half a minute. So only one question waits for a dead
-// resolver.
+// A resolver is late if another resolver, which was queried later, answers before it. For half
+// a minute, a Client queries a late resolver after all others. So a dead resolver does not delay
+// every question.
 //
 // If no resolver says anything about the name, but one sent SERVFAIL, the result is SERVFAIL.
 // Otherwise the error is dns_timeout if a resolver did not reply, and upstream_unavailable if

@@ -173,7 +173,7 @@ func (q question) overUDP(ctx context.Context, conn net.Conn, onStray func()) (*
 			}
 			resend = now.Add(resendAfter)
 			_ = conn.SetReadDeadline(resend) // if this fails, Read fails as well
-			continue                         // check ctx again: if it has just ended, this has overwritten the deadline of withConnection
+			continue                         // check ctx again: if it has just ended, SetReadDeadline has overwritten the deadline of withConnection
 		}
 		n, err := conn.Read(buf)
 		if err == nil {

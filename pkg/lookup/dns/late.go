@@ -46,8 +46,8 @@ func (l *lateResolvers) remove(server netip.AddrPort) {
 	delete(l.lateSince, server)
 }
 
-// moveToEnd returns the given resolvers with the late ones moved to the end. Otherwise it
-// keeps their order.
+// moveToEnd returns the given resolvers with the late ones moved to the end. The late resolvers
+// keep their order, and so do the others.
 func (l *lateResolvers) moveToEnd(servers []netip.AddrPort) []netip.AddrPort {
 	l.mu.Lock()
 	defer l.mu.Unlock()
