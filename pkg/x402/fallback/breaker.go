@@ -17,8 +17,8 @@ const (
 )
 
 // breaker keeps payments away from a facilitator that is down, because otherwise every payment
-// would wait for that facilitator. While it does this, the breaker is open. Each process has its
-// own breakers.
+// would wait for that facilitator. A breaker is open while it keeps payments away. Each process
+// has its own breakers.
 type breaker struct {
 	mu          sync.Mutex
 	failures    int       // the number of failures in a row, as countReply counts them
@@ -61,10 +61,11 @@ func (b *breaker) countReply(now time.Time, s x402.Settlement, recovered bool) {
 	}
 }
 
-// operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. A
-// reply that a payer can cause is no such fault, so that no payer can block a facilitator for
-// all other payments. There is one exception: the contract of a payer's wallet can cause a
-// time-out, which operatorsFault takes for a fault. The method countReply allows for this.
+// operatorsFault reports whether a reply shows that a facilitator is down or misconfigured. It
+// returns false for a reply that a payer can cause, because otherwise a payer could block the
+// facilitator for all other payments. There is one exception: it returns true for a time-out,
+// although the contract of a payer's wallet can cause one. The method countReply allows for
+// this.
 func operatorsFault(s x402.Settlement) bool {
 	switch s.Class { //nolint:exhaustive // all other replies are about the payer
 	case x402.NotSent:
