@@ -122,9 +122,9 @@ func canArise(state, name string, w wayToRefuse) bool {
 		return state == "disproved" || state == "refunded" || state == "attested"
 	}
 	if strings.HasPrefix(name, "past the window") {
-		// No payment is in flight past its window, because its attempt has been abandoned by
-		// then. A payment that a facilitator refused is turned away after its window, before
-		// anybody looks at the parameters of the request. So the answer is never a 400.
+		// Past its window, a payment is no longer in flight, because its attempt has been
+		// abandoned. A payment that a facilitator refused is then turned away before the
+		// parameters of the request are checked. So the answer is never a 400.
 		return state != "in flight" && (state != "refused" || w.status != 400)
 	}
 	return true

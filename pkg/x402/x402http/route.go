@@ -36,8 +36,8 @@ func (x *sale) route(r *http.Request) string {
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
 // checkReady returns an error if the handler cannot be told apart from another handler that is
-// sold. It also returns an error for a request without a payment that announces too long a
-// body, so that the request gets no price.
+// sold. It also returns an error if a request without a payment announces a body that is too
+// long, so that the client does not pay for it.
 func (x *sale) checkReady(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLargeFault()
@@ -56,8 +56,8 @@ func (x *sale) checkReady(r *http.Request) error {
 	return x.seller.unnamedRoutes.register(x.method()+" "+x.seller.urlOf(r)+" for "+x.amount, x)
 }
 
-// routes are the handlers of a seller, by endpoint. A handler that has neither a name nor a
-// pattern has as its key the method, the URL and the price of a request. The zero value is
+// routes are the handlers of a seller, by endpoint. If a handler has neither a name nor a
+// pattern, its key is the method, the URL and the price of a request instead. The zero value is
 // empty.
 type routes struct {
 	mu    sync.Mutex
