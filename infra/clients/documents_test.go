@@ -271,7 +271,7 @@ func checkAgentcash(t *testing.T, s service) {
 }
 
 // checkHTML runs html-validate on the pages for people, with the accessibility rules. Warnings
-// count as well. For each operation it also requests the page with hostile values in the query.
+// count as well. For each operation it also checks the page for a query with hostile values.
 func checkHTML(t *testing.T, s service) {
 	wanted := map[string]int{catalog.PathDocs: http.StatusOK, "/nothing/here": http.StatusNotFound}
 	hostile := "?domain=" + url.QueryEscape(`"><script>alert(1)</script>&amp;<b title='x`) + "&type=%00%22'"

@@ -269,8 +269,8 @@ func wantBug(t *testing.T, err error, method string) {
 }
 
 // TestPanic checks that a panic in any goroutine of a lookup becomes the error of the lookup
-// at once, and does not end the process. This must hold whatever other replies have come or
-// are still awaited. In a lookup of both address families, a panic in one family must become
+// at once, and does not end the process. Other replies, received or still awaited, must make
+// no difference. In a lookup of both address families, a panic in one family must become
 // the error even if the other family has addresses. This includes a panic in the IPv6 lookup
 // after the time ipv6Patience is over.
 func TestPanic(t *testing.T) {

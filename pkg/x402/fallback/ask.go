@@ -31,8 +31,8 @@ func (s *settlement) ask(ctx context.Context, m *Member, firstLimit, budget time
 }
 
 // mayAsk reports whether the payment may be sent to m now. There are three conditions. The
-// breaker of m must admit the payment. If m is the second, the name of m must be on record,
-// and mayAsk records it. At least leastResend must be left before the deadline (end). If a
+// breaker of m must admit the payment. If m is the second, mayAsk must succeed in recording
+// the name of m. At least leastResend must be left before the deadline (end). If a
 // condition is not met, ok is false, and refusal gives the reason.
 func (s *settlement) mayAsk(ctx context.Context, m *Member, end time.Time) (refusal x402.Settlement, ok bool) {
 	if !m.breaker.admit(s.pair.Now(), true) {
