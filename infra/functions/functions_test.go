@@ -26,9 +26,8 @@ func parameters() map[string]string {
 // slugs returns the slugs of the template's functions.
 func slugs() []string { return slices.Sorted(maps.Keys(deployed.Routes())) }
 
-// openHost starts a host that runs the built functions with the settings of the template. It
-// also returns a function that stops the host and returns what the built functions have
-// logged.
+// openHost starts a host that runs the built functions with the settings of the template. The
+// returned function logs stops the host, and returns what the built functions have logged.
 func openHost(t *testing.T, params, env map[string]string) (h *cloud.Host, logs func() string) {
 	t.Helper()
 	var text bytes.Buffer

@@ -155,7 +155,7 @@ type shopper struct {
 	*x402test.Client
 	base        string
 	key         string // the Idempotency-Key of the current purchase
-	clientCount int    // the number of clients so far; each has another address
+	clientCount int    // the number of clients so far, each with a different address
 }
 
 func newShopper(t *testing.T) *shopper {
@@ -191,8 +191,8 @@ func (s *shopper) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// beginPurchase begins a new purchase by a new client. Because every purchase has another
-// client, no client reaches the rate limit.
+// beginPurchase begins a new purchase by a new client. Because every purchase has a new client,
+// no client reaches the rate limit.
 func (s *shopper) beginPurchase() {
 	s.clientCount++
 	s.key = fmt.Sprint("purchase-by-client-", s.clientCount)
@@ -231,9 +231,9 @@ func (s *shopper) ways(t *testing.T, o catalog.Operation) []way {
 	}}
 }
 
-// buy sends three paid requests for an operation. The second request has the same payment as
-// the first, and the third has a new payment. The second and the third must get the answer to
-// the first once more.
+// buy sends three paid requests for an operation, all of one purchase. The second request has
+// the same payment as the first, and the third has a new payment. The second and the third
+// must get the stored answer to the first.
 func (s *shopper) buy(t *testing.T, o catalog.Operation, w way) {
 	t.Helper()
 	s.beginPurchase()

@@ -117,10 +117,10 @@ func TestReconcileMark(t *testing.T) {
 	checkReadyMark(0)
 }
 
-// TestReconcileFunctionFails runs reconcile without a table. The invocation must fail, so that
-// Lambda's error metric counts it. The function must nevertheless write its log line. In this
-// test the facilitator does not answer. The line must say so while something is sold (Selling
-// is "yes"), and must not if nothing is sold.
+// TestReconcileFunctionFails runs reconcile without a table, and with a facilitator that does
+// not answer. The invocation must fail, so that Lambda's error metric counts it, but the
+// function must still write its log line. The line must report the facilitator as not ready if
+// Selling is "yes". If Selling is "no", the line must not report on the facilitator.
 func TestReconcileFunctionFails(t *testing.T) {
 	t.Parallel()
 	names := testbed.Resolver(t, testbed.ReadZone(t, "com. 30 NS a.gtld-servers.net."))

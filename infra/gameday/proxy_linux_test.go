@@ -26,7 +26,8 @@ type call struct {
 // carry out the call, and returns a function that passes the server's answer on to the client.
 type failure func(r *testbed.Relayed, c call, carryOut func() (answer func()))
 
-// proxy is a server behind a door. It forwards calls to another server.
+// proxy is a server that forwards calls to another server. While the door of the proxy is shut,
+// the proxy cannot be reached.
 type proxy struct {
 	*door
 	parseCall func(r *http.Request, body []byte) call

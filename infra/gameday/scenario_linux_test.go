@@ -50,7 +50,7 @@ type scenario struct {
 // alarm is OK again in the last of these rounds.
 const lastRounds = 4
 
-// outcome holds the results of a scenario. The debts in it are by payer.
+// outcome holds the results of a scenario. Its maps have the payers' addresses as keys.
 type outcome struct {
 	payers                     []*payer
 	owedDuringFault, owedAtEnd map[string]debt

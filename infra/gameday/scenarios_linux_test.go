@@ -303,8 +303,8 @@ func scenarios() []scenario {
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: severalPayers, allAtOnce: true,
 		breakage: setFlag(func(w *world) *atomic.Bool { return &w.resolver.ignoresQueries }).combine(failCalls(tableProxy, freezeProcess)), firstAnswer: owedAnswers(late), wantAlarms: []string{"lookups"},
-		// A frozen process continues after the time limit of its call to the table. If it
-		// notices the limit before the answer, the call counts in the alarm ledger-faults.
+		// A frozen process continues after the time limit of its call to the table. If it then
+		// sees the time limit before the reply, the alarm ledger-faults counts the call.
 		optionalAlarms: []string{"ledger-faults"},
 	}, {
 		name: "the facilitator is down", payers: 1, rounds: 2, breakage: shutDoor(func(w *world) *door { return w.facilitator.door }),

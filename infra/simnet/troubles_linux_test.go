@@ -322,8 +322,9 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestTroubleRow checks the target in a row. A row must have a target exactly if its operation
-// is dns, the first resolver does not reply in time, and dns was measured on the healthy network.
+// TestTroubleRow checks the row of a trouble. The row must have a target if its operation is
+// dns, the first resolver does not reply in time, and dns was measured on the healthy network.
+// Every other row must have no target. The row must also say whether the target was met.
 func TestTroubleRow(t *testing.T) {
 	t.Parallel()
 	took := series{ms: []float64{70}}

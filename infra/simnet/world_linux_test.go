@@ -120,9 +120,9 @@ const (
 	bootstrapURL  = "http://" + bootstrapAddr + "/rdap/dns.json"
 )
 
-// routes assigns every address to this machine, except unreachable addresses, which have no
-// route, and blackhole addresses, which silently drop packets from the other namespace. To
-// listen on an IPv6 address, a server also needs that address on an interface.
+// routes assigns every address to this machine, with two exceptions. To unreachable addresses,
+// there is no route. Packets from the other namespace to blackhole addresses are silently
+// dropped. To listen on an IPv6 address, a server also needs that address on an interface.
 const routes = `link set lo up
 route add local 0.0.0.0/0 dev lo table local
 route add local ::/0 dev lo table local

@@ -29,8 +29,8 @@ type readyItems struct {
 	table, key string
 }
 
-// readyStore returns the store that all processes share, or nil if there is no table or no
-// version.
+// readyStore returns the store that all processes of the same version share. It returns nil if
+// the configuration has no table or no version.
 func (c Config) readyStore() service.ReadyStore {
 	if c.Ledger.Name == "" || c.Version == "" {
 		return nil

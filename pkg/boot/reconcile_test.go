@@ -47,8 +47,8 @@ func TestNodesOfTheSecret(t *testing.T) {
 }
 
 // TestWatch checks that a configured node is used to read the chain, and that /ready has a probe
-// of the chain. Without a node there must be no client of the chain, no probe, and only nil
-// interfaces from the function evidence. A warning of /ready must then name RPC_URL.
+// of the chain. Without a node there must be no client of the chain and no probe. The function
+// evidence must then return only nil interfaces, and a warning of /ready must name RPC_URL.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	for rpc, wants := range map[string]bool{"none": false, "http://127.0.0.1:1": true} {

@@ -28,8 +28,8 @@ const (
 	// secretAttempts is the number of attempts to read a secret. Each attempt has an equal
 	// share of secretTimeout, so that a lost first packet does not use up all of the time.
 	secretAttempts = 2
-	// maxSecretReply limits the reply of Secrets Manager, in bytes. The largest secret, of 64
-	// KiB, needs less in JSON.
+	// maxSecretReply limits the reply of Secrets Manager, in bytes. The largest secret has 64
+	// KiB, and even the reply with that secret is shorter than this limit.
 	maxSecretReply = 512 << 10
 )
 

@@ -15,8 +15,8 @@ type Setting struct {
 	Default, Otherwise string
 	Meaning            string // an explanation for the operator
 	// Template means that the template sets the variable, to one value for all functions. Secret
-	// means that the value can contain a secret: a function that does not read it gets an empty
-	// variable instead.
+	// means that the value can contain a secret. Functions that do not read such a variable get
+	// it empty.
 	Template, Secret bool
 	Readers          Readers
 

@@ -295,8 +295,9 @@ func parseAccept(v string) (string, error) {
 	return v, nil
 }
 
-// secretName is the complete ARN of a secret, and the region in that ARN, to which requests are
-// sent. With a complete ARN, a permission can be limited to exactly this secret.
+// secretName has the complete ARN of a secret, and the region that the ARN names. Requests for
+// the secret are sent to that region. With a complete ARN, a permission can be limited to
+// exactly this secret.
 type secretName struct{ arn, region string }
 
 // parseSecretName parses the ARN of a secret.

@@ -132,9 +132,9 @@ func fieldSchema(f catalog.Field, d detail) schema {
 	return s
 }
 
-// anyShape returns the schema of a value that can have any of the shapes. If there is only one
-// shape, it is the schema of that shape. If the detail is describedTypes, the schema uses
-// oneOf instead of anyOf. oneOf tells the generators of typed clients that the shapes exclude
+// anyShape returns the schema of a value that can have any of the given shapes. A single shape
+// needs neither anyOf nor oneOf. With several shapes, the schema uses anyOf, or oneOf if the
+// detail is describedTypes. oneOf tells the generators of typed clients that the shapes exclude
 // each other.
 func anyShape(shapes []catalog.Field, d detail) schema {
 	if len(shapes) == 1 {

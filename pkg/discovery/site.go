@@ -18,8 +18,8 @@ type Site struct {
 	Origin string
 	// Terms are the payee, the network and the asset of every offer.
 	Terms x402.Terms
-	// MostKept is the largest size of a stored answer, in bytes of its compressed body. The
-	// ledger does not store a larger answer. 0 means ledger.LeastKept.
+	// MostKept is the size of the largest answer that the ledger stores, in bytes of the
+	// compressed body. 0 means ledger.LeastKept.
 	MostKept int
 	// DuplicateWindow is a time that begins with an answer over HTTP. During this time,
 	// another payment for the same request without a purchase key counts as the same purchase.

@@ -296,9 +296,9 @@ func TestOffers(t *testing.T) {
 }
 
 // checkExtension validates an extension of an offer as a facilitator does before it lists the
-// offer. The extension's info must conform to its schema, and the schema must not refer to
-// another document. The schema must also reject the info after a forbidden change, and accept
-// it after a permitted change.
+// offer. The extension has an info and a schema. The info must conform to the schema, and the
+// schema must not refer to another document. The schema must reject the info after a forbidden
+// change, and accept it after a permitted change.
 func checkExtension(t *testing.T, op catalog.Operation, kind, name string, raw []byte) {
 	t.Helper()
 	e := decode[struct{ Info, Schema json.RawMessage }](raw)

@@ -57,9 +57,9 @@ type parameter struct {
 	Example     any    `json:"example"`
 }
 
-// toolError has the three members of the spec. Message explains the code. If every error with
-// that code is charged, Message says so. Otherwise only the body of an error says whether that
-// error is charged.
+// toolError describes a code with which a tool can fail. The spec prescribes the three members.
+// If every error with the code is charged, Message says so. Otherwise only the body of an error
+// says whether that error is charged.
 type toolError struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -83,8 +83,8 @@ type playbookStep struct {
 }
 
 // toolCatalogOf returns the tool catalog of a Site. It replaces the placeholders in the
-// embedded catalog by the values of the deployment, none of which needs escaping in JSON. It
-// does not render the catalog from package catalog, because that would take a tenth of the
+// embedded catalog by the values of the deployment. These values need no escaping in JSON. The
+// embedded catalog was rendered before, because rendering it here would take a tenth of the
 // time between the function's start and its first answer.
 func toolCatalogOf(s Site) []byte {
 	blank := blankSite()

@@ -260,7 +260,7 @@ func owedSpacing() string {
 	}
 }
 
-// inUnit returns a duration in the largest unit of which it is a whole number, such as "10
+// inUnit returns a duration in the largest unit that gives a whole number, such as "10
 // minutes".
 func inUnit(d time.Duration) string {
 	n, unit := d/time.Second, "second"

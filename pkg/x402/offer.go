@@ -13,8 +13,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/receipt"
 )
 
-// MaxOfferHeader is the length in bytes that the PAYMENT-REQUIRED header, in base64, must stay
-// below. A proxy with default settings (nginx, proxy_buffer_size) reads the whole head of a
+// MaxOfferHeader is a limit in bytes. The PAYMENT-REQUIRED header, in base64, must be shorter
+// than this. A proxy with default settings (nginx, proxy_buffer_size) reads the whole head of a
 // response into 4,096 bytes, and answers 502 if the head is longer. The limit leaves 512 of
 // these bytes for the status line and the other headers. A signature of the terms does not
 // count, because it is left out if the header has no room for it.
@@ -152,7 +152,7 @@ func (o *Offer) Succeeding(former *Offer, until time.Time) *Offer {
 	return &next
 }
 
-// accepts reports whether new payments with the terms r are accepted at the time now.
+// accepts reports whether new payments with the terms r are accepted at the given time.
 func (o *Offer) accepts(r Requirements, now time.Time) bool {
 	if now.Before(o.formerUntil) && o.formerOffer.accepts(r, now) {
 		return true

@@ -8,10 +8,11 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// A settlement publishes the payer's signature. Once a payment without a retry token may have
-// been sent, anybody may have copied it, and the payer's request looks the same as a copy.
-// Therefore the sender of a repeat learns only whether the payment was charged, and gets no
-// answer.
+// When the facilitator settles a payment, the payment appears on the chain with the payer's
+// signature, and anybody can copy it. If the payment has no retry token, the payer's request
+// looks the same as a request with the copy. So once such a payment may have been sent to the
+// facilitator, a request that repeats it gets no answer. The reply says only whether the
+// payment was charged.
 
 // settleOnly resolves the doubt about a payment, and tells the sender only whether the payment
 // was charged. The reply does not contain what was bought. The reply also does not say whether

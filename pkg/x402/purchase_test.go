@@ -83,7 +83,7 @@ func TestOnePurchaseOneCharge(t *testing.T) {
 }
 
 // TestOwnerOfAPurchase checks the answer to a second payment for a purchase that a first
-// payment owns. Each row has another state of the first payment.
+// payment owns. Each row has a different state of the first payment.
 func TestOwnerOfAPurchase(t *testing.T) {
 	never, open, unseen := chainShowing(x402.NeverPaid), chainShowing(x402.StillOpen), chainShowing(x402.CannotTell)
 	failing := func(b *harness) { b.work = lookUpWith(lookup.DNSTimeout) }

@@ -16,7 +16,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger/dynamo"
 )
 
-// protection is a feature that a ledger's table must have, but that DynamoDB does not restore.
+// protection is a feature that a ledger's table must have. A table that DynamoDB has restored
+// from a backup does not have it.
 type protection struct {
 	name    string
 	command string // the command of the AWS CLI that turns the feature on

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// These constants name the two alarms that try-page sets off, one page and one ticket. The
-// name of each alarm is the name of the stack, a dash and the constant. Both evaluate periods
-// of five minutes, so they soon return to their real state. Neither rolls a release back.
+// These constants name the two alarms that try-page sets off. One alarm sends a page, and the
+// other sends a ticket. The name of each alarm is the name of the stack, a dash and the
+// constant. Both alarms evaluate periods of five minutes, so they soon return to their real
+// state. Neither alarm rolls a release back.
 const (
 	pageAlarm   = "errors"
 	ticketAlarm = "reconcile-failing"

@@ -26,9 +26,9 @@ func cloudOf(at string) map[string]string {
 
 // TestTryPage runs try-page with an emulator of AWS that has the alarms and topics of a stack.
 // The command must print who is notified, and must set off both alarms, each with a reason
-// that says that it is a drill. It must set off neither if an alarm is missing, if nobody is
-// notified of one of them, or if one is set off already. It must not show the path of a
-// subscriber's URL, which may contain a key.
+// that says that it is a drill. If an alarm is missing, notifies nobody, or is set off already,
+// the command must set off no alarm. It must not show the path of a subscriber's URL, which may
+// contain a key.
 func TestTryPage(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {

@@ -171,7 +171,7 @@ func newLedgerFile(t *testing.T, fillings ...filling) (path string, paid time.Ti
 }
 
 // startNode starts a node and returns its URL. Its chain has the payment paidIn and the
-// transaction refundTx, unless the words of a script say otherwise. A word that is an amount in
+// transaction refundTx, unless one of the words changes this. A word that is an amount in
 // atomic units adds a transfer of that amount to the transaction refundTx. The transfer goes to
 // the payer. It comes from the account sender or, after the word from-payer, from the payer.
 func startNode(t *testing.T, words ...string) (url string) {

@@ -295,7 +295,9 @@ func faultText(f *fault.Error) string {
 // be sent once, over one UDP socket. The test does not count the questions about com, with
 // which package dns checks whether the resolver works.
 func TestResolvesOnce(t *testing.T) {
-	for kind, want := range map[string]int64{"A": 6, "MX": 7} { // the key is the record type for HostIntel; the value is the expected number of questions: A and AAAA for each bundle and for the registry's server, and MX if that is the record type
+	// The keys are the record types for HostIntel. The values are the expected numbers of
+	// questions: A and AAAA in each bundle and for the registry's server, and MX for that key.
+	for kind, want := range map[string]int64{"A": 6, "MX": 7} {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var asked atomic.Int64

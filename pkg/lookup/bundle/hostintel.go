@@ -44,7 +44,7 @@ func (q HostIntelQuery) Values() url.Values {
 	return url.Values{"domain": {q.Domain}, "dns_type": {q.DNSType}}
 }
 
-// HostIntelResult is the result of spec §2.6.
+// HostIntelResult is the result of the bundle HostIntel (spec §2.6).
 type HostIntelResult struct {
 	Domain string              `json:"domain" doc:"Normalized FQDN queried"`
 	DNS    Child[dns.Result]   `json:"dns" doc:"DNS result, or an error object" schema:"DnsResult"`

@@ -27,7 +27,7 @@ const (
 	Down     Verdict = "down"
 )
 
-// UptimeResult is the result of spec §2.7.
+// UptimeResult is the result of an uptime check (spec §2.7).
 type UptimeResult struct {
 	Domain  string                `json:"domain" doc:"Normalized FQDN queried"`
 	Verdict Verdict               `json:"verdict" doc:"Verdict on the host" enum:"up,degraded,down" schema:"Verdict"`

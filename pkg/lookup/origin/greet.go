@@ -43,9 +43,9 @@ const (
 	http2  = "h2"
 )
 
-// TLSConfig returns the configuration for connecting to the origin called name. It accepts any
-// certificate, TLS 1.0 and later, and every cipher suite of crypto/tls. It never resumes a
-// session. The rest depends on the offer o.
+// TLSConfig returns the configuration for connecting to the origin with the given name. It
+// accepts any certificate, TLS 1.0 and later, and every cipher suite of crypto/tls. It never
+// resumes a session. The rest depends on the offer o.
 func TLSConfig(name string, o Offer) *tls.Config {
 	var suites []uint16
 	for _, s := range slices.Concat(tls.CipherSuites(), tls.InsecureCipherSuites()) {
@@ -80,7 +80,7 @@ type Hello func(conn net.Conn) (again bool, err error)
 // the peer of that connection. All later connections go to the address that accepted the first
 // connection. Greet ends after the first attempt if no connection can be made, or if the hello
 // reports that no other hello can succeed. If all hellos fail, Greet returns the error of the
-// first, and adds that too little may have been offered to the host.
+// first. The message of this error then says that the hellos may not have offered enough.
 func Greet(ctx context.Context, c guard.Connector, t guard.Target, hellos ...Hello) (netip.Addr, error) {
 	var first error
 	for i, hello := range hellos {

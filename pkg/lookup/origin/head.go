@@ -133,9 +133,9 @@ func parseStatusLine(s string) (status, minor int, err error) {
 }
 
 // allowsNextRequest reports whether the connection can carry another request: the server must
-// keep it open (RFC 9112 §9.3), and the answer must have no body (§6.3). An answer that
-// refuses HEAD and announces a body may really be followed by that body, which must not be
-// read as the next answer.
+// keep it open (RFC 9112 §9.3), and the answer must have no body (§6.3). A server that refuses
+// HEAD may send the body that its answer announces. That body must not be read as the next
+// answer.
 func (a Answer) allowsNextRequest() bool {
 	connection := strings.ToLower(strings.Join(a.Header["Connection"], ","))
 	if a.minor == 0 || a.Status == http.StatusSwitchingProtocols || strings.Contains(connection, "close") {

@@ -93,9 +93,9 @@ func (c *certificate) parseTBS(tbs cryptobyte.String) bool {
 	return true
 }
 
-// result returns the Result of the query q, from a flight that the server at the address peer
-// has sent. It decides by the time now whether the certificate is expired or not yet valid.
-// The only error is errNotACertificate.
+// result returns the Result for the query q. The flight came from the server at the address
+// peer. The parameter now decides whether the certificate is expired or not yet valid. The only
+// error is errNotACertificate.
 func (f flight) result(q Query, peer netip.Addr, now time.Time) (Result, error) {
 	c, err := parseCertificate(f.leaf)
 	if err != nil {

@@ -271,8 +271,8 @@ type certParts struct {
 	outerAlgorithm                                                   []byte
 }
 
-// der joins the elements to a certificate and signs it with the given key. The certificate may
-// name another signature algorithm than that of the key; no test checks the signature.
+// der joins the elements to a certificate and signs it with the given key. The key need not fit
+// the signature algorithm that the certificate names, because no test checks the signature.
 func (p certParts) der(key crypto.Signer) []byte {
 	tbs := tlv(0x30, p.version, p.serial, p.innerAlgorithm, p.issuer, p.validity, p.subject, p.spki, p.tail)
 	sum := sha256.Sum256(tbs)

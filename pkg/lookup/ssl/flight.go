@@ -343,7 +343,7 @@ func widestHello(domain string) []byte {
 			curves = append(curves, id)
 		}
 	}
-	curves = append(curves, 0xff01, 0xff02) // 0xff01 and 0xff02 stand for arbitrary curves, which a server would describe in full
+	curves = append(curves, 0xff01, 0xff02) // with 0xff01 and 0xff02, the server may use any curve, which it then describes in full
 	schemes := []uint16{
 		// The schemes that servers use come first.
 		0x0403, 0x0503, 0x0603, 0x0807, 0x0808, 0x0804, 0x0805, 0x0806, 0x0809, 0x080a, 0x080b, 0x0401, 0x0501, 0x0601,

@@ -192,8 +192,8 @@ func startPeer(t testing.TB, serve func(net.Conn)) *testbed.Origins {
 }
 
 // handshakeServer returns a server with the given certificate chain and key. It completes the
-// handshake and then keeps the connection open until the client sends a byte or closes it.
-// change changes the server's configuration; it may be nil.
+// handshake and then keeps the connection open until the client sends a byte or closes it. If
+// the function change is not nil, it changes the server's configuration.
 func handshakeServer(chain [][]byte, key crypto.PrivateKey, change func(*tls.Config)) func(net.Conn) {
 	cfg := &tls.Config{Certificates: []tls.Certificate{{Certificate: chain, PrivateKey: key}}}
 	if change != nil {

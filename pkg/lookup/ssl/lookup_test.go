@@ -57,9 +57,9 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// TestLarge first checks a certificate that has more names than a result may have and is about
-// as large as crypto/tls accepts. Then it checks chains that are larger than crypto/tls
-// accepts. All must give a result.
+// TestLarge first checks a certificate whose size is just below the limit of crypto/tls, and
+// which has more names than a result may have. Then it checks chains that exceed the limit of
+// crypto/tls. All must give a result.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	many := slices.Repeat([]string{"host-" + strings.Repeat("a", 20) + ".example.net"}, 5999)

@@ -73,11 +73,11 @@ func agreesWithModel(t *testing.T, s limit.Store) {
 			got, took, err := s.Acquire(t.Context(), op, l, maxLeases)
 			check(err, ok, took, "Acquire(%s, %s, %d) beside %v", op, l.ID, maxLeases, held[op])
 			check(nil, sortLeases(held[op]), sortLeases(got), "Acquire(%s, %s, %d) holds", op, l.ID, maxLeases)
-		case 2: // Remove: a lease that is not stored does not stop other leases from being removed
+		case 2: // Remove: stored leases are removed even if the list also has leases that are not stored
 			gone := []limit.Lease{l, lease("gone")}
 			switch {
 			case random.IntN(3) == 0:
-				gone[0].Until = l.Until.Add(time.Second) // another time than that of the stored lease
+				gone[0].Until = l.Until.Add(time.Second) // a different time from that of the stored lease
 			case mine:
 				at := slices.Index(held[op], l)
 				gone = append(gone, held[op][at:]...)

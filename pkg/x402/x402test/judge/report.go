@@ -9,7 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// RowResult is the result of one row.
+// RowResult is the result of one row: a Case for each purchase, or why the row was not played.
 type RowResult struct {
 	Row       string `json:"row"`
 	What      string `json:"what"`
@@ -65,8 +65,8 @@ func (r *Report) ways() []Way {
 	return all
 }
 
-// place returns the position of a way in the given order. The ways of outsiders are not in the
-// order, and come last.
+// place returns the position of a way in the given order. A way that is not in the order, such
+// as that of an outsider, comes last.
 func place(order []Way, w Way) int {
 	at := slices.Index(order, w)
 	if at < 0 {

@@ -22,9 +22,9 @@ type row struct {
 	movesNoMoney  bool // no money moves, so a purchase without an answer is correct
 	isFaultless   bool // nothing fails, so the protocol itself promises an answer
 	maxFailures   int  // how many failed requests make a payer give up; 0 means defaultMaxFailures
-	needsUpstream bool // the upstream (see bank) fails, so the seller must depend on it
-	needsPrice    bool // the price changes, so the seller must be able to start with another price
-	needsOther    bool // a payer asks for something else, so the seller must sell something else
+	needsUpstream bool // the upstream (see bank) fails; the row is only for sellers that call the upstream
+	needsPrice    bool // the price changes; the row is only for sellers that can start with another price
+	needsOther    bool // a payer also asks for something else; the row is only for sellers that sell something else
 }
 
 func (r row) failureLimit() int {
@@ -66,7 +66,8 @@ func allRows() []row {
 	return slices.Concat(lineRows(), facilitatorRows(), killRows(), peopleRows(), sellerRows())
 }
 
-// lineRows returns the rows in which something is lost between payer and seller.
+// lineRows returns the row in which nothing fails, and the rows in which the payer does not get
+// the whole reply from the seller.
 func lineRows() []row {
 	half := func(r reply) int { return len(r.body) / 2 }
 	return []row{
@@ -89,8 +90,8 @@ func lineRows() []row {
 func loseReply(reply) int { return -1 }
 
 // onFirstReply returns a function for row.reply that changes only the first reply to a
-// payment. The function countArriving returns how many bytes of that reply reach the payer.
-// The text loss describes the loss in the report.
+// payment. The function countArriving returns how many bytes of that reply reach the payer. In
+// the report, the loss is described by the parameter loss.
 func onFirstReply(loss string, countArriving func(reply) int) func(p *purchase, n int, r reply) int {
 	return func(p *purchase, n int, r reply) int {
 		if n > 1 {
@@ -115,7 +116,7 @@ func onFirstSettle(answer func(p *purchase, c *facilitatorCall)) func(p *purchas
 
 // moveAndAnswer returns a function for row.facilitator. At the first call of /settle about a
 // purchase, this function moves the money, and then calls answer to write the reply to the
-// seller. The text summary describes this reply in the report.
+// seller. In the report, the reply is described by the parameter summary.
 func moveAndAnswer(summary string, answer func(p *purchase, c *facilitatorCall, transaction string)) func(p *purchase, c *facilitatorCall, n int) {
 	return onFirstSettle(func(p *purchase, c *facilitatorCall) {
 		moved := c.move(p)
@@ -292,8 +293,8 @@ func (p *purchase) isFirstAnswer() bool {
 	return p.answerReplies == 1
 }
 
-// kill kills the seller when all payers have reached this point. The seller's call gets no
-// answer.
+// kill calls meet, which waits for the other payers and then restarts the seller. The
+// facilitator never answers this call of the seller.
 func (c *facilitatorCall) kill(p *purchase) {
 	p.stage.meet(p, p.stage.restart)
 	p.stage.waitUntilOver(c.ctx)
