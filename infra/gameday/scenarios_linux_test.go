@@ -299,7 +299,7 @@ func scenarios() []scenario {
 		name: "the resolver cannot be reached", ops: lookups, payers: severalPayers, allAtOnce: true, rounds: 4,
 		breakage:    shutDoor(theResolver),
 		readyStatus: http.StatusServiceUnavailable, firstAnswer: unresolved, wantAlarms: []string{"resolvers"},
-		meanwhile: func(w *world, _ []*payer) { scenario{}.runReconcile(w, true) }, // two runs of reconcile must find the fault; otherwise the alarm named lookups goes off as well
+		meanwhile: func(w *world, _ []*payer) { scenario{}.runReconcile(w, true) }, // if only one run of reconcile found the fault, the alarm named lookups would go off as well
 	}, {
 		name: "functions are frozen in the middle of a lookup", ops: lookups, payers: severalPayers, allAtOnce: true,
 		breakage: setFlag(func(w *world) *atomic.Bool { return &w.resolver.ignoresQueries }).combine(failCalls(tableProxy, freezeProcess)), firstAnswer: owedAnswers(late), wantAlarms: []string{"lookups"},

@@ -22,7 +22,7 @@ type measurements struct {
 	text    bytes.Buffer // what the functions printed, and the errors of failed invocations
 	values  []roundSample
 	rounds  []int64 // when each round began, in Unix milliseconds
-	faults  []error // lines that CloudWatch would drop
+	faults  []error // one error for each line that CloudWatch would drop
 	running int     // number of running invocations
 }
 
@@ -73,7 +73,8 @@ func (s *measurements) recordBegin() {
 	}
 }
 
-// recordEnd records the metrics that are counted in the gateway's log line of an invocation.
+// recordEnd records the end of an invocation: its error, if any, in the log, and the metrics
+// that the filters count in the gateway's log line for it.
 func (s *measurements) recordEnd(function string, payload []byte, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -78,7 +78,7 @@ func measuredHosts() (all []host) {
 // trouble describes what is wrong with the network, if anything.
 type trouble struct {
 	description  string
-	kind         string        // kind of the hosts
+	kind         string        // kind of the hosts that are looked up
 	loss         float64       // share of packets lost in each direction
 	resolverDead bool          // whether the first resolver is dead
 	replyDelay   time.Duration // delay of the first resolver's replies

@@ -276,10 +276,10 @@ func (a *attempt) resume(ctx context.Context, r ledger.Payment) (*attempt, ledge
 // r, such as a refusal.
 //
 // There are two special cases. If r was refused a moment ago, it is too early to send r again.
-// resolve then waits until r may be sent and returns nil, because most clients do not ask
-// again. It does not wait beyond the given time. If r was claimed at another endpoint, r is
-// neither sent nor answered here. resolve then only asks the chain, and returns nil when the
-// chain shows that r was made or never will be.
+// resolve then waits, at most until the given time, and returns nil when r may be sent. It does
+// not leave this wait to the client, because most clients do not ask again. If r was claimed at
+// another endpoint, r is neither sent nor answered here. resolve then only asks the chain, and
+// returns nil when the chain shows that r was made or never will be.
 func (h *holder) resolve(ctx context.Context, r ledger.Payment, until time.Time) *Outcome {
 	ownerAttempt, c, err := h.resume(ctx, r)
 	switch {

@@ -176,10 +176,10 @@ func (a responder) replay(r ledger.Payment) *Outcome {
 	}
 }
 
-// notYet answers a payment whose lookup may not run at this time. The answer is the fault of
-// the last lookup. If the last lookup gave an answer that was too large to store, the reply
-// says this, and says that the lookup runs again later. wait is the time until the next
-// lookup, or 0 if no other lookup may follow.
+// notYet answers a payment whose lookup may not run at this time. The reply is the fault of the
+// last lookup. But if the last lookup gave an answer that was too large to store, the reply says
+// this, and says that the lookup runs again later. wait is the time until the next lookup, or 0
+// if no other lookup may follow.
 func (a responder) notYet(r ledger.Payment, wait time.Duration) *Outcome {
 	var f *fault.Error
 	switch {

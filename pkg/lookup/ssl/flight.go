@@ -252,7 +252,7 @@ func cipherSuites() (all []cipherSuite) {
 	)
 	for _, block := range []struct {
 		first              uint16 // the number of the first suite; each further suite has the next number
-		exchanges, ciphers string // the parts of the suites' names; first come all ciphers with the first key exchange, then all with the second, and so on
+		exchanges, ciphers string // the parts of the suites' names; the numbers go through all ciphers with the first key exchange, then all ciphers with the second, and so on
 	}{
 		{0xc02b, ecExchanges, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
 		{0x009c, dhExchanges, "AES_128_GCM_SHA256 AES_256_GCM_SHA384"},
