@@ -45,7 +45,7 @@ func TestPrintedCommands(t *testing.T) {
 	emulator := deployed.Emulator(t)
 	var raised map[string]any
 	url := testbed.Serve(t, testbed.Relay{To: testbed.ProxyTo(t, emulator), Do: func(r *testbed.Relayed) {
-		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // of the script's actions, the emulator lacks only this one
+		if !strings.HasSuffix(r.Request.Header.Get("X-Amz-Target"), ".RequestServiceQuotaIncrease") { // the emulator has all other actions that the commands use
 			r.Pass()
 			return
 		}

@@ -240,8 +240,8 @@ func TestCrashes(t *testing.T) {
 
 // TestGuards checks the alarms that roll a release back. These are the alarms that notify
 // nobody, and a deployment must watch all of them. Each must evaluate one period of five
-// minutes, which fits into a canary. By default, the parameter Release must be a canary with
-// the length of the simulated one.
+// minutes, which fits into a canary. The default of the parameter Release must be a canary
+// that takes as many minutes as the simulated canary.
 func TestGuards(t *testing.T) {
 	t.Parallel()
 	guards := slices.DeleteFunc(readAlarms(t), func(a gameday.Alarm) bool { return len(a.Tells) > 0 })

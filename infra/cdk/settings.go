@@ -63,7 +63,8 @@ type settings struct {
 	retention float64 // how many days logs are kept
 	reserve   bool    // whether to reserve concurrency for the scheduled function
 
-	// assume has the principals that may assume each operators' role, by the role's name.
+	// The keys of assume are the names of operators' roles. Each value has the principals that
+	// may assume the role.
 	assume map[string][]string
 
 	released // which code is deployed, as make deploy records it

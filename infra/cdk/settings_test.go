@@ -78,7 +78,7 @@ func TestSettings(t *testing.T) {
 }
 
 // TestListeners checks that somebody is notified of pages and of tickets, unless the context
-// says none. An invalid recipient must be a fault.
+// says "none". An invalid recipient must be a fault.
 func TestListeners(t *testing.T) {
 	t.Parallel()
 	const tenant, team = "00000000-0000-4000-8000-000000000001", "00000000-0000-4000-8000-000000000002"

@@ -108,8 +108,8 @@ func (e *envelope) code(slug string) {
 	function.AddDeletionOverride(jsii.String("Metadata.BuildMethod"))
 }
 
-// addDomain adds a domain name for the API. The operator creates the DNS record of this name:
-// an alias, for which the outputs DomainTarget and DomainZone have the values.
+// addDomain adds a domain name for the API. The operator creates the DNS record of this name.
+// That record is an alias, and the outputs DomainTarget and DomainZone give its values.
 func (e *envelope) addDomain() {
 	name := e.add(idDomain, "ApiGatewayV2::DomainName", object{"DomainName": e.domain, "DomainNameConfigurations": []any{
 		object{

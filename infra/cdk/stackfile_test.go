@@ -31,8 +31,9 @@ func stackAt(t *testing.T, changes ...string) (app string) {
 	return app
 }
 
-// TestStackFile checks that the app makes the same template from the file of a stack as from
-// the same settings with -c. The app must also write the commits of the code into the outputs.
+// TestStackFile checks that the app makes the same template whether the settings come from the
+// stack's file or from the CDK CLI's option -c. The app must also write the commits of the
+// code into the outputs.
 func TestStackFile(t *testing.T) {
 	t.Parallel()
 	app := stackAt(t)

@@ -49,8 +49,8 @@ func check(t *testing.T, err error) {
 type document = map[string]any
 
 // synth runs the app in a folder with a context. The app runs in another process of this
-// binary. When that process ends, the CDK's library has a data race, which does not count as
-// an error there (see deployed.Synthesize).
+// binary. When that process ends, the CDK's library has a data race, which deployed.Synthesize
+// ignores.
 func synth(t *testing.T, dir string, context map[string]any) ([]byte, error) {
 	t.Helper()
 	text, err := deployed.Synthesize(t, must(os.Executable())(t), dir, context)

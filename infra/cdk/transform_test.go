@@ -91,7 +91,7 @@ func joinReleaseAlarms(t *testing.T, d, kept document) {
 	t.Helper()
 	for _, id := range releaseAlarms(t) {
 		if id == "ReleaseFaultsAlarm" {
-			continue // how many metrics this alarm has does not depend on the catalog
+			continue // the number of its metrics does not depend on the catalog
 		}
 		metrics := properties(d, id)["Metrics"].([]any)
 		metrics = slices.DeleteFunc(metrics, func(m any) bool {
