@@ -64,8 +64,8 @@ func forgetfulSeller(t *testing.T) string {
 }
 
 // TestForgetful judges a seller that keeps no record of payments, and so charges some
-// purchases twice. This must count as broken only if the seller promises to charge each
-// purchase once. Two runs with the same seed must give the same report.
+// purchases twice. The judge must call this a broken promise only if the seller promises to
+// charge each purchase once. Two runs with the same seed must give the same report.
 func TestForgetful(t *testing.T) {
 	t.Parallel()
 	forgetful := forgetfulSeller(t)

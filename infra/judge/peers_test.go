@@ -33,7 +33,7 @@ type peer struct {
 	goods       judge.Goods
 	seller      judge.Seller
 	price       string
-	higherPrice string // a higher price at which the seller can be started, if any; playRows sets it if price is empty
+	higherPrice string // a higher price at which the seller can be started, or empty; if price is empty, playRows sets both prices
 }
 
 // weatherGoods returns the goods of most of the sellers.
