@@ -114,8 +114,8 @@ func read() []Permission {
 	}
 }
 
-// write returns the permissions that only the commands which write to the ledger need. These
-// commands also need the permissions that read returns.
+// write returns the permissions for writing to the ledger. A command that writes also needs
+// the permissions that read returns.
 func write() []Permission {
 	return []Permission{
 		{
@@ -132,10 +132,10 @@ func write() []Permission {
 }
 
 // restore returns the permissions of "make restore". According to the developer guide of
-// DynamoDB, RestoreTableToPointInTime must be allowed on the source table, and also requires
-// read and write permissions for the items of the target table. According to the service
-// authorization reference, the action can be allowed on any table. So the role allows the
-// action on the source table and on the target table.
+// DynamoDB, the action RestoreTableToPointInTime must be allowed on the source table, and the
+// caller must have read and write permissions for the items of the target table. The service
+// authorization reference says only that the action can be allowed on a table. So the role
+// allows the action on both tables.
 func restore() []Permission {
 	target := []string{
 		"dynamodb:BatchWriteItem",
