@@ -136,8 +136,8 @@ func build(kind, pkg string) (string, error) {
 	return once.(func() (string, error))() //nolint:forcetypeassert // the map contains only this type
 }
 
-// compile runs go build, which links only programs that are missing or outdated. Suites run at
-// the same time, so compile holds a file lock while the other suites wait. The flags are those
+// compile runs go build, which links only programs that are missing or outdated. Several
+// suites may build at the same time, so compile takes a file lock first. The flags are those
 // of go vet and go test, so the packages are already compiled and only linking remains. The
 // packages of functions are compiled again, without cgo.
 func compile(kind, pkg string) (string, error) {

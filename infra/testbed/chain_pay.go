@@ -56,7 +56,7 @@ func SignTransfer(t testing.TB, w *x402test.Wallet, a x402.Authorization) Signed
 	return SignedTransfer{Authorization: a, Signature: w.Sign(digest)}
 }
 
-// Transfer submits a signed payment from the account of a third party.
+// Transfer submits a signed payment to the chain. A third party sends the transaction.
 func (n *Chain) Transfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.mustSend(t, Account(thirdParty), BaseUSDC, TransferCall(t, s))
 }
@@ -66,7 +66,8 @@ func (n *Chain) TryTransfer(t testing.TB, s SignedTransfer) ChainReceipt {
 	return n.send(t, Account(thirdParty), BaseUSDC, TransferCall(t, s))
 }
 
-// Cancel submits a wallet's cancellation of a nonce from the account of a third party.
+// Cancel cancels a nonce of a wallet. The wallet signs the cancellation, and a third party
+// sends the transaction.
 func (n *Chain) Cancel(t testing.TB, w *x402test.Wallet, nonce string) ChainReceipt {
 	return n.mustSend(t, Account(thirdParty), BaseUSDC, CancelCall(t, w, nonce))
 }

@@ -39,7 +39,7 @@ func runIsolated(variables ...string) (code int, err error) {
 // Namespaced returns a command that runs as root in a new network namespace. When the thread
 // that started the command ends, the kernel kills the command.
 func Namespaced(name string, args ...string) *exec.Cmd {
-	runtime.LockOSThread() // the thread of TestMain, which waits for the command
+	runtime.LockOSThread() // keeps this goroutine on its thread, so that the thread does not end before the command
 	cmd := exec.Command(name, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNET | syscall.CLONE_NEWNS,
