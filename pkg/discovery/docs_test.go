@@ -235,8 +235,8 @@ func TestSizes(t *testing.T) {
 // TestToolSchemas checks the two schemas of every tool, because clients validate what they
 // send and receive against them. The schema of the arguments must accept the arguments of the
 // example and reject wrong arguments. The schema of the answer must accept the example answer
-// and the price. It must reject an error body, a price without a way to pay, and an empty
-// object.
+// and the offer that asks for a payment. It must reject an error body, an offer without a way
+// to pay, and an empty object.
 func TestToolSchemas(t *testing.T) {
 	tools := decode[[]struct{ InputSchema, OutputSchema json.RawMessage }](Tools(testSite()))
 	for i, op := range catalog.All() {

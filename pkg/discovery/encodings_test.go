@@ -18,8 +18,8 @@ import (
 // TestEncodings requests every document except security.txt and the redirect from /, with GET
 // and HEAD, plain and compressed. The plain and the compressed form of a document must have
 // the same text, and all forms of all documents must have different ETags. A response to HEAD
-// must have the headers of the response to GET. The status must be 304 exactly if the client
-// already has that form of the document.
+// must have the headers of the response to GET. The status must be 304 if and only if the
+// client already has that form of the document.
 func TestEncodings(t *testing.T) {
 	t.Parallel()
 	d, etags := testDocuments(), map[string]string{}

@@ -286,7 +286,7 @@ func (p *paywall) readParams() {
 func (p *paywall) viewOf(param catalog.Param) paramView {
 	a := paramView{Param: param, Shown: p.Visit.Query.Get(param.Name)}
 	if len(a.Shown) > maxShown || !untrusted.ASCII(a.Shown) {
-		a.Shown = "" // the page shows no other values; a valid value is always short and ASCII
+		a.Shown = "" // the page shows a value only if it is short and ASCII, as every valid value is
 	}
 	a.Typed = a.Shown
 	if len(p.Visit.Query) == 0 {
@@ -368,9 +368,9 @@ func (p *paywall) dataAttributes(offer string) template.HTMLAttr {
 	return template.HTMLAttr(b.String()) // #nosec G203 -- escaped above
 }
 
-// rulesOf returns an operation's Verdicts in a short form that saves bytes on the page. From
-// them the script makes the line that says in words what an answer has found. Each rule is a
-// line: condition, sentence and tone, separated by "|".
+// rulesOf returns an operation's Verdicts in a short form that saves bytes on the page. The
+// page's script uses them to write the line that summarises an answer. Each rule is a line:
+// condition, sentence and tone, separated by "|".
 func rulesOf(op catalog.Operation) string {
 	var rules []string
 	for _, v := range op.Verdicts {
@@ -379,10 +379,11 @@ func rulesOf(op catalog.Operation) string {
 	return strings.Join(rules, "\n")
 }
 
-// collectHints fills two maps that the page needs to show an answer with these fields. The map
-// hints gives, for the name of a field, how the field is shown; all fields of one name are
-// shown in the same way. The map rules is only for a bundle. It gives, for the name of each
-// part of the answer, the Verdicts of the operation whose result this part is.
+// collectHints fills two maps that the page needs to show an answer with these fields. The
+// keys of hints are the names of fields, and the values say how to show the fields. All fields
+// of one name are shown in the same way. Only a bundle has rules: the keys are the names of
+// the parts of its answer, and each value has the Verdicts of the operation whose result the
+// part is.
 func collectHints(fields []catalog.Field, rules, hints map[string]string) {
 	for _, f := range fields {
 		if f.Show != "" {

@@ -10,9 +10,10 @@ import (
 
 // TestWindowOfOperations checks the duplicate windows of the operations. The smoke test has
 // none, because it charges every payment that has no key. Every other operation has the Site's
-// window. The challenge must give this window. The tool catalog must override its general
-// window for the smoke test only. The hints readOnlyHint and idempotentHint of a tool must be
-// false for the smoke test and true for every other operation.
+// window. The challenge of an operation must state that operation's window. The tool catalog
+// states the Site's window for all operations, and must override it only for the smoke test.
+// The hints readOnlyHint and idempotentHint of a tool must be false for the smoke test and
+// true for every other operation.
 func TestWindowOfOperations(t *testing.T) {
 	s := testSite()
 	listed := decode[struct {
