@@ -69,9 +69,9 @@ func (q Query) Values() url.Values {
 type Result struct {
 	Domain string `json:"domain" doc:"Normalized FQDN queried"`
 	Type   string `json:"type" doc:"Record type queried" enum:"A,AAAA,MX,TXT,CNAME,NS,SOA" schema:"RecordType"`
-	// Rcode is NOERROR, YXDOMAIN, SERVFAIL or NXDOMAIN. SERVFAIL means that no resolver knows
-	// more. NXDOMAIN means that the queried alias, which is then in Records, leads to a name
-	// that does not exist.
+	// Rcode is NOERROR, YXDOMAIN, SERVFAIL or NXDOMAIN. SERVFAIL means that a resolver replied
+	// SERVFAIL and none gave an answer. NXDOMAIN means that the queried alias, which is then
+	// in Records, leads to a name that does not exist.
 	Rcode    string `json:"rcode" doc:"Such as NOERROR; SERVFAIL and YXDOMAIN have no records"`
 	Resolver string `json:"resolver" doc:"Resolver that answered"`
 	// TTL is the lowest TTL of the records and of the aliases that lead to them.

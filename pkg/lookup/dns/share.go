@@ -61,7 +61,7 @@ func (a *answer) queriedResolvers() []netip.AddrPort {
 
 // resolve sends a question to the resolvers. If parent comes from Share and the question has
 // already been asked under it, resolve waits for that answer instead. Its errors are those of
-// exchange, marked as silence if the resolvers work.
+// exchange. If the resolvers work, the error has the mark of fault.Error.Silence.
 func (c *Client) resolve(parent context.Context, name string, qtype uint16) (*reply, error) {
 	lookupCtx, cancel := withBudget(parent)
 	defer cancel()
