@@ -40,8 +40,8 @@ func TestText(t *testing.T) {
 	}
 }
 
-// checkShown fails the test if a text is not UTF-8 or has a hidden character that allowed does
-// not list.
+// checkShown fails the test if a text is not UTF-8, or if it has a hidden character that is
+// not in the string allowed.
 func checkShown(t *testing.T, text, allowed string) {
 	t.Helper()
 	if !utf8.ValidString(text) {
