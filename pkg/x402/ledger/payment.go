@@ -111,7 +111,7 @@ type Payment struct {
 	// can answer the payment.
 	DueBack DueBack `json:"due_back,omitempty"`
 
-	Lookups   int       `json:"lookups,omitempty"`    // number of lookups that count; setValidity may set it back to 1
+	Lookups   int       `json:"lookups,omitempty"`    // number of lookups that count towards MostLookups; setValidity may set it back to 1
 	Silent    int       `json:"silent,omitempty"`     // number of lookups that ended because the target was silent
 	LookupAt  time.Time `json:"lookup_at,omitzero"`   // when the last lookup ended or, if it has not ended, began
 	LastFault *Failure  `json:"last_fault,omitempty"` // how the last lookup failed; nil after an answer

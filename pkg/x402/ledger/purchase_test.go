@@ -154,8 +154,9 @@ func TestTakeOverOfPaid(t *testing.T) {
 
 // TestSending checks what Sending says about an undecided payment. If the payment's record
 // shows that it may have been sent, the result must be MayBeSent. Otherwise the result must be
-// TooEarly until ClockSlack after the authorization has expired. Only then may Sending read
-// the purchase, and the purchase must decide.
+// TooEarly until ClockSlack after the authorization has expired. After that, Sending must read
+// the purchase. The result must depend on whether the payment is the owner, and on the age of
+// the payment's record.
 func TestSending(t *testing.T) {
 	const window = 5*time.Minute + ledger.ClockSlack
 	waits := func(d *testLedger) *ledger.Hold {

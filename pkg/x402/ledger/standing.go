@@ -42,7 +42,7 @@ const (
 	StandingOwedLater    // it is too early for the next lookup
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
 	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
-	StandingSilent       // the target was silent; that is the answer, but this answer is not stored yet
+	StandingSilent       // the target was silent so often that the silence is the answer; it is not stored yet
 	StandingExhausted    // the seller runs no more lookups, and there is no answer
 	StandingDueBack      // the amount must be refunded: see DueBack
 	StandingSendingBack  // an operator has begun a refund
@@ -133,8 +133,8 @@ func standRefused(r Payment, v View) Standing {
 	return StandingRefused
 }
 
-// deadAfter applies if the chain cannot be asked. A refused payment then counts as dead once
-// its authorization has been expired for that long.
+// deadAfter is the time from the expiry of an authorization until its refused payment counts
+// as dead. It applies only if the seller has no node.
 const deadAfter = 10 * time.Minute
 
 func standOwed(r Payment, now time.Time, live bool) Standing {

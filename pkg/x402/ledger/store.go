@@ -8,18 +8,19 @@ import (
 	"time"
 )
 
-// Store keeps records. A write succeeds only if it replaces the version just before its own. A
-// Store has no rules about payments: all of these rules are in Ledger.
+// Store keeps records. The versions of a record are numbered, and a write succeeds only if its
+// version is the next one. A Store has no rules about payments: all of these rules are in
+// Ledger.
 //
 // A call that returns an error may or may not have taken effect. Every call ends within some
 // seconds even if ctx has no deadline, because the outcome of a payment is written with a
 // context that has none. Every Store passes ledgertest.Exercise.
 type Store interface {
-	// Put writes r if the stored record has the version just before that of r. If r has
-	// version 1, Put writes r if no record is stored under its key. Put returns the record
-	// that is stored afterwards. If that record has the WriteID of r, the write has succeeded,
-	// even if a client library had to send it twice. Otherwise nothing was written: another
-	// version is stored, or there is no record (nil).
+	// Put writes r only if the version of r is the stored version plus 1. If no record is
+	// stored under the key, the version of r must be 1. Put returns the record that is stored
+	// afterwards. If that record has the WriteID of r, the write has succeeded, even if a
+	// client library had to send it twice. Otherwise nothing was written: another version is
+	// stored, or there is no record (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 
 	// Fetch reads a record, and sees every write that has succeeded. It returns nil and no

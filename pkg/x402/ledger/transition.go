@@ -67,7 +67,7 @@ type Change struct {
 	answer          *Answer
 	validFor        time.Duration // Redeem: how long the answer is valid for a purchase without a key
 	failure         *Failure
-	lookupUncounted bool      // Redeem, Release: the lookup does not count
+	lookupUncounted bool      // Redeem, Release: the lookup does not count towards MostLookups
 	lookupAt        time.Time // Release with lookupUncounted: the time from which the next pause is counted
 }
 

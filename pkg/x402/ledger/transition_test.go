@@ -120,7 +120,8 @@ func checkRecord(t *testing.T, r situation) {
 	}
 }
 
-// checkStep checks what must hold for every transition.
+// checkStep checks the rules that hold for every event. For example, only evidence may clear a
+// payment's doubt. old and next are the record before and after the event ev.
 func checkStep(t *testing.T, key string, old, next Payment, ev Event) {
 	t.Helper()
 	told := ev == EventRefused || ev == EventBadSignature || ev == EventTurnedAway || ev == EventUncertain

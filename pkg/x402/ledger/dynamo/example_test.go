@@ -33,7 +33,7 @@ func Example_lambda() {
 		},
 		Log: slog.New(slog.DiscardHandler),
 	}
-	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // play money; without this line, the Facilitator settles real payments
+	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // play money; without this line, Config.Facilitator settles real payments
 	seller, err := x402http.New(config)
 	if err != nil {
 		fmt.Println(err)

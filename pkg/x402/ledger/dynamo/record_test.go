@@ -112,17 +112,17 @@ func Packed(doc string) types.AttributeValue {
 	return binaryValue(New(API{}, "t").pack([]byte(doc))...)
 }
 
-// Paged makes a table request pages of at most size items.
+// Paged sets the largest number of items in a page that a table requests.
 func Paged(t *Table, size int) { t.pageSize = size }
 
-// Dial makes a client from HTTPClient connect with the function dial.
+// Dial replaces the function with which a client of HTTPClient opens connections.
 func Dial(c *http.Client, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
 	c.Transport.(attempts).next.DialContext = dial //nolint:forcetypeassert // a panic fails the test
 }
 
-// FuzzDecode plays items with any attributes. decode must return a record that agrees with the
-// attributes, or report the item as corrupt. A record that decode returned must not change if
-// it is encoded and decoded again.
+// FuzzDecode decodes items with any attributes. The function decode must return a record that
+// agrees with the attributes, or report the item as corrupt. A record that decode returned
+// must not change if it is encoded and decoded again.
 func FuzzDecode(f *testing.F) {
 	for _, r := range []ledger.Payment{ledgertest.First("k"), ledgertest.Full("k")} {
 		stored, doc := packRecord(f, r)
