@@ -53,7 +53,8 @@ type Product struct {
 	Window time.Duration
 }
 
-// AnyPath is how many bytes of a URL, without its query, every offer must have room for.
+// AnyPath is a length of a URL without its query, in bytes. Every offer must have room for a
+// URL of that length.
 const AnyPath = 512
 
 // Endpoint sells one product over HTTP and as a tool.

@@ -7,7 +7,8 @@ import "sync"
 // host would find no room.
 const maxPlaces = 64
 
-// Places stores one value for each place. The zero value is empty.
+// Places stores one value for each place at which something is sold, such as an origin or a
+// URL. The zero value of Places is empty.
 type Places[T any] struct {
 	mu     sync.Mutex
 	values map[string]*T // the values, by place

@@ -22,7 +22,7 @@ import (
 type Shop struct {
 	Front    Front // Fill has been called on it
 	Ledger   *ledger.Ledger
-	Payees   *ledger.Payees // records in the ledger which accounts are paid
+	Payees   *ledger.Payees // the accounts that receive payments, as the ledger lists them
 	Settler  x402.Settler
 	Evidence x402.Evidence
 	Receipts x402.Receipts
