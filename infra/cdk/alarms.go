@@ -243,7 +243,8 @@ func (e *envelope) ticketAlarms() []alarm {
 		period:  day,
 		missing: missingIgnore,
 	}, {
-		// Without the ledger, a run of reconcile fails. The alarm ledger-faults reports that.
+		// While the ledger does not answer, each run of reconcile fails. The alarm
+		// ledger-faults reports that fault, and this alarm does not.
 		name:  "reconcile-failing",
 		means: "Two runs of three could not deal with some record, and the ledger answers.",
 		of: []series{

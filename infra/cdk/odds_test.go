@@ -23,8 +23,8 @@ import (
 // release simulates a new release, which replaces an older one while payments go on.
 type release struct {
 	rate     float64                  // payments a minute
-	ordinary float64                  // the share of payments that fail in the new release and in the older one alike
-	breaks   float64                  // of the payments that do not fail anyway, the share that the new versions break
+	ordinary float64                  // the share of payments that fail, whichever release gets them
+	breaks   float64                  // of all other payments, the share that the new versions break
 	garbage  float64                  // requests a minute that both releases refuse; a stranger signs each with a new key
 	refuses  bool                     // whether the new versions refuse the payments that they break; otherwise these payments fail
 	first    bool                     // whether there is no older release

@@ -96,7 +96,7 @@ func TestDashboard(t *testing.T) {
 		want = append(want, `["AWS/ApiGateway","`+name+`","ApiId",`)
 	}
 	for i, o := range catalog.All() {
-		want = append(want, fmt.Sprintf("FILL(m%d, 0) * %s", i, o.Amount)) // revenue, by the catalog's prices
+		want = append(want, fmt.Sprintf("FILL(m%d, 0) * %s", i, o.Amount)) // the graph of revenue multiplies each operation's settlements by its price
 		if n := strings.Count(text, `"`+service.DimensionOperation+`","`+o.Slug+`"`); n < 10 {
 			t.Errorf("%d series of %s, want 10", n, o.Slug)
 		}
