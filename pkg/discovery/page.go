@@ -167,7 +167,7 @@ type paywall struct {
 	Asks                bool        // whether one of these parameters is required
 	Lacks               string      // the name of a required parameter that the link lacks; empty if it lacks none
 	Ready               bool        // whether there is a valid request to pay for
-	Call                string      // the URL in the snippets, of this request or of the example
+	Call                string      // the URL in the snippets: that of this request if it is valid, else that of the example
 	Instead, InsteadURL string      // if a URL or an e-mail address was typed instead of a name: the host in it, and the link to this page for that host
 }
 
