@@ -242,8 +242,8 @@ type Answer struct {
 	Owed []string `json:"owed,omitempty"`
 	// Receipt is the signed receipt that was sent with the answer, if any.
 	Receipt string `json:"receipt,omitempty"`
-	// Body is the body of the answer in that Encoding. It is stored separately from the JSON
-	// form of the record.
+	// Body is the body of the answer, encoded as Encoding says. It is stored separately from
+	// the JSON form of the record.
 	Body []byte `json:"-"`
 }
 

@@ -42,7 +42,7 @@ const (
 	StandingOwedLater    // it is too early for the next lookup
 	StandingOverdue      // the next lookup may begin, and the answer has been owed for a day
 	StandingOverdueLater // it is too early for the next lookup, and the answer has been owed for a day
-	StandingSilent       // the target was silent so often that the silence is the answer; it is not stored yet
+	StandingSilent       // the target's silence is the answer, and this answer is not stored yet
 	StandingExhausted    // the seller runs no more lookups, and there is no answer
 	StandingDueBack      // the amount must be refunded: see DueBack
 	StandingSendingBack  // an operator has begun a refund

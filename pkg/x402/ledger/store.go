@@ -17,9 +17,9 @@ import (
 // context that has none. Every Store passes ledgertest.Exercise.
 type Store interface {
 	// Put writes r only if the version of r is the stored version plus 1. If no record is
-	// stored under the key, the version of r must be 1. Put returns the record that is stored
-	// afterwards. If that record has the WriteID of r, the write has succeeded, even if a
-	// client library had to send it twice. Otherwise nothing was written: another version is
+	// stored under the key of r, the version of r must be 1. Put returns the record that is
+	// stored afterwards. If that record has the WriteID of r, the write has succeeded, even if
+	// a client library had to send it twice. Otherwise nothing was written: another version is
 	// stored, or there is no record (nil).
 	Put(ctx context.Context, r Record) (current Record, err error)
 

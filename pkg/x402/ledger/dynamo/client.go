@@ -58,7 +58,7 @@ func Open(ctx context.Context, c aws.Config, table string, options ...Option) (*
 		return nil, fmt.Errorf("dynamo: Keep(%d) is more than a table can keep of an answer: at most %d bytes fit beside the rest of its record",
 			kept, LargestKept)
 	}
-	c.HTTPClient = nil // so that NewClient sets an HTTP client with time-outs: the one that found the credentials has no time-outs
+	c.HTTPClient = nil // NewClient then sets an HTTP client with time-outs; the one in c, which found the credentials, has none
 	client := NewClient(c)
 	if err := Check(ctx, client, table); err != nil {
 		return nil, err

@@ -71,7 +71,8 @@ func TestDecodeCorrupt(t *testing.T) {
 			}
 		}
 	}
-	// Wrong attributes of the index or the TTL are no damage: the next write corrects them.
+	// Wrong attributes of the index or the TTL do not make an item corrupt, because the next
+	// write corrects them.
 	it := encodeItem(t, r)
 	it[AttrOpen], it[AttrLeaseUntil], it[AttrExpiresAt] = textValue("owed#77"), numeric("1.5e99"), textValue("x")
 	got, err := decode("k", it)
@@ -138,7 +139,7 @@ func FuzzDecode(f *testing.F) {
 		if len(body) > 0 {
 			it["answer"] = binaryValue(body...)
 		}
-		for _, record := range []types.AttributeValue{binaryValue([]byte(doc)...), Packed(doc)} { // unpacked and packed
+		for _, record := range []types.AttributeValue{binaryValue([]byte(doc)...), Packed(doc)} { // the JSON form itself, and its packed form
 			it["record"] = record
 			r, err := decode(key, it)
 			if err == nil {
