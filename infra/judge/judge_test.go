@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// usedPorts holds the ports that address has returned so far.
+// usedPorts holds the ports of the addresses that the function address has returned so far.
 var usedPorts sync.Map
 
 // address returns an address on which no program listens. After a kill, the seller under test
