@@ -107,9 +107,9 @@ func TestRecordTransfer(t *testing.T) {
 	}
 }
 
-// TestRecordTransferReplaced plays a payment that another payment has replaced for its
-// purchase. Then the chain shows that the replaced payment moved money. If the other payment
-// is known to be paid, this money must be refunded. It must also be refunded if the payer had
+// TestRecordTransferReplaced checks a payment that another payment has replaced for its
+// purchase. Then the chain shows that the replaced payment moved money. If the replacement is
+// known to be paid, this money must be refunded. It must also be refunded if the payer had
 // been told for certain that no money moves. Otherwise an answer must be owed.
 func TestRecordTransferReplaced(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -145,9 +145,9 @@ func TestRecordTransferReplaced(t *testing.T) {
 	}
 }
 
-// TestRecordTransferMeetsOthers plays somebody else who writes or deletes the record between
-// the read and the write of RecordTransfer. RecordTransfer must then read the record again.
-// After the third conflict it must fail with ErrConflict.
+// TestRecordTransferMeetsOthers checks RecordTransfer when somebody else writes or deletes the
+// record between its read and its write. RecordTransfer must then read the record again. After
+// the third conflict it must fail with ErrConflict.
 func TestRecordTransferMeetsOthers(t *testing.T) {
 	uncertain := func(d *testLedger) { must(t, d.hold(t).End(t.Context(), ledger.EventUncertain, "?", "")) }
 	expired := func(d *testLedger) {
