@@ -29,9 +29,8 @@ const (
 // receiptCase is a case of TestReceiptProgram: a request whose receipt the program checks.
 type receiptCase struct {
 	path string // the path and query; "" means the example call
-	// requestHost is the host in the requested URL. If requestHost is not empty, the service is
-	// configured for the host localhost. If it is empty, the service is configured for 127.0.0.1,
-	// and the requested URL also has this host.
+	// requestHost is the host in the requested URL; the BASE_URL of the service then has the
+	// host localhost. If requestHost is empty, both URLs have the host 127.0.0.1.
 	requestHost     string
 	change          step                       // what an attacker does with the answer; nil means nothing
 	changeStatement func(s *receipt.Statement) // changes what the receipt states, and the receipt is signed again; nil means no change
@@ -93,7 +92,9 @@ func (c receiptCase) check(t *testing.T) {
 	zone := exampleZone(t) + "xn--bcher-kva.example.com. 30 A 192.0.2.78\nwww.example.com. 30 MX 10 mx1.example.com.\n"
 	w, addr := newWorld(t, resolverOf(t, zone, nil)), testbed.FreeAddr(t)
 	g := newGateway(t, "http://"+addr)
-	named, asked := g.url, g.url // the configured address and the requested one, both of the attacker's gateway
+	// The service has the BASE_URL named, and the program requests a URL that begins with asked.
+	// Both lead to the gateway, which plays the attacker.
+	named, asked := g.url, g.url
 	if c.requestHost != "" {
 		named = strings.Replace(g.url, "127.0.0.1", "localhost", 1)
 		asked = strings.Replace(g.url, "127.0.0.1", c.requestHost, 1)

@@ -37,7 +37,8 @@ func replaceReceipt(change func(jws string) string) func(*x402.SettleResponse) {
 
 func forgeSignature(jws string) string { return jws[:len(jws)-4] + "___w" }
 
-// packageResult is what the unmodified package @x402/extensions says about an answer, or a
+// packageResult is the result of one job of the checker. For the job "answer", it is what the
+// unmodified package @x402/extensions says about an answer. For the job "sign", it has the
 // signature that the package makes.
 type packageResult struct {
 	Failed                         string
@@ -58,8 +59,8 @@ func (c checker) ask(t *testing.T, job map[string]any) (f packageResult) {
 	return f
 }
 
-// paidAnswer is an answer that was paid for, with the header of the offer, the header of the
-// payment, and the question.
+// paidAnswer is an answer that was paid for. The field required is the header with the offer,
+// signature is the header with the payment, and question is the request that was paid for.
 type paidAnswer struct {
 	x402test.Reply
 	required, signature, question string

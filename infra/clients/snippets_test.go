@@ -205,8 +205,8 @@ func (p program) checkRefused(t *testing.T, w workshop) {
 }
 
 // changedCommand returns a command that runs a changed copy of the program on the page of the
-// service s. In the copy, one address is replaced by another. Each may be just the beginning
-// of an address. All runs in one workshop have the same payer.
+// service s. In the copy, the text old is replaced by other. Both are addresses, or beginnings
+// of addresses. All runs in one workshop have the same payer.
 func (p program) changedCommand(t *testing.T, w workshop, s service, old, other string) *exec.Cmd {
 	shown := readPage(t, s)
 	code := strings.ReplaceAll(shown.programs[p.id], old, other)

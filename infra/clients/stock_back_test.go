@@ -14,8 +14,7 @@ const (
 	// callsUntilItLeaves is the number of calls after which a client gives up for the time
 	// being.
 	callsUntilItLeaves = 3
-	// narrowWindow is a duplicate window in seconds. It ends before a client comes back,
-	// because the service alone pauses for ten seconds before its third lookup.
+	// narrowWindow is a duplicate window, in seconds, that is over before a client comes back.
 	narrowWindow = "1"
 	// patientClient is a client's timeout in seconds, for trials in which no answer is lost.
 	// With a shorter timeout, a client could give up on a busy machine, and would then buy
@@ -91,9 +90,9 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning starts the program of every client, and lets the buyers with that client buy.
-// The given function first changes a copy of each buyer's order. playReturning returns the
-// results by the ID of the order.
+// playReturning changes a copy of each buyer's order with the function change. Then it starts
+// the program of every client, which places the orders of the buyers that use this client.
+// playReturning returns the results by the ID of the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

@@ -16,9 +16,9 @@ import (
 // test battery aurumflux20/hostile-facilitator. Three modes are from this repository. In these
 // three, the facilitator repeats a false refusal, or contradicts an earlier refusal.
 //
-// If the service repeats a settlement, the facilitator answers "nonce already used", like a
-// facilitator that asks only the chain. If remembersSettlements is set, the facilitator
-// instead answers with the result of the first settlement.
+// If the service repeats a settlement, the facilitator answers "nonce already used". If
+// remembersSettlements is set, the facilitator instead answers with the result of the first
+// settlement.
 type failureMode struct {
 	name                 string
 	description          string
@@ -38,7 +38,7 @@ type failureMode struct {
 	unanswered bool
 }
 
-// everyTime means that every settlement of a payer fails.
+// everyTime is a value of failureMode.failures: every settlement of a payer fails.
 const everyTime = math.MaxInt
 
 // refuse answers like a facilitator that checks the payer's balance after the transfer, and

@@ -58,7 +58,8 @@ const (
 // other trials the goods fail for a while, or the seller is the shop of infra/shop: with a
 // node, without one, and by POST. charged.md has a table of the results.
 //
-// The test takes the half minute that a lease lasts, and the timeout of a settlement.
+// The test is slow, because it waits until a lease ends, which takes half a minute, and until a
+// settlement times out.
 func TestStockClients(t *testing.T) {
 	t.Parallel()
 	clients := stockClients()
@@ -174,8 +175,8 @@ func (p *playbill) addFailing() {
 	}
 }
 
-// playTrials lets every program buy in a loop, and restarts the service of each trial that is
-// due. It stores the results in the buyers.
+// playTrials lets every program buy in a loop, and restarts the service of each trial that
+// arrives on the channel due. It stores the results in the buyers.
 func playTrials(t *testing.T, programs []*loopProgram, trials []*trial, due chan *trial) {
 	t.Helper()
 	buyers := map[string]*buyer{}

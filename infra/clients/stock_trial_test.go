@@ -65,7 +65,7 @@ type buyer struct {
 	result loopResult
 
 	// The gateway and the facilitator record these fields. The trial's lock protects them.
-	reached          bool                    // whether the buyer has reached the moment of the trial
+	reached          bool                    // whether the buyer has reached trial.moment
 	settlements      map[string]settleAnswer // the facilitator's answers that report success, by nonce
 	settleCalls      int
 	hadEarlyResult   bool // whether a result came before the service was killed
@@ -126,8 +126,8 @@ func (b *buyer) check(t *testing.T, c stockClient) {
 	}
 }
 
-// markReached records that a buyer has reached the moment of the trial. The caller holds the
-// lock.
+// markReached records that a buyer has reached t.moment. When all buyers have reached it,
+// markReached sends the trial to the channel t.due. The caller holds the lock.
 func (t *trial) markReached(b *buyer) {
 	if b.reached {
 		return
