@@ -140,9 +140,8 @@ func (d desk) deployPlan(ctx context.Context, j job, p plan, t *sam.Template) er
 }
 
 // buildAndRelease builds the confirmed deployment and releases it. If somebody else has
-// changed the stack since the plan was made, for example to stop its sales, buildAndRelease
-// releases nothing and returns an error: the person has confirmed only a change of the stack
-// as it was then.
+// changed the stack since the plan was made, for example to stop its sales, the confirmation
+// does not count any more: buildAndRelease releases nothing and returns an error.
 func (d desk) buildAndRelease(ctx context.Context, j job, p plan, t *sam.Template) error {
 	steps := j.tools()
 	if err := steps.build(ctx); err != nil {
