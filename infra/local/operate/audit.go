@@ -228,7 +228,7 @@ func (a *audit) markMatched(ctx context.Context, m *movement, r ledger.Payment) 
 	m.matched = true
 }
 
-// startQuery counts a query of the chain, and reports whether maxQuestions still allows it.
+// startQuery counts a query of the chain. It returns false above maxQuestions queries.
 func (a *audit) startQuery() bool {
 	a.queries++
 	if a.queries > maxQuestions {

@@ -106,8 +106,8 @@ const (
 	gift kind = "answered_unpaid"
 	// otherAmount means that money came, but the amount or the payee is not the record's.
 	otherAmount kind = "amounts_differ"
-	// noRefund means that the record says refunded, but the transaction in the record did not
-	// send the amount.
+	// noRefund means that the record says refunded, but the transaction that the record names
+	// did not send the amount to the payer.
 	noRefund kind = "refund_without_transfer"
 )
 
