@@ -85,7 +85,7 @@ func (p *Purse) Hold(ctx context.Context, server, tool string, arguments []byte)
 		return nil, nil, err
 	}
 	release = func() {
-		// If no purchase was stored, its lock file is removed.
+		// The lock file of a purchase that was not stored is removed.
 		if _, err := os.Stat(p.path(id, ".json")); errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(p.path(id, ".lock"))
 		}
