@@ -160,9 +160,9 @@ func (a *audit) placeOf(key string, r *ledger.Payment) place {
 }
 
 // mayChargeAgain reports whether a purchase may be charged again. A purchase with an
-// Idempotency-Key may be charged only once. Without one, a second charge is allowed if the
-// previous payment was answered, and the answer could no longer be returned when the next
-// payment was sent. The clock of the process that sent the next payment decides this.
+// Idempotency-Key may be charged only once. Without a key, a second charge is allowed if the
+// previous payment was answered, and that answer was no longer valid when the next payment was
+// sent. The time comes from the clock of the process that sent the next payment.
 func (a *audit) mayChargeAgain(p *purchase, before *ledger.Payment, t x402test.Transfer) bool {
 	if p.key != "" || before == nil || before.State != ledger.Redeemed {
 		return false

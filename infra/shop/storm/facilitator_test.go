@@ -18,8 +18,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// behaviours returns what the facilitator may do with a settlement during a storm. A behaviour
-// that is listed several times is that much more frequent.
+// behaviours returns what the facilitator may do with a settlement during a storm. One of the
+// entries is chosen at random, so a behaviour that is listed several times is more frequent.
 func behaviours() []x402test.Behaviour {
 	return []x402test.Behaviour{
 		x402test.Honest, x402test.Honest, x402test.Honest,
