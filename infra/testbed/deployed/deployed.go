@@ -124,10 +124,10 @@ func Routes() map[string][]string {
 }
 
 // Granted returns the permissions that the template gives a function, sorted. A permission
-// names an action and its resource: the items whose keys have a certain form, as in
-// "dynamodb:GetItem on Ledger.Arn of rate|*", an index of the table, or a secret. A statement
-// about anything else fails the test. A policy template or a managed policy of AWS also fails
-// the test, because these grant more than a function needs.
+// names an action and a resource. The resource is the items of a table whose keys match a
+// pattern, an index of a table, or a secret. An example is "dynamodb:GetItem on Ledger.Arn of
+// rate|*". A statement about anything else fails the test. A policy template or a managed
+// policy of AWS also fails the test, because these grant more than a function needs.
 func Granted(tb testing.TB, slug string) (all []string) {
 	resources := Template()["Resources"].(object)
 	properties := func(id string) object { return resources[id].(object)["Properties"].(object) }
