@@ -110,8 +110,9 @@ func fixedCredentials(c facilitator.Credentials, err error) facilitator.Credenti
 }
 
 // setNodes sets which nodes of the chain are used. These are the nodes that RPC_URL names. If
-// RPC_URL is empty, they are the nodes in the facilitator's secret, or else defaultNode, which
-// may be empty. But if RPC_URL is empty and defaultNode is wordNone, no node is used.
+// RPC_URL is empty, they are the nodes in the facilitator's secret, or else defaultNode. If
+// RPC_URL is empty and defaultNode is wordNone, no node is used. If defaultNode is "", there is
+// no default.
 func (e *environment) setNodes(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	isEmpty := e.text(name) == ""
