@@ -183,9 +183,10 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// FuzzAnswer parses arbitrary bytes as an RDAP answer. An answer with an ASCII name may count
-// as one about example.com only if the name contains example.com. The function escapeControls
-// must not change correct JSON. Any result must have the properties that checkResult checks.
+// FuzzAnswer parses arbitrary bytes as an RDAP answer. If the name in the answer is ASCII and
+// does not contain example.com, the function isAbout must not take it for example.com. The
+// function escapeControls must not change correct JSON. Any result must have the properties
+// that checkResult checks.
 func FuzzAnswer(f *testing.F) {
 	archive, err := txtar.ParseFile("testdata/answers.txtar")
 	if err != nil || len(archive.Files) == 0 {

@@ -19,12 +19,11 @@ import (
 )
 
 const (
-	// freshAge is the age that the bootstrap file in use must reach before a lookup looks for a
-	// newer file.
+	// A lookup looks for a newer bootstrap file if the file in use is at least freshAge old.
 	freshAge = 24 * time.Hour
 
-	// No download is tried in the pause after a failed download. With each further failure in
-	// a row, the pause doubles, from firstPause up to longestPause.
+	// After a failed download there is a pause, in which no download is tried. With each further
+	// failure in a row, the pause doubles, from firstPause up to longestPause.
 	firstPause   = 2 * time.Second
 	longestPause = 10 * time.Minute
 
@@ -38,7 +37,7 @@ const (
 type bootstrap struct {
 	cfg        whois.Config
 	http       *http.Client
-	updateLock chan struct{} // a lock: the call that has put a value into this channel of capacity one may look for a newer file
+	updateLock chan struct{} // a lock: only the call whose value is in this channel may look for a newer file
 	state      atomic.Pointer[state]
 }
 

@@ -39,10 +39,9 @@ const (
 	registryAddr = "93.184.216.34"
 )
 
-// isLost reports whether the network loses a datagram. The argument identifies the question or
-// the answer that the datagram carries. A question or an answer may be sent several times,
-// with a new result each time. The result looks random, but is the same in each run of the
-// test.
+// isLost reports whether the network loses a datagram. The argument names the question or the
+// answer in the datagram. If the same datagram is sent again, the result may differ. The
+// results look random, but are the same in each run of the test.
 func (n *lossyNetwork) isLost(datagram string) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
