@@ -42,9 +42,9 @@ type freeRequest struct {
 
 // freeRequests returns the kinds of requests with the limits of their costs. The rate limit
 // counts one unit for a request that is answered from a record, and more for a request that
-// makes the service call another service. If these units put the client above its limit, the
-// excess is carried into a later minute, which costs a write. Each environment asks the store
-// once before it knows that the client has exceeded its limit.
+// makes the service call another service. If these units put the client above its rate limit,
+// the excess is carried into a later minute, which costs a write. Many environments cost more
+// than one, because each asks the store once before it knows that the client is above the limit.
 func freeRequests() []freeRequest {
 	type reply = x402test.Reply
 	nothing := cost{Writes: 10, Units: 10} // only the writes of the rate limit
@@ -80,11 +80,11 @@ func freeRequests() []freeRequest {
 			name: "reverting wallet", maxOnOne: cost{Writes: 400, Units: 540, Settles: 25, Looks: 25}, maxOnMany: cost{Writes: 620, Units: 760, Settles: 25, Looks: 25},
 			headers: pool(func(p *peers) { p.revertTime = 4 * time.Second }, poor),
 		},
-		{ // this request is paid, but its answer is owed
+		{ // the client pays, but the host is silent, so the service owes the answer
 			name: "silent target", maxOnOne: cost{Writes: 740, Units: 960, Settles: 22}, maxOnMany: cost{Writes: 940, Units: 1150, Settles: 22},
 			headers: pool(honest, rich), domain: "a" + silentHosts,
 		},
-		{ // this request is paid as well; a payment that gets no slot costs the write of its claim
+		{ // the client pays here as well; a payment that gets no slot costs the write of its claim
 			name: "bundle with a silent target", maxOnOne: cost{Writes: 1450, Units: 1800, Settles: 12}, maxOnMany: cost{Writes: 1650, Units: 2000, Settles: 12},
 			headers: pool(honest, rich), operation: silentBundle,
 		},
@@ -122,11 +122,11 @@ func (emptyWhois) Lookup(context.Context, whois.Query) (whois.Result, error) {
 	return whois.Result{}, nil
 }
 
-// TestPaidUnits checks that the costs of a paid request stay within the maxima below. It
-// counts DynamoDB units in all tables and the index, and successive calls of the table. To
-// count the calls, it measures the time of the request on a fake clock. Only these calls and
-// the peers take time on this clock. The request has a signed receipt and an answer of less
-// than a kilobyte. "make bench" prints the numbers.
+// TestPaidUnits checks that the costs of a paid request stay within the maxima below. The
+// costs are the DynamoDB units in all tables and the index, and the number of calls of the
+// table that follow one another. The test calculates this number from the duration of the
+// request on a fake clock, on which only these calls and the peers take time. The answer has a
+// signed receipt and less than a kilobyte. "make bench" prints the numbers.
 //
 // For a second payment of the same payer for the same question, the ledger writes the claim,
 // the purchase, the record of the purchase's owner, and the end of the claim. The smoke test

@@ -106,9 +106,8 @@ func (w way) reply(r x402test.Reply) answer {
 	return a
 }
 
-// result reads an MCP answer, and checks that only a challenge looks like a challenge. Clients
-// sign again when they see the members x402Version and accepts, so an error must not have
-// them.
+// result reads an MCP answer and checks its form. An error must not have the members
+// x402Version and accepts, because a client that sees them signs a new payment.
 func (w way) result(r mcptest.ToolResult) answer {
 	w.Helper()
 	a := answer{
@@ -188,10 +187,10 @@ func (w way) expect(a answer, status int, code, charged string) {
 
 // TestLostAnswerOnTheOtherTransport checks that a client that loses an answer on one transport
 // gets it on the other. The same payment must get the answer, and is settled only once. A new
-// signature for the same question must get it as well, because it belongs to the same
-// purchase. If the request got lost instead, the other transport must accept the payment,
-// although the payment repeats the offer of the first transport. On neither transport may a
-// signature pay for another question.
+// signature for the same question must get the answer as well, because both payments are for
+// one purchase. If the request is lost on the first transport, the other transport must accept
+// the payment, although the payment contains the offer of the first transport. On neither
+// transport may a signature pay for another question.
 func TestLostAnswerOnTheOtherTransport(t *testing.T) {
 	s := newShop(t, slots(50))
 	for i, w := range s.ways() {
