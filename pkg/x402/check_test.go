@@ -95,7 +95,7 @@ func TestCheckOfADoubtThatIsRefused(t *testing.T) {
 // TestCheckOfARefusal plays a payment that a facilitator refused. The payer repeats the
 // payment, and the facilitator would now settle it, but the seller's check refuses. The
 // payment must not be sent again. If there is no node, the payer must get the check's refusal.
-// If there is a node, what the chain shows must decide, as in TestCheckOfADoubt.
+// If there is a node, the chain must decide, as in TestCheckOfADoubt.
 func TestCheckOfARefusal(t *testing.T) {
 	for name, v := range map[string]verdict{
 		"paid":        {chain: chainShowing(x402.Paid), status: 200, charged: "true", settles: 1, runs: 1},

@@ -130,10 +130,9 @@ func TestSignatureForms(t *testing.T) {
 	}
 }
 
-// TestCheckOrigin plays a payee's signature of an origin. The signature was made outside this
-// code base, with the private key whose value is 1. CheckOrigin must accept the signature for
-// this origin and this payee. CheckOrigin must refuse another origin, another payee, and a
-// malformed signature.
+// TestCheckOrigin checks a payee's signature of an origin, which other software made. The
+// payee's private key is the number 1. CheckOrigin must accept the signature for this origin
+// and this payee. It must refuse another origin, another payee, and a malformed signature.
 func TestCheckOrigin(t *testing.T) {
 	const (
 		payee = "0x7e5f4552091a69125d5dfcb7b8c2659029395bdf"

@@ -9,8 +9,8 @@ import (
 // canonicalState simplifies a state, so that states with the same possible future become
 // equal. It puts the two processes in a fixed order. While no process runs, it also resets the
 // versions, write ids and numbers of attempts in the records: a process compares these only
-// with values that it has read itself. If all that matters about a time in a record is that it
-// has passed, canonicalState replaces the time with longAgo.
+// with values that it has read itself. If the exact value of a
+// time in a record makes no difference any more, canonicalState replaces it with longAgo.
 func (x *explorer) canonicalState(s state) state {
 	if s.quiet() {
 		s.nextSerial = 0
@@ -34,8 +34,8 @@ func (x *explorer) canonicalRecord(rec int32, now int8) int32 {
 	return n
 }
 
-// longAgo is a fixed time before the exploration begins. It takes the place of a time for which
-// it matters only that the time is past.
+// longAgo is a fixed time before the exploration begins. It replaces times whose exact value
+// makes no difference any more.
 var longAgo = explorationStart.Add(-time.Hour)
 
 func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {

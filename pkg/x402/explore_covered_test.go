@@ -8,8 +8,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/ledger"
 )
 
-// coverage collects what at least one world has reached in the three tables: the edges and the
-// standings of the ledger, and the conclusions of the Gate.
+// coverage collects the rows of three tables that at least one world has reached: the edges of
+// the ledger, the standings of the ledger, and the conclusions of the Gate.
 type coverage struct {
 	mu          sync.Mutex
 	edges       map[int]bool

@@ -56,9 +56,9 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkSellerCheck checks that the seller's check does not keep a paid payment from its
-// answer. It is called after the check has refused a request whose payment was already paid.
-// It notes a violation if an attempt may still do the work for the payment.
+// checkSellerCheck is called after the seller's check refused a request that got no answer, and
+// whose payment was already paid when it arrived. The check must not stop the lookup for such
+// a payment. So checkSellerCheck notes a violation if the lookup can still run now.
 func (x *explorer) checkSellerCheck(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
 		x.noteViolation("the check refuses what is paid")
@@ -245,8 +245,9 @@ func (x *explorer) checkAnswer(s *state, p processState, n *node, auth int) {
 	}
 }
 
-// wasOver reports whether the outcome of a request with a new payment is about another payment,
-// which was already over (isOver) when the request arrived.
+// wasOver reports whether a request with a new payment got the outcome of an old payment that
+// was already over (isOver) when the request arrived. With two processes at once, wasOver
+// always returns false.
 func (x *explorer) wasOver(p processState, n *node, auth int) bool {
 	return auth != int(n.task.auth) && p.hadNoRecord && x.world.maxProcesses == 1 && p.overAuths&(1<<auth) != 0
 }

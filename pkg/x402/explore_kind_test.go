@@ -8,7 +8,8 @@ import (
 )
 
 // checkState checks a state that the walk reaches for the first time. If no process runs in the
-// state, checkState also checks the operator's lists and the continuations without faults.
+// state, it checks the operator's lists, and what happens if the payer tries again and nothing
+// fails any more.
 func (x *explorer) checkState(s *state) {
 	for auth := range x.world.authCount {
 		x.reachedStandings[x.standing(x.payment(s, auth), s)] = true

@@ -147,7 +147,7 @@ func TestHint(t *testing.T) {
 		}
 		for _, c := range []struct {
 			name, hash string
-			first      []string // the calls about the hash, which come before the calls of a question without a hash
+			first      []string // the calls about the hash; the calls that Find makes without a hash follow
 		}{
 			{"another payment", unrelated, callsHint},
 			{"in no block", hash("77"), callsHint[:1]},

@@ -307,8 +307,9 @@ func checkForm(t *testing.T, logs []entry, low, high uint64) {
 	}
 }
 
-// FuzzBatch reads arbitrary bytes as the answer to a batch. If the client accepts the batch, the
-// test gives the client each reply alone. Exactly one of them must give the same result.
+// FuzzBatch reads arbitrary bytes as the answer to a batch of two queries. If the client accepts
+// the batch, the test gives the client each reply alone. For each query, exactly one reply must
+// give the same result as the batch.
 func FuzzBatch(f *testing.F) {
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":7,"result":"0x1"},{"jsonrpc":"2.0","id":8,"result":null}]`))
 	f.Add(200, []byte(`[{"jsonrpc":"2.0","id":8,"result":"0x1"},{"jsonrpc":"2.0","id":7,"result":{}}]`))
