@@ -90,8 +90,8 @@ func reportGoods(kind, notes string) goods {
 	return g
 }
 
-// world holds what a program that sells works with: its goods, its facilitator, its settings
-// and its folder. The program's ledger is in the folder, and is kept when the process ends.
+// world holds the goods, the facilitator, the settings and the folder of one seller's program.
+// The program's ledger is in the folder, and is kept when the process ends.
 type world struct {
 	goods goods
 	books *testbed.Facilitator

@@ -90,9 +90,9 @@ func newOutage(t *testing.T, sold goods) *outage {
 	return o
 }
 
-// playReturning changes a copy of each buyer's order with the function change. Then it starts
-// the program of every client, which places the orders of the buyers that use this client.
-// playReturning returns the results by the ID of the order.
+// playReturning starts the program of every client. It changes a copy of each buyer's order
+// with the function change, and lets the program of the buyer's client carry out the copy. It
+// returns the results by the ID of the order.
 func playReturning(t *testing.T, outages []*outage, change func(*purchase)) map[string]loopResult {
 	t.Helper()
 	programs := startAll(t)

@@ -68,12 +68,12 @@ type buyer struct {
 	reached          bool                    // whether the buyer has reached trial.moment
 	settlements      map[string]settleAnswer // the facilitator's answers that report success, by nonce
 	settleCalls      int
-	hadEarlyResult   bool // whether a result came before the service was killed
+	hadEarlyResult   bool // whether an answer with status 200 came before the service was killed
 	replies          int
 	owedReplies      int             // the number of replies which say that the service owes the answer (see owesAnswer)
-	results          int             // the number of results after the service was killed
+	results          int             // the number of answers with status 200 after the service was killed
 	nonces           map[string]bool // the nonces that the buyer has sent
-	differentResults map[string]bool // the different results that the buyer got
+	differentResults map[string]bool // the different bodies of all answers with status 200
 	story            []string
 }
 
@@ -274,8 +274,8 @@ func (t *trial) passOn(r *testbed.Relayed) {
 }
 
 // recordAnswer records an answer to a payment, and reports whether the gateway must drop it.
-// If the answer is a result that is not dropped, recordAnswer also returns how many such
-// results the buyer has now.
+// If the answer has status 200 and is not dropped, recordAnswer also returns how many such
+// answers the buyer has now.
 func (t *trial) recordAnswer(signature string, answer x402test.Reply) (lost bool, results int) {
 	var p x402.Payload
 	raw, _ := base64.StdEncoding.DecodeString(signature)
@@ -303,8 +303,7 @@ func (t *trial) recordAnswer(signature string, answer x402test.Reply) (lost bool
 		}
 	}
 	b.note("signed %.10s: %d %v lost %t", signed.Nonce, answer.Status, testbed.FaultOf(answer), lost)
-	// If a result comes before the service is killed, the buyer has already passed the moment
-	// of the trial, so the trial must not wait for this buyer.
+	// A buyer with a result has passed t.moment, so the trial must not wait for this buyer.
 	if t.moment == betweenCalls || result {
 		t.markReached(b)
 	}
