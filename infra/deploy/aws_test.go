@@ -27,8 +27,8 @@ import (
 
 // account simulates an AWS account. An emulator provides S3, DynamoDB and one stack, to which
 // the SAM CLI's bucket belongs. The emulator does not support the serverless transform, so
-// account itself simulates every other stack. It follows the reference of CloudFormation's
-// query API when it refuses a change set or changes the state of a stack. A simulated stack
+// account itself simulates every other stack. When account refuses a change set or changes the
+// state of a stack, it follows the reference of CloudFormation's query API. A simulated stack
 // runs the built functions, with the environment from its template and its parameters.
 type account struct {
 	t        *testing.T

@@ -125,7 +125,7 @@ func (p plan) print(to io.Writer) {
 	for _, r := range rows {
 		fmt.Fprintf(w, "%s\t%s\t%s\n", r.name, formatValue(r.current), formatValue(r.planned))
 	}
-	_ = w.Flush() // a failure to print changes nothing
+	_ = w.Flush() // the deployment does not depend on the printed table
 	fmt.Fprintln(to)
 }
 
