@@ -26,9 +26,9 @@ type ledgerSession struct {
 	principal func(context.Context) (string, error)
 }
 
-// errNoPayee is returned if the ledger is a deployment's and PAY_TO is not set. Without this
-// error, transfers to the default payee, the published test address, would be recorded in the
-// ledger.
+// errNoPayee is returned if PAY_TO is not set and the ledger is the table of a deployment.
+// Without this error, transfers to the default payee, the published test address, would be
+// recorded in that ledger.
 var errNoPayee = errors.New("PAY_TO is not set: this compares the ledger of LEDGER_TABLE with what its payee received. " +
 	"Set PAY_TO to the address that the deployment has as PayTo")
 
