@@ -241,8 +241,8 @@ func connectChecked(ctx context.Context, network, address string) (net.Conn, err
 
 // hasRoute reports whether the kernel has a route to an address. It connects a UDP socket: for
 // that, the kernel looks up the route and picks an address of this machine, and sends nothing.
-// hasRoute returns false only for a missing route, address or family. Other failures, for
-// instance because this machine has no free file descriptor, say nothing about routes.
+// hasRoute returns false only for a missing route, address or family. Any other failure, such as
+// a lack of file descriptors on this machine, says nothing about routes.
 func hasRoute(ctx context.Context, a netip.Addr) bool {
 	// The kernel answers without waiting for the network, so nothing has to cancel the call.
 	// If ctx cancelled it, the end of a lookup would look like a missing route.
@@ -272,7 +272,7 @@ func isNoRoute(err error) bool {
 
 // publicCheck decides whether an address is public. It refuses every special-purpose range of
 // the IANA registries, multicast and, for IPv6, everything outside 2000::/3. It accepts any
-// port and network, because the Dialer decides about these. It is never changed.
+// port and network, because the Dialer decides about these. publicCheck is never changed.
 var publicCheck = ssrf.New(
 	ssrf.WithAnyPort(), ssrf.WithAnyNetwork(),
 	// Azure's WireServer serves metadata at an address that no registry lists.
