@@ -103,7 +103,7 @@ func (l Limits) concurrencyLimit(kind catalog.Kind) int {
 }
 
 // offer returns the offer of an operation at an origin. If there are former terms, the offer
-// also accepts payments under these.
+// also accepts payments under the former terms.
 func (s *Seller) offer(entry catalog.Operation, origin string, offer, sibling offerFunc) (*x402.Offer, error) {
 	site := s.platform.site(s.offering, origin)
 	now, err := x402.NewOffer(offer(entry, site), sibling(entry, site))
