@@ -76,8 +76,8 @@ func (x *explorer) canonicalNumber(r ledger.Record, now time.Time) int32 {
 // canonicalTimes replaces the times in a payment's record that no longer make a difference.
 //
 // Some periods of a payment last one day. If wholeDays is set, the world has no instant from one
-// hour to 25 hours after the exploration begins. All one-day periods that begin in the first
-// hour then end between the same two instants. So the exact beginning matters only while a
+// hour to 25 hours after the exploration begins. A one-day period that begins in the first hour
+// ends within this gap, whenever exactly it begins. So its beginning matters only while a
 // shorter period with the same beginning still runs. After that, canonicalTimes replaces the
 // beginning with the time at which the exploration begins.
 func (x *explorer) canonicalTimes(r *ledger.Payment, now time.Time) {

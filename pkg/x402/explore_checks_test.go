@@ -40,10 +40,11 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 // moveMoney records that the money of an authorization moves. movedByUs says that a
 // facilitator to which we sent the authorization moved the money. toldUncharged says that the
 // payer was told, after the authorization was sent, that nothing is charged. If movedByUs is
-// true, moveMoney notes a violation in two cases: toldUncharged is true, or another payment
-// for the same purchase was charged and was not yet over. If a facilitator has lied about this
-// authorization, the first case is no violation. If there is no node, and a facilitator has
-// lied about either payment, the second case is no violation.
+// true, there are two violations:
+//
+//   - toldUncharged is true, and no facilitator has lied about this authorization;
+//   - another payment for the same purchase was charged and was not yet over. This is no
+//     violation if there is no node and a facilitator has lied about either payment.
 func (x *explorer) moveMoney(s *state, auth int, movedByUs, toldUncharged bool) {
 	c := &s.chain[auth]
 	c.truth, c.spentAt, c.movedByUs = truthMoved, s.now, movedByUs

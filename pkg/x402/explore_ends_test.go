@@ -56,9 +56,9 @@ func isIllegal(out *x402.Outcome) bool {
 	return out.Fault != nil && (errors.Is(out.Fault, ledger.ErrIllegal) || errors.Is(out.Fault, ledger.ErrCorrupt))
 }
 
-// checkSellerCheck is called after the seller's check refused a request that got no answer, and
-// whose payment was already paid when it arrived. The check must not stop the lookup for such
-// a payment. So checkSellerCheck notes a violation if the lookup can still run now.
+// checkSellerCheck is called after the seller's check refused a request and the request got no
+// answer, although its payment was already paid. The check must not stop the lookup for a paid
+// payment. So checkSellerCheck notes a violation if the lookup can still run now.
 func (x *explorer) checkSellerCheck(s *state, auth int) {
 	if r := x.payment(s, auth); r != nil && x.meaning(r, s).Claim == ledger.Held {
 		x.noteViolation("the check refuses what is paid")
@@ -209,7 +209,7 @@ func (x *explorer) tellUncharged(s *state, n *node, auth int) {
 	own := x.payment(s, auth)
 	// A payer who is told that nothing is charged signs a new payment for the same purchase.
 	// The outcome of the new payment depends on the payment that owns the purchase. Therefore,
-	// if that payment has moved money, its record must not be in doubt.
+	// if the owner has moved money, the owner's record must not be in doubt.
 	replaced := own != nil && (own.State == ledger.Superseded || own.Endpoint != endpointName(n.task.endpoint))
 	if p, ok := x.records[s.recs[purchaseRecord]].(ledger.Purchase); ok && x.world.maxProcesses == 1 && !x.world.separatePurchases && n.end.leasedAuth >= 0 && !replaced {
 		owner := x.keyOf(p.Owner)

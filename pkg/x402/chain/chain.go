@@ -82,10 +82,10 @@ type Config struct {
 	// may hold an API key in its path, query or user part. No error contains a URL.
 	URLs []string
 	// Read returns URLs to use in place of the field URLs: for example, URLs with keys that are
-	// kept in a secret. Read may be nil. It is called whenever the chain is asked, and failed is
-	// true if no node could answer the previous time. Until Read has returned a list, and
-	// whenever that list is empty, the nodes in the field URLs are asked. An error of Read must
-	// not contain a URL.
+	// kept in a secret. Read may be nil. It is called whenever the chain is asked. Its argument
+	// failed is true if no node could answer the previous time. Until Read has returned a list,
+	// and whenever that list is empty, the nodes in the field URLs are asked. An error of Read
+	// must not contain a URL.
 	Read func(ctx context.Context, now time.Time, failed bool) ([]string, error)
 	// Network is the CAIP-2 name of the chain, such as eip155:8453. The nodes must be on it.
 	Network string

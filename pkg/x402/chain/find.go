@@ -21,8 +21,8 @@ const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute
 
-	// blockTime is the time between two blocks of Base. With it, the number of blocks between
-	// two times is guessed. blockMargin is added to that guess, so that a difference of a few
+	// blockTime is the time between two blocks of Base. It serves to guess the number of blocks
+	// between two times. blockMargin is added to that guess, so that a difference of a few
 	// seconds does not make a second guess necessary.
 	blockTime   = 2 * time.Second
 	blockMargin = 32
