@@ -40,7 +40,7 @@ func (x *explorer) isOver(r *ledger.Payment, endpoint int8, arrived time.Time) b
 // moveMoney records that the money of an authorization moves. movedByUs says that a
 // facilitator to which we sent the authorization moved the money. toldUncharged says that the
 // payer was told, after the authorization was sent, that nothing is charged. If movedByUs is
-// true, there are two violations:
+// true, moveMoney notes a violation in two cases:
 //
 //   - toldUncharged is true, and no facilitator has lied about this authorization;
 //   - another payment for the same purchase was charged and was not yet over. This is no
