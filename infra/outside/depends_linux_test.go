@@ -12,10 +12,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed/programs"
 )
 
-// Prefixes of modules that the programs and tests of this repository need, but not every
-// seller. No seller needs the modules in tools. A seller needs the modules in amazon only if
-// its ledger is in DynamoDB. A seller needs the modules in sqlite only if its ledger is in a
-// file.
+// These lists have prefixes of module paths. This repository needs all of these modules. A
+// seller needs the modules in amazon only if its ledger is in DynamoDB, and the modules in
+// sqlite only if its ledger is in a file. No seller needs the modules in tools.
 var (
 	tools = []string{ // modules for deployments, web pages and checks of this repository
 		"github.com/aws/aws-cdk-go", "github.com/aws/constructs-go", "github.com/aws/jsii-runtime-go", "github.com/cdklabs/",
@@ -28,8 +27,8 @@ var (
 
 // dependencies are the modules that a program depends on, in the three places that list them.
 type dependencies struct {
-	graph  []string // the modules in "go mod graph", among which the go command selects versions
-	sums   []string // the modules of which go.sum has a hash of all files, and not only of go.mod
+	graph  []string // the modules that "go mod graph" prints
+	sums   []string // the modules for which go.sum has a hash of all files, and not only of go.mod
 	binary []string // the modules that are linked into the program
 }
 

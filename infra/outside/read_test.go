@@ -41,7 +41,7 @@ func steps(markdown, section string) []step {
 	return all
 }
 
-// beforeSections, in place of a section's title, stands for the text before the first section.
+// beforeSections, used as the title of a section, means the text before the first section.
 const beforeSections = ""
 
 // textOf returns the text of the section with the given title.

@@ -56,9 +56,9 @@ func removeProxy() {
 	}
 }
 
-// readerEnvironment returns the environment of a reader who has the go command and the caches
-// of this machine. Of the tests' variables whose names begin with GO, it has only GOROOT. It
-// adds the variables of the module proxy.
+// readerEnvironment returns the environment of a reader. It is the tests' environment, with
+// these changes: of the variables whose names begin with GO, only GOROOT stays; the variables
+// of the module proxy, the home folder and the caches of this machine are added.
 func readerEnvironment(t *testing.T, home string) []string {
 	t.Helper()
 	environment := slices.DeleteFunc(os.Environ(), func(variable string) bool {

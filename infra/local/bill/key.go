@@ -14,8 +14,8 @@ import (
 	"github.com/hostfacts/hostfacts/pkg/x402/x402test"
 )
 
-// ReadKey returns the wallet of the private key in a file. Nobody but the owner of the file
-// may be able to read or write it.
+// ReadKey returns the wallet of the private key in a file. It refuses a file that other users
+// can read or write.
 func ReadKey(path string) (*x402test.Wallet, error) {
 	text, err := keyfile.Read(path)
 	if err != nil {

@@ -83,9 +83,9 @@ func (d Delivery) matchesResource(asked url.URL, resource string) bool {
 	return resource == named || resource == named+"?"+asked.RawQuery
 }
 
-// Question returns the request for a URL, as a receipt writes it. If the URL is that of an
-// operation of this product, the parameters are normalized. If the URL belongs to another
-// service, the parameters are only sorted by name.
+// Question returns the text with which a receipt describes the request for a URL. If the URL is
+// that of an operation of this product, the parameters are normalized. If the URL belongs to
+// another service, the parameters are only sorted by name.
 func Question(asked *url.URL) string {
 	sent := asked.Query()
 	for _, op := range catalog.All() {

@@ -22,8 +22,8 @@ import (
 const (
 	// requestTimeout is the time-out of one request to Secrets Manager.
 	requestTimeout = 10 * time.Second
-	// maxReply is the size limit of a reply, in bytes. The largest secret has 64 KiB and needs
-	// less than this in JSON.
+	// maxReply is the size limit of a reply, in bytes. A reply with the largest possible secret
+	// (64 KiB) is smaller.
 	maxReply = 512 << 10
 
 	stageCurrent = "AWSCURRENT" // the stage of the version that the functions read

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// Window is the time after the arrival of an answer in which the same question gets the
-	// stored answer.
+	// Window is a time that begins when an answer arrives. During this time, the same question
+	// gets the stored answer.
 	Window = 90 * time.Second
 	// CallTime is the default time limit for a call. Hosts give up after 60 seconds.
 	CallTime = 50 * time.Second
 	// sendTime is the time limit for one request to the server.
 	sendTime = 30 * time.Second
-	// expiryMargin is the time after the expiry of a signature in which the signature may
-	// still be executed, because clocks differ and a block may be late.
+	// expiryMargin is a time that begins when a signature expires. During this time, the
+	// signature may still be executed, because clocks differ and a block may be late.
 	expiryMargin = 2 * time.Minute
 )
 

@@ -11,8 +11,8 @@ import (
 	"github.com/hostfacts/hostfacts/infra/paymcp/purse"
 )
 
-// historyCount is how many random histories TestChances plays. Playing one takes a while,
-// because it often waits for the disk.
+// historyCount is how many random histories TestChances plays. Each history takes a while,
+// because the buyer often waits for the disk.
 var historyCount = flag.Uint64("worlds", 40, "how many random histories")
 
 // TestChances plays histories in which calls fail and processes are killed at random. In each

@@ -23,7 +23,7 @@ const (
 	price = "5000"
 )
 
-// outcome is how a request with a payment is handled.
+// outcome is what happens to a request that carries a payment.
 type outcome int
 
 const (

@@ -54,7 +54,8 @@ func (m *market) now() time.Time { return time.Now().Add(time.Duration(m.clockOf
 // advanceClock moves the clock of the market ahead.
 func (m *market) advanceClock(d time.Duration) { m.clockOffset.Add(int64(d)) }
 
-// seller returns a seller of this market, after changes to its configuration.
+// seller returns a seller of this market. The changes are made to its configuration
+// first.
 func (m *market) seller(changes ...func(*x402http.Config)) *x402http.Seller {
 	m.Helper()
 	c := x402http.Config{
