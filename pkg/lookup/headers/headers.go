@@ -41,10 +41,10 @@ type Result struct {
 }
 
 // Headers holds the response headers that spec §2.4 allows. A header is nil if the origin did
-// not send it, and "" if the origin sent it empty. The origin may send several header fields
-// of one name. If the standard says that the header is a list, their values are joined with a
-// comma and a space. Otherwise only the first field is used. origin.Text converts the values
-// to UTF-8.
+// not send it, and "" if the origin sent it empty. The origin may send several fields of one
+// header. If the header is a list of values, the values of all these fields are joined with a
+// comma and a space. Otherwise only the first field is used. origin.Text converts the values to
+// UTF-8.
 type Headers struct {
 	AccessControlAllowOrigin        *string `json:"access-control-allow-origin" doc:"As the origin sent it; null if not sent"`
 	CacheControl                    *string `json:"cache-control" doc:"As the origin sent it; null if not sent"`
@@ -104,9 +104,9 @@ func (c *Client) Lookup(ctx context.Context, q Query) (Result, error) {
 }
 
 // LookupOn is like Lookup, for a target that has already been resolved. If conn is not nil, it
-// must be a connection to the address in peer on which the TLS handshake is complete. LookupOn
-// then sends its request over conn, and closes conn. If conn turns out to be dead, LookupOn
-// makes a new connection.
+// must be connected to the address peer, and its TLS handshake must be complete. LookupOn then
+// sends its request over conn, and closes conn. If conn turns out to be dead, LookupOn makes a
+// new connection.
 func (c *Client) LookupOn(ctx context.Context, q Query, target guard.Target, conn *tls.Conn, peer netip.Addr) (Result, error) {
 	host := c.origins.Host(target, conn, peer)
 	defer host.Close()
