@@ -63,8 +63,8 @@ type directive struct {
 
 // emf returns the attributes that make a log record carry the metrics in values: the
 // directives, and one member for each metric. dimensions are names of members of the same
-// record. A metric that is kept by operation gets a separate series for each of these
-// dimensions.
+// record. If KeptBy says that a metric is kept by operation, the metric gets a separate series
+// for each of these dimensions.
 func (p Platform) emf(values []metric, dimensions ...string) []slog.Attr {
 	namespace := Namespace(p.Stack)
 	overAll := [][]string{{}}

@@ -45,11 +45,11 @@ const (
 	MetricFallbackSettled = "FallbackSettled"
 	MetricFallbackFailed  = "FallbackFailed"
 	// MetricRefusedPayer identifies a payer whose payment was refused: its value is the last
-	// 24 bits of the payer's address. The service or the facilitator refused the payment, or
-	// the facilitator's reply was unclear. If the minimum and the maximum of this metric
-	// differ, payments of more than one payer were refused, however often each payer tried. A
-	// payment that cannot be read has no payer. The value is then a number for the network of
-	// the client.
+	// 24 bits of the payer's address. The payment counts as refused if the service or the
+	// facilitator refused it, or if the facilitator's reply was unclear. If the minimum and
+	// the maximum of this metric differ, payments of more than one payer were refused, however
+	// often each payer tried. A payment that cannot be read has no payer. The value is then a
+	// number for the network of the client.
 	MetricRefusedPayer = "RefusedPayer"
 	// MetricSilentPayer identifies, in the same way, a payer whose payment is in doubt because
 	// the facilitator did not reply. A payer cannot cause such a case.

@@ -188,7 +188,7 @@ func settledRequests() []request {
 		return request{name: name, prepare: before, status: 200, settles: 1, metrics: "Answers" + more + saleMetrics, line: line}
 	}
 	lookupFailingWith := func(code fault.Code) func() (dns.Result, error) { return lookupFailing(lookup.Fault(code, nil)) }
-	// A lookup that quotes a malformed header of an origin may return an error like flood.
+	// A lookup that quotes a malformed header of an origin may return such an error.
 	flood := fmt.Errorf("bug: malformed header: %q", strings.Repeat("\x01\u202e", 64000))
 	panickingLookup := func() (dns.Result, error) { panic(flood) }
 	all := []request{

@@ -58,8 +58,9 @@ type Platform struct {
 // it.
 type Offering struct {
 	// Site describes the deployment in the documents. Its Origin and its clock need not be set
-	// here. Over MCP, the DuplicateWindow counts twice: the official SDK gives up after 60 s, and
-	// the program that uses the SDK may repeat the call only after that.
+	// here. Over MCP, the duplicate window is twice as long as DuplicateWindow: the official
+	// SDK gives up after 60 s, and the program that uses the SDK may repeat the call only
+	// after that.
 	discovery.Site
 	// Former are the terms before the last change, or nil.
 	Former *FormerTerms
