@@ -60,9 +60,10 @@ type receipt struct {
 	Logs   []entry `json:"logs"` // in the order of their indexes
 }
 
-// decode decodes a JSON object into a struct according to the tags of its fields. A uint64 is a
-// quantity. A string is 0x and hexadecimal digits, and is kept in lower case; its tag gives the
-// number of bytes. A bool may be missing. Member names must match exactly.
+// decode decodes a JSON object into a struct. The tags of a field give the exact name of its
+// member and, for a string, the number of bytes. The member of a uint64 must be a quantity. The
+// member of a string must be 0x and hexadecimal digits; the field has them in lower case. The
+// member of a bool may be missing.
 func decode[T any](raw json.RawMessage) (v T, err error) {
 	members, err := untrusted.Split(raw, maxDepth)
 	if err != nil {
@@ -106,8 +107,8 @@ func decodeQuantity(raw json.RawMessage) (uint64, error) {
 	return n, nil
 }
 
-// decodeHex decodes a string of 0x and hexadecimal digits. The required number of bytes is size.
-// If size is empty, any number of bytes is accepted.
+// decodeHex decodes a string of 0x and hexadecimal digits. size is the required number of bytes,
+// written in decimal. If size is empty, any number of bytes is accepted.
 func decodeHex(raw json.RawMessage, size string) (string, error) {
 	digits, ok := afterPrefix(raw)
 	b, err := hex.DecodeString(digits)
@@ -266,9 +267,9 @@ func (l entry) value() *big.Int {
 }
 
 // checkMadeBy returns nil if l is the Transfer event of an authorization whose use is logged
-// in the given entry. The Transfer event must have the next log index, be in the same
-// transaction, and name the same account as the payer. The token is not known to log such
-// transfers in any other way.
+// in the given entry. The Transfer event must be in the same transaction, have the next
+// log index, and name the same payer. The token is not known to log such a transfer for any
+// other reason.
 func (l entry) checkMadeBy(use entry, token string) error {
 	switch {
 	case l.Index != use.Index+1 || l.Tx != use.Tx || !l.isTransfer(token):

@@ -51,7 +51,7 @@ func Example() {
 		return
 	}
 	const validFor = time.Minute
-	const unused = false // the answer is for the payer, so the lookup counts
+	const unused = false // the lookup of this claim was run, so it counts
 	if err := first.Hold.Redeem(ctx, answer, validFor, unused); err != nil {
 		fmt.Println(err)
 		return

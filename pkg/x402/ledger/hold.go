@@ -17,7 +17,7 @@ type Hold struct {
 	ledger    *Ledger
 	record    Payment
 	pending   *Payment  // the record of a write whose result is unknown, or nil; see confirm
-	lookupAt  time.Time // when the lookup before this claim ended or, if that lookup never ended, began
+	lookupAt  time.Time // when the lookup before this claim ended; if it never ended, when it began
 	refusedBy string    // the facilitator that refused the payment, or empty; see RefusedBy
 }
 

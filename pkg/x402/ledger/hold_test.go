@@ -271,8 +271,8 @@ type lookUpStep struct {
 	lookUp  func(*ledger.Hold) error // called after the claim, with the hold that the step returns
 }
 
-// lookUpStep runs one step. h is the hold of the last attempt that got the lease. The result
-// is the hold that the step's claim got or, if the claim got none, h.
+// lookUpStep runs one step. h is the hold of the last attempt that got the lease. If the
+// step's claim gets a new hold, lookUpStep returns the new hold. Otherwise it returns h.
 func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledger.Hold) *ledger.Hold {
 	t.Helper()
 	d.advance(s.after)

@@ -98,15 +98,15 @@ const (
 // Proof returns how well p proves that it comes from the payer. p is a later submission of the
 // authorization in r.
 //
-// If the first claim had a retry token, the result is FromPayer for the same token, which no
-// settlement publishes. For any other token, and for none, the result is Copied.
+// If the first claim had a retry token, the token decides, because no settlement publishes it.
+// The result is FromPayer if p has the same token, and Copied otherwise.
 //
-// If the first claim had no token, p must have been signed with the payer's key or have the
-// same signature as the first claim; otherwise the result is Copied. For such a p, the result
-// is FromPayer as long as the payment has certainly not been sent, SettlesOnly once it may
-// have been sent, and Copied once it is known to be paid. There is one exception: if the
-// payment names no purchase, the payer cannot replace it with another signature. The result is
-// then FromPayer until the payment is known to be paid.
+// If the first claim had no token, the signature decides. The result is Copied unless p was
+// signed with the payer's key or has the same signature as the first claim. If p has such a
+// signature, the result is FromPayer until the payment may have been sent, SettlesOnly after
+// that, and Copied once the payment is known to be paid. There is one exception: if the payment
+// names no purchase, the payer cannot replace it with another signature. The result is then
+// FromPayer until the payment is known to be paid.
 func (r Payment) Proof(p Submission) Proof {
 	signed := p.Recovered || r.SigDigest == p.SigDigest
 	switch {

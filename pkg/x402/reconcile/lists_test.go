@@ -57,8 +57,9 @@ func TestReconcilerEach(t *testing.T) {
 	})
 }
 
-// bought claims the nth payment for a purchase. If m is not negative, the mth payment opens
-// this purchase first. If m is negative, the purchase is never opened.
+// bought claims the mth and the nth payment for the same purchase. The mth payment opens the
+// purchase before the nth is claimed. If m equals n, there is only this one payment. If m is
+// negative, there is only the nth payment, and the purchase is never opened.
 func (d *harness) bought(n, m int) {
 	d.t.Helper()
 	with := func(p *ledger.Submission) { p.Purchase = "purchase|" + payment(n).Key }

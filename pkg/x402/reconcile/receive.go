@@ -68,9 +68,9 @@ const (
 	// payment of an older transfer may have been answered, because records of answered
 	// payments are deleted after 35 days.
 	oldestTransfer = 34 * 24 * time.Hour
-	// firstStretch is how far back the first cursor of a payee begins. That is the longest
-	// window of an authorization and another hour, because the newest safe block is at most an
-	// hour old.
+	// firstStretch is how far back the first cursor of a payee begins: the longest window of an
+	// authorization plus an hour. The hour is needed because the newest safe block may be
+	// up to an hour old.
 	firstStretch = x402.MaxWindow + time.Hour
 	// maxFormer is the largest number of former payees whose transfers one run reads.
 	maxFormer = 8
@@ -247,9 +247,9 @@ func (r *run) readBatch(ctx context.Context, payee x402.Address, at *ledger.Curs
 }
 
 // cursor returns the cursor at which reading continues. If the payee has no cursor, cursor
-// makes one that starts firstStretch before now. An authorization that was signed earlier has
-// expired. For a former payee, the new cursor starts firstStretch before ledger.Payee.Until, a
-// time after the last payment to the payee.
+// makes one that starts firstStretch before now. It need not start earlier, because an
+// authorization that was signed before then has expired. For a former payee, the new cursor
+// starts firstStretch before ledger.Payee.Until, a time after the last payment to the payee.
 func (r *run) cursor(ctx context.Context, payee x402.Address) (*ledger.Cursor, error) {
 	key := ledger.CursorKey(strings.ToLower(r.Terms.Network), strings.ToLower(r.Terms.Asset), payee.String())
 	at, err := r.Ledger.Cursor(ctx, key)

@@ -205,8 +205,8 @@ func (c receiveRow) checkRecord(t *testing.T, before, r ledger.Payment, transact
 	}
 }
 
-// TestReceiveWithoutARecord checks transfers that belong to no record. If a transfer is a payment,
-// a refund of the transferred amount is due. Other transfers are only counted.
+// TestReceiveWithoutARecord checks transfers that belong to no record. If such a
+// transfer is a payment, its amount must be due for a refund. A deposit must only be counted.
 func TestReceiveWithoutARecord(t *testing.T) {
 	withReconciler(t, nil, func(t *testing.T, d *harness) {
 		p := d.watchChain()

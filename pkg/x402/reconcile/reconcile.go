@@ -25,11 +25,11 @@ import (
 type Reconciler struct {
 	Ledger *ledger.Ledger
 	Index  ledger.Index
-	// Evidence reads the chain. Without Evidence, the Reconciler still counts what is owed. Of
-	// the payments in doubt, it then ends only those that the ledger shows as never sent.
+	// Evidence reads the chain. If it is nil, the Reconciler still counts what is owed, but it
+	// decides a payment only if the ledger shows that the payment was never sent.
 	Evidence x402.Evidence
-	// Scanner reads the transfers to the payee. Only a Scanner finds money for a payment that
-	// is not in doubt.
+	// Scanner reads the transfers to the payee. It finds money even for a payment that is not
+	// in doubt, such as a refused one. If Scanner is nil, no transfers are read.
 	Scanner Scanner
 	// Terms are the terms that Evidence and Scanner look at. Their addresses must be valid.
 	// After a change of configuration, the ledger can have payments under other terms. If such
@@ -270,7 +270,8 @@ func (r *run) decideByEvidence(ctx context.Context, record ledger.Payment, doubt
 	return r.writeFinding(ctx, record, q, found)
 }
 
-// findEvidence asks for evidence about a record, if its payment is in the token of Terms.
+// findEvidence asks for evidence about a record. If the record's payment is not in the token of
+// Terms, findEvidence asks nothing, and returns a finding whose Cause says why.
 func (r *run) findEvidence(ctx context.Context, record ledger.Payment, q x402.Question) x402.Finding {
 	if !r.isOurs(record) {
 		cause := errors.New("the payment is on another chain, or in another token, than the one looked at")

@@ -29,9 +29,9 @@ type evidence struct{ *Facilitator }
 
 var _ reconcile.Scanner = evidence{}
 
-// A transfer counts as a payment only if it was made at most this long before the payment's
-// first claim (x402.Question.Since). sentSlack applies if the seller may have sent the payment
-// (Question.Sent), and slack applies otherwise.
+// These are the longest times by which a transfer may come before the payment's first claim
+// (x402.Question.Since) and still count as the payment. sentSlack applies if the seller may
+// have sent the payment (Question.Sent), and slack applies otherwise.
 const (
 	slack     = time.Minute
 	sentSlack = 10 * time.Minute

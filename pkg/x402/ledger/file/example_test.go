@@ -35,7 +35,7 @@ func ExampleOpen() {
 		Origin: "https://shop.example",
 		Log:    slog.New(slog.DiscardHandler),
 	}
-	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // play money; without this line, the Facilitator settles real payments
+	config.Settler, config.Evidence = x402test.PlayMoney(config.PayTo) // play money; for real payments, set config.Facilitator instead
 	seller, err := x402http.New(config)
 	if err != nil {
 		fmt.Println(err)

@@ -49,9 +49,9 @@ var ErrBeside = errors.New("the ledger file is whole, and the -wal file beside i
 // this package prevents that.
 //
 // A file of an earlier release has no marker. Open accepts such a file and gives it a marker.
-// The column word has the word with which Accept accepts a file that needs a -wal and has
-// none. The column swept has the number of the row at which the last Sweep stopped, or 0 if
-// Sweep reached the last row.
+// The column "word" has the acceptance word, with which Accept accepts the file if its -wal is
+// missing. The column "swept" has the number of the row at which the last Sweep stopped, or 0
+// if Sweep reached the last row.
 const createMarkerQuery = `CREATE TABLE marker (whole INTEGER NOT NULL, word TEXT NOT NULL, swept INTEGER NOT NULL); INSERT INTO marker VALUES (1, '', 0);`
 
 // countMarkersQuery returns 1 if a file has a marker, and 0 otherwise.
@@ -72,7 +72,7 @@ func (l location) dsn(settings url.Values) string {
 }
 
 // connect returns a database whose connections do not remove the -wal. If another process
-// writes, a connection waits for it, for at most the given time.
+// is writing, a connection waits until that process has finished, for at most the given time.
 func (l location) connect(patience time.Duration) (*sql.DB, error) {
 	c, err := sqlite.NewConnector(l.dsn(url.Values{}))
 	if err != nil {
@@ -82,8 +82,8 @@ func (l location) connect(patience time.Duration) (*sql.DB, error) {
 }
 
 // walKeeper is a connector whose connections do not remove the -wal. Connect first tells
-// SQLite to keep the -wal, and then applies the settings. SQLite may have to open the -wal to
-// apply the settings, and must not remove the -wal if they fail.
+// SQLite to keep the -wal, and then executes the settings. This order matters if the settings
+// fail: SQLite may have opened the -wal by then, and must not remove it.
 type walKeeper struct {
 	driver.Connector
 	settings string
@@ -192,8 +192,8 @@ func (l location) checkWAL(ctx context.Context, acceptWord string) error {
 // markTimeout is how long markIncomplete waits for programs that read the file.
 const markTimeout = 30 * time.Second
 
-// markIncomplete sets the column whole to 0 in the main file. It also sets a new acceptance
-// word if whole was not 0, or if Open has just accepted the file with the old word. SQLite
+// markIncomplete sets the column "whole" to 0 in the main file. It also sets a new acceptance
+// word if the column was not 0, or if Open has just accepted the file with the old word. SQLite
 // writes the new marker to the -wal, so markIncomplete has to move the content of the -wal
 // into the main file. That fails while a program reads an older state of the ledger. It also
 // fails while another process moves the content, for example because that process opens the

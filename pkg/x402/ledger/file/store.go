@@ -57,9 +57,9 @@ const (
 	schemaVersion = 1
 )
 
-// schema creates the table. The column list says in which list of ledger.Index a record is.
-// The column since has the record's time in that list. The column sum has a checksum of doc
-// and body, because SQLite stores no checksum of its data.
+// schema creates the table. The column "list" says in which list of ledger.Index a record is.
+// The column "since" has the record's time in that list. The column "sum" has a checksum of the
+// columns "doc" and "body", because SQLite stores no checksum of its data.
 const schema = `
 CREATE TABLE IF NOT EXISTS records (
 	key TEXT PRIMARY KEY, version INTEGER NOT NULL, write_id TEXT NOT NULL,
