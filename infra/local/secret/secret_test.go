@@ -175,7 +175,7 @@ func receiptPair(t *testing.T) (private, public string) {
 func TestSecretOfACDPKey(t *testing.T) {
 	t.Parallel()
 	k := newKeeper(t)
-	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // 32 bytes in base64, half as long as a key
+	const half = "MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE" // 32 bytes in base64; a valid key has 64
 	seed := "AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA7aie8zrakLWKjqNAqbw1zZTIVdx3iQ6Y6wEihi1naKQ=="
 	file := filepath.Join(t.TempDir(), "cdp_api_key.json")
 	testbed.Check(os.WriteFile(file, []byte(`{"id":"id-of-a-key","privateKey":"`+seed+`"}`), 0o600))

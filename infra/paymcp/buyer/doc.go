@@ -10,11 +10,11 @@
 //   - The server refused the signature and says that it did not charge.
 //   - The server refused the signature, and the chain says that the signature moved no money and
 //     never will.
-//   - There is no chain to ask, the signature has expired, and the server refused it every time,
-//     always without an attempt to settle.
+//   - There is no chain to ask, the signature has expired, and the server refused it every time
+//     without an attempt to settle.
 //
-// In any other case, above all after a signature that was sent and had no answer, the package
-// never makes another one by itself. A person who knows that the purchase was not charged can
+// In any other case, above all if a signature was sent and got no answer, the package never
+// makes another one by itself. A person who knows that the purchase was not charged can
 // say so (pay-mcp forget).
 //
 // Whatever a server says, the book of package purse counts each signature for 24 hours.

@@ -223,7 +223,7 @@ func (s *seller) transfers() int {
 	return len(s.transferTimes)
 }
 
-// planNext plans how the next requests are handled. Requests after those succeed.
+// planNext plans the outcomes of the next requests. All later requests succeed.
 func (s *seller) planNext(next ...outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -237,7 +237,7 @@ func (s *seller) planNext(next ...outcome) {
 	}
 }
 
-// planAtRandom plans at random how requests are handled. About half of them succeed.
+// planAtRandom plans a random outcome for each request. About half of the requests succeed.
 func (s *seller) planAtRandom(r *rand.Rand) {
 	s.plan = func() outcome {
 		if r.IntN(2) == 0 {
