@@ -215,8 +215,8 @@ func (f *fleet) contractPayment(offer x402test.Reply) string {
 	return contractSignedHeader(draft)
 }
 
-// copiedPayment pays as the victim. It returns what a reader of the chain could make of the
-// payment: the same authorization, without extensions and with another signature.
+// copiedPayment pays from the address victim. It returns a copy of the payment that a reader of
+// the chain could make: the same authorization, without extensions and with another signature.
 func (f *fleet) copiedPayment(offer x402test.Reply) string {
 	wallet, draft := f.draftOf(offer, true)
 	f.checkServed(victim, "example.com", testbed.Must(wallet.Seal(draft)))
@@ -353,7 +353,7 @@ func (t *table) limits() *limittest.Watched {
 	return s
 }
 
-// sizeOf returns the write units of a record, encoded as a store sends it. entry is the
+// sizeOf encodes a record as a store sends it, and returns its write units. entry is the
 // partition and the key of the record's index entry, in one string; nil means no index entry.
 func (t *table) sizeOf(r ledger.Record) (units int, entry []string) {
 	t.mu.Lock()
