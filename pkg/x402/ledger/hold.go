@@ -186,9 +186,8 @@ func (h *Hold) recordEvidence(ctx context.Context, receipt Receipt, begins bool)
 }
 
 // stillHolds reports whether this attempt may still look up the answer to its payment. r is
-// the record that somebody else has written. The attempt may do so if the answer is owed, and
-// if the attempt still has the lease: the lease has not ended, and nobody has claimed the
-// payment since.
+// the record that somebody else has written. The answer must be owed, and the attempt must
+// still have the lease: the lease has not ended, and no other attempt has claimed the payment.
 func (h *Hold) stillHolds(r Payment) bool {
 	now := h.ledger.now()
 	holdsLease := r.Attempt == h.record.Attempt && leaseLive(r, now)

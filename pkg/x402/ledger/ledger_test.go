@@ -143,9 +143,9 @@ func answer(t *testing.T, body string) ledger.Answer {
 // TestWritesThatFail plays writes that fail without effect, and writes that take effect but
 // report a failure. If a write of a hold fails, the hold's next write must find out whether
 // the failed one took effect. If the write of a claim fails, the claim must return an error,
-// so nothing is sent. If the claim's write took effect all the same, the next claim after the
-// end of the lease must find the payment in doubt, because that claim cannot know that nothing
-// was sent. If the write of Reclaim, the reconciler's claim, fails, Reclaim must return an
+// so that nothing is sent. If the claim's write took effect, the next claim after the end of
+// the lease must find the payment in doubt, because the next claim cannot know that nothing
+// was sent. Reclaim is the claim of the reconciler: if its write fails, Reclaim must return an
 // error and no hold.
 func TestWritesThatFail(t *testing.T) {
 	for _, fault := range faults {

@@ -102,8 +102,8 @@ func (c *Client) Challenge(ctx context.Context, url string) (x402.PaymentRequire
 	return r.Required()
 }
 
-// Sign asks a URL for its offer, and returns a PAYMENT-SIGNATURE header that pays what the
-// offer asks.
+// Sign asks a URL for its offer, and returns a PAYMENT-SIGNATURE header that pays the price in
+// the offer.
 func (c *Client) Sign(ctx context.Context, url string) (string, error) {
 	required, err := c.Challenge(ctx, url)
 	if err != nil {

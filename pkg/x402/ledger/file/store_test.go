@@ -224,7 +224,7 @@ func otherFiles(t *testing.T, sound []byte) map[string][]byte {
 		"another":  databaseOf(t, "CREATE TABLE t (a); PRAGMA user_version = 1"),
 		"later":    databaseOf(t, schema+fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, schemaVersion+1)),
 		"no pages": bytes.Repeat([]byte{0}, page),
-		// SQLite's integrity check does not notice these three.
+		// SQLite's integrity check does not notice the following three changes.
 		"format":    append(append(bytes.Clone(sound[:47]), 0xff), sound[48:]...), // the schema format in the file's header
 		"column":    bytes.Replace(sound, []byte("version INTEGER"), []byte("versioo INTEGER"), 1),
 		"condition": bytes.Replace(sound, []byte("list > 0"), []byte("list > 1"), 1),
@@ -344,7 +344,7 @@ func TestSharedCommit(t *testing.T) {
 	ledgertest.MustPut(t, s, ledgertest.First("after it"))
 }
 
-// FuzzDecode plays any row, with a right or a wrong checksum. decode must return a record with
+// FuzzDecode decodes any row, with a right or a wrong checksum. decode must return a record with
 // the row's key, or report the row as corrupt. A row with a wrong checksum must be corrupt. If
 // encode accepts a record that decode returned, it must keep the record's key and version.
 func FuzzDecode(f *testing.F) {
