@@ -36,8 +36,9 @@ func (w *world) storeSignedPurchase(ago time.Duration, tool, arguments string) {
 }
 
 // TestFoundAfterAKill checks a signature that may never have arrived, because the process was
-// killed. The signature is sent again. If the signature has expired, the service says that
-// nothing was charged, and another signature is made. Otherwise the old signature must pay.
+// killed. The next process must send the signature again. If the signature has expired, the
+// service says that nothing was charged, and the process must make another signature. Otherwise
+// the old signature must pay.
 func TestFoundAfterAKill(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

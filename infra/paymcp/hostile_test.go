@@ -14,8 +14,9 @@ import (
 	"github.com/hostfacts/hostfacts/infra/testbed"
 )
 
-// fixedAnswers is a server that always gives the same answer to a method. The map has a result
-// or an error for each method.
+// fixedAnswers is a server that always gives the same answer to a method. For each method, the
+// map has a result, which is a JSON object, or the complete body of the answer. Any other method,
+// except initialize, gets an error.
 type fixedAnswers map[string]string
 
 // ServeHTTP implements http.Handler. It speaks MCP with the initialize handshake, but without
