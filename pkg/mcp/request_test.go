@@ -133,7 +133,8 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// TestCallCarries checks the payment and the purchase key that come with a call.
+// TestCallCarries checks which payment and which purchase key Call finds in the _meta of a
+// request. An invalid payment must count as a payment, with an error.
 func TestCallCarries(t *testing.T) {
 	for meta, c := range map[string]struct {
 		paid bool
