@@ -32,8 +32,8 @@ const (
 const reconcileMargin = 10 * time.Second
 
 // Reconciler returns c with two more settings: the former payee, and the lowest price under
-// the current and the former terms. It needs both, because a payment that a request left in
-// doubt may have been made under the former terms. former may be nil.
+// the current and the former terms. The Reconciler needs both, because a payment that a
+// request left in doubt may have been made under the former terms. former may be nil.
 func Reconciler(c reconcile.Reconciler, former *FormerTerms) *reconcile.Reconciler {
 	c.Cheapest = catalog.Cheapest()
 	if former != nil {
