@@ -13,7 +13,7 @@
 //	              | |  +--- Uncertain ---------> uncertain |
 //	              | +-----------------------------+        |
 //	              +------------------ Claim ---------------+
-//	settling with its lease past = abandoned: the next Claim takes the lease, with doubt
+//	settling with its lease past = abandoned: after the next Claim, the payment is in doubt
 //
 // Three rules matter most. First, once a request may have reached the facilitator, the payment
 // is in doubt until evidence decides. A timeout is not a refusal, and a used nonce may mean
