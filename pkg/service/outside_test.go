@@ -161,7 +161,7 @@ func TestOutsideSilence(t *testing.T) {
 
 	mute := at.open(t, ca)
 	ctx, cancel = context.WithCancel(t.Context())
-	mute.Connector.(*guard.Dialer).Connect = func(ctx context.Context, network, _ string) (net.Conn, error) { //nolint:forcetypeassert // opened returns this type
+	mute.Connector.(*guard.Dialer).Connect = func(ctx context.Context, network, _ string) (net.Conn, error) { //nolint:forcetypeassert // open returns this type
 		listener := testbed.Must(net.Listen("tcp", "127.0.0.1:0"))
 		t.Cleanup(func() { _ = listener.Close() })
 		go func() {
