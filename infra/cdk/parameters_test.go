@@ -245,9 +245,12 @@ func checkEffect(t *testing.T, what string, before, after deployment, kind strin
 }
 
 // TestAParameterIsMissed checks that TestEveryParameterTakesEffect would detect two mistakes
-// in the template. First, the settings lack the payee: a change of the payee then publishes no
-// function. Second, the descriptions of the functions lack the settings: after a change of
-// ReceiptKey, Lambda then publishes only the functions that receive ReceiptKey.
+// in the template. The template joins the values of the parameters into the document Settings.
+// When a value changes, the document gets a new number. The description of every function
+// contains this number, so every function is published again. The first mistake: the document
+// lacks the payee. Then a change of the payee publishes no function. The second mistake: the
+// descriptions lack the number. Then a change of ReceiptKey publishes only the functions that
+// receive ReceiptKey.
 func TestAParameterIsMissed(t *testing.T) {
 	t.Parallel()
 	path := changeTemplate(t, templatePath, "[PayTo, !Ref PayTo]", "[PayTo, PayTo]")

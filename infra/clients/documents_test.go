@@ -213,7 +213,8 @@ func node(t *testing.T, args ...string) []byte {
 		_, _ = os.Stat(name)
 	}
 	cmd := testbed.Command(t, testbed.Node(t, "."), args...)
-	// The program does not look for updates, send reports to its vendor, or use colours.
+	// With these variables, the program looks for no updates, sends its vendor no reports, and
+	// uses no colours.
 	cmd.Env = append(cmd.Env, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true", "NO_COLOR=1", "NODE_OPTIONS=")
 	var complaints strings.Builder
 	cmd.Stderr = &complaints

@@ -73,7 +73,8 @@ func TestClientsComeBack(t *testing.T) {
 	checkRow(t, "the loop ends while the answer is owed; the client comes back after the duplicate window, and signs again", len(stockClients()))
 }
 
-// newOutage starts a service whose goods fail, and makes a buyer for each client.
+// newOutage starts a service that sells the given goods and cannot deliver them until isMended
+// is set. It makes a buyer for each client.
 func newOutage(t *testing.T, sold goods) *outage {
 	o := &outage{addr: testbed.FreeAddr(t)}
 	goodsFail := func() bool { return !o.isMended.Load() }

@@ -219,8 +219,8 @@ func (o *operator) currentValue(name string) string {
 
 var deployArguments = []string{"deploy", "-yes", "shop"}
 
-// shopStackFile returns the file of a stack that the SAM CLI deploys and that uses a
-// facilitator and a resolver on this machine.
+// shopStackFile returns the text of a stack file. The SAM CLI deploys this stack. The stack
+// uses a facilitator and a resolver on this machine.
 func shopStackFile(facilitator, resolver string) string {
 	text := string(testbed.Must(os.ReadFile(filepath.Join(testbed.Root(), stackfile.Folder, "example.toml"))))
 	return strings.NewReplacer(

@@ -27,9 +27,9 @@ type Source interface {
 	Values(m Metric, period int) []float64
 }
 
-// History returns the state of an alarm after each of the periods, which are numbered from 0.
-// An alarm begins as Insufficient. An alarm that notifies about missing data is Firing once
-// there are no more data.
+// History returns the state of an alarm after each period. Periods are numbered from 0. At
+// first an alarm is Insufficient. If an alarm notifies about missing data, it becomes Firing
+// when no more data come.
 func (a Alarm) History(src Source, periods int) []State {
 	return a.states(periods, func(now int) []float64 {
 		points := make([]float64, 0, a.Periods+a.Extra)

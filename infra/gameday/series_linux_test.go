@@ -32,8 +32,8 @@ type roundSample struct {
 	round int
 }
 
-// beginRound begins a round. The round begins with a new millisecond, so no earlier line can
-// have a timestamp in the round.
+// beginRound waits for the next millisecond, and begins a round with it. So the timestamp of
+// every earlier line is before the round.
 func (s *measurements) beginRound() {
 	now := time.Now().UnixMilli()
 	for time.Now().UnixMilli() == now {

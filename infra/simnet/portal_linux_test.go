@@ -20,8 +20,8 @@ func portalAddrs() []string { return []string{"93.184.3.1", "93.184.3.2"} }
 // servers.
 const relayAddr = "93.184.3.3"
 
-// portal is a resolver that denies every name. The first label of a name decides which SOA
-// record the answer has.
+// portal is a resolver that denies every name. The first label of the name decides which SOA
+// record comes with the denial: that of the root, that of the name itself, or none.
 type portal struct {
 	nameServers *resolvers // answers queries for name servers; if it is nil, these queries are denied like all others
 }

@@ -46,7 +46,7 @@ func (e *environment) setFacilitators(c *Config) {
 	if second != "" && hostAndPath(second) == hostAndPath(first) {
 		e.addFault(fallbackPrefix+"_URL", "is the facilitator of %s_URL", primaryPrefix)
 	}
-	if c.Paused || c.FacilitatorURL == "" { // a fallback needs a primary facilitator; the template requires the same
+	if c.Paused || c.FacilitatorURL == "" { // without a primary facilitator there is no fallback, and the template allows none
 		c.FacilitatorURL = ""
 		c.FallbackURL = ""
 	}
@@ -109,10 +109,11 @@ func fixedCredentials(c facilitator.Credentials, err error) facilitator.Credenti
 	return facilitator.Lazy(func(context.Context, time.Time) (facilitator.Credentials, error) { return c, err }, nil)
 }
 
-// setNodes sets which nodes of the chain are used. These are the nodes that RPC_URL names. If
-// RPC_URL is empty, they are the nodes in the facilitator's secret, or else defaultNode. If
-// RPC_URL is empty and defaultNode is wordNone, no node is used. If defaultNode is "", there is
-// no default.
+// setNodes sets which nodes of the chain are used. RPC_URL can be a list of nodes, wordNone
+// for no node, or wordSecret for the nodes in the facilitator's secret. If RPC_URL is empty,
+// defaultNode decides. If defaultNode is wordNone, no node is used. Otherwise the nodes in the
+// facilitator's secret are used, and defaultNode if the secret names none. If there is no such
+// secret and defaultNode is "", an empty RPC_URL is a fault.
 func (e *environment) setNodes(c *Config, defaultNode string) {
 	const name = "RPC_URL"
 	isEmpty := e.text(name) == ""

@@ -112,10 +112,10 @@ func parseContact(v string) (string, error) {
 	return v, nil
 }
 
-// parseClaims parses the files that the operator publishes below /.well-known/, by name.
-// Indexes of services use these files to verify who owns a service: 402 Index, x402 Trust, the
-// registry of MCP servers, and Glama. The size is limited because Lambda allows only 4 KB for
-// the whole environment.
+// parseClaims parses the texts of the files that the operator publishes below /.well-known/,
+// and returns them by file name. 402 Index, x402 Trust, the registry of MCP servers, and Glama
+// read these files to verify who owns a service. The size is limited because Lambda allows
+// only 4 KB for the whole environment.
 func parseClaims(v string) (files map[string]string, err error) {
 	const maxSize = 2 << 10
 	known := []string{"402index-verify.txt", "x402-trust.txt", "mcp-registry-auth", "glama.json"}

@@ -120,7 +120,7 @@ type Playbook struct {
 	Slug        string
 	Name        string
 	Description string
-	Bundle      string   // the slug of the bundle that replaces the sequence
+	Bundle      string   // the slug of the bundle that a client can call instead of the sequence
 	Sequence    []string // the slugs of the operations, in order
 }
 

@@ -110,8 +110,8 @@ func TestQuestions(t *testing.T) {
 	}
 }
 
-// checkDescriptions checks that every field has a description, which comes from the tag doc in
-// the result's type.
+// checkDescriptions checks that every field has a description. The description of a field
+// comes from the struct tag doc in the result's type.
 func checkDescriptions(t *testing.T, fields []Field) {
 	t.Helper()
 	if len(fields) == 0 {

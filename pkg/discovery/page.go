@@ -15,9 +15,9 @@ import (
 
 	// This is a copy of html/template that calls no methods of values. The standard library's
 	// package looks up methods by name, so the linker must keep every exported method of a
-	// program. With html/template, a priced function for arm64 has 14.1 to 14.5 MB instead of
-	// 12.1 to 12.5 MB, and the function discovery has 13.5 MB instead of 10.9 MB. The limit is
-	// 13 MB.
+	// program. With html/template, a priced function for arm64 is 14.1 to 14.5 MB large
+	// instead of 12.1 to 12.5 MB, and the function discovery is 13.5 MB large instead of 10.9
+	// MB. The limit is 13 MB.
 	template "github.com/DataDog/datadog-agent/pkg/template/html"
 	layout "github.com/tidwall/pretty"
 

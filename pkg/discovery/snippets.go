@@ -39,7 +39,7 @@ type snippet struct {
 // token of x402.USDC.
 const documentedOrigin = "https://api.example.com"
 
-// programs returns all programs, with the values of a Site.
+// programs returns all example programs, with the origin, the network and the token of a Site.
 func programs(s Site) []snippet {
 	var list []snippet
 	var colored map[string]string // the markup of every file, by its name
@@ -112,9 +112,9 @@ func wireExampleOf(op catalog.Operation, s Site) (e wireExample) {
 	return e
 }
 
-// usualForm returns the value of the header PAYMENT-REQUIRED that the service sends in a
-// response with the usual headers. The given values come from the longest to the shortest.
-// usualForm returns the first one that is short enough, or else the last one.
+// usualForm chooses among possible values of the header PAYMENT-REQUIRED, given from the
+// longest to the shortest. It returns the first value that is shorter than MaxOfferHeader, or
+// else the last one. The service makes the same choice for a response with the usual headers.
 func usualForm(headers []string) string {
 	for _, header := range headers {
 		if len(header) < x402.MaxOfferHeader {

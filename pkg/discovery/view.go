@@ -58,7 +58,7 @@ type view struct {
 	Response         []row
 	Wire             wireExample // an example of a whole paid call of the first operation
 	ErrorJSON        string      // an example of an error body, as JSON
-	Payment          []outcome   // the payment errors of every operation
+	Payment          []outcome   // the codes about the payment, which every operation can return
 	Outside          []outcome   // the codes that no operation has in its list of errors
 	Own              []outcome   // the codes that are in neither Payment nor Outside
 	Every            []outcome   // every code, once

@@ -65,9 +65,9 @@ const (
 	MetricRefused = "PaymentsRefused"
 )
 
-// These metrics cover only the newest versions. The template computes them from the log lines
-// in which MemberRelease names one of these versions. The template appends the version numbers
-// of all functions to the name of each of these metrics.
+// These metrics cover only the newest version of each function. The template computes them
+// from the log lines whose MemberRelease names a newest version. To the name of each of these
+// metrics, the template appends the numbers of the newest versions of all functions.
 const (
 	MetricNewJudged = "NewPayments"
 	MetricNewBroken = "NewPaymentsBroken"

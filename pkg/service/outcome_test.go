@@ -152,10 +152,12 @@ type noServerForIO struct {
 
 func (noServerForIO) NoServer(domain string) bool { return strings.HasSuffix(domain, ".io") }
 
-// TestAsked checks what a page shows for a link: the request as the operation understands it,
-// or the reason why it is refused, and everything that is known about the answer in advance.
-// The page must show no other text from the link. The tests of pkg/lookup/guard check which
-// names are refused, and the tests of pkg/discovery check the page.
+// TestAsked checks what a page shows for a link whose query names a lookup. If the operation
+// accepts the query, the page must show the request as the operation understands it. Otherwise
+// the page must show the reason for the refusal. In both cases, the page must show what is
+// known about the answer in advance, and no other text from the link. The tests of
+// pkg/lookup/guard check which names are refused, and the tests of pkg/discovery check the
+// page.
 func TestAsked(t *testing.T) {
 	dnsOp, whoisOp := DNS(fixedOutcome[dns.Query, dns.Result]{}), Whois(noServerForIO{})
 	for query, c := range map[string]struct {

@@ -175,9 +175,10 @@ func rulesOfPurchases() []brokenRule {
 }
 
 // changeIfOwner returns a value for brokenRule.changeRead: a function that changes a record
-// only if the record belongs to the owner of the purchase and has one of the given states. A
-// client's process reads only two payments: that of the request and that of the owner. So
-// changeIfOwner assumes that every payment other than that of the request is the owner.
+// only if the payment in the record owns the purchase and has one of the given states. A
+// client's process reads only two payments: the payment of its request, and the payment that
+// owns the purchase. So changeIfOwner takes every payment other than that of the request for
+// the payment that owns the purchase.
 func changeIfOwner(states string, change func(p *process, r *ledger.Payment)) func(*process, *ledger.Payment) {
 	return func(p *process, r *ledger.Payment) {
 		a := p.w.authorizationOf(r.Key)

@@ -165,10 +165,10 @@ func (x *patientClient) ask(previous *x402.Outcome) (out *x402.Outcome, definiti
 	}
 	w.checkWithoutFaults(p, previous, out)
 	x.checkNewSignature(p, out, due)
-	// Without chain evidence, the owner of the purchase keeps it for a while after a refusal.
-	// Meanwhile each request sends the owner again, whichever authorization the client signs,
-	// and the owner is refused again. This does not count as a refusal of the client's
-	// payment.
+	// Without chain evidence, the payment that owns the purchase still owns it for a while
+	// after a refusal. Meanwhile each request sends the owning payment again, whichever
+	// authorization the client signs, and the owning payment is refused again. This does not
+	// count as a refusal of the client's payment.
 	if x.ownerRefused = p.sends > 0 && p.attemptOn(p.payment).sends == 0 || x.ownerRefusedRecently(p); x.unsent && out != nil && out.Status == 402 && !x.ownerRefused {
 		x.refusals++
 	}

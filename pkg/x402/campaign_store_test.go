@@ -160,9 +160,10 @@ func (p *process) contextError(ctx context.Context, old, r ledger.Record) error 
 	return nil
 }
 
-// isVerdict reports whether a process writes the outcome of its attempt on a payment. A claim
-// is not such a write. If the payment is not that of the request, a supersession is not such a
-// write either, nor is a write that changes only the version.
+// isVerdict reports whether a process writes the outcome of its attempt on a payment. Three
+// kinds of writes are no verdict: a claim, and two kinds of writes to a payment other than
+// that of the request, namely a supersession and a write that changes only the version. A
+// write of the reconciler is no verdict.
 func (p *process) isVerdict(old, r ledger.Record) bool {
 	pay, ok := r.(ledger.Payment)
 	if !ok || p.kind == actorReconciler {

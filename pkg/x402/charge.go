@@ -54,7 +54,8 @@ func ChargeOf(info fault.Info) Charge {
 	return c
 }
 
-// canBeAbout reports whether an answer with a code can be about a payment with this standing.
+// canBeAbout reports whether an answer with the code of info can be about a payment with the
+// standing s.
 func canBeAbout(info fault.Info, s ledger.Standing) bool {
 	switch info.Code { //nolint:exhaustive // all other codes are decided by their class, below
 	case fault.PaymentInProgress: // an attempt is under way, for this payment or for the owner of its purchase

@@ -62,8 +62,9 @@ func movedOf(r *ledger.Payment) ledger.Moved {
 	return ledger.MovedNo
 }
 
-// caseOf returns the case under which the lists must show a payment. It does not look in the
-// ledger's table, so that a wrong row in that table is noticed.
+// caseOf returns the case under which the lists must show a payment. caseOf derives the case
+// from the record and not from the ledger's table, so that a wrong row in the table is
+// noticed.
 func (x *explorer) caseOf(r *ledger.Payment, s *state) ledger.Case {
 	live := r.LeaseUntil.After(x.clock(s))
 	unproven := r.Sent && !r.Disproved

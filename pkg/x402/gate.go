@@ -281,7 +281,7 @@ type Trace struct {
 	// "taken_over" if this payment replaced another payment. Otherwise it is empty.
 	Purchase string
 	Timings
-	Extensions map[string]string // what the facilitator says about extensions
+	Extensions map[string]string // the statements of the facilitator about protocol extensions, by extension
 	Cause      error             // the error behind the answer; it is logged, and never shown to a client
 	// UsedAsPaid means that the payment counts as paid only because a facilitator says that
 	// the authorization is used. No node is configured, so the chain could not show what the

@@ -130,10 +130,11 @@ func (o *Order) Pause(ctx context.Context, d time.Duration, deadline time.Time) 
 	return o.holder.pause(ctx, d, deadline)
 }
 
-// Send asks a facilitator to settle the payment within a budget. The class of the result comes
-// from the facilitator's reply. If the payment was not sent to the facilitator, the class is
-// NotResent or NotSent. If a refusal comes when the window is almost over (leastWindow), the
-// refusal counts as Expired, because facilitators check the window first.
+// Send asks a facilitator to settle the payment within a budget. If the payment must not be
+// sent again, the class of the result is NotResent. If the stored payment cannot be read, the
+// class is NotSent. Otherwise the class comes from the facilitator's reply. Facilitators check
+// the window first. So if a refusal comes when less than leastWindow is left of the window,
+// the result also has Expired.
 func (o *Order) Send(ctx context.Context, f Facilitator, budget time.Duration) Settlement {
 	h := o.holder
 	r := h.record()

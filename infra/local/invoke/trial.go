@@ -113,7 +113,7 @@ func (t *table) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // an error means that the function has ended
+func writeJSON(w io.Writer, v any) { _ = json.NewEncoder(w).Encode(v) } // an error means that the Lambda function that reads this reply has ended
 
 func writeError(w http.ResponseWriter, kind, message string, old map[string]json.RawMessage) {
 	w.WriteHeader(http.StatusBadRequest)

@@ -71,7 +71,7 @@ type books struct {
 	Differences []difference `json:"differences"` // at most maxDifferences of them
 }
 
-// sum is a number of payments and their total in atomic units.
+// sum holds the number of some payments, and the sum of their amounts in atomic units.
 type sum struct {
 	Count  int
 	amount big.Int

@@ -233,8 +233,8 @@ func checkContains(t *testing.T, out string, parts ...string) {
 	}
 }
 
-// contradictions returns fillings by name. Each filling writes a record of payment 8 that
-// contradicts itself in the way that the name says.
+// contradictions returns a filling for each contradiction, by the name of the contradiction.
+// Each filling writes a record of payment 8 that has this contradiction.
 func contradictions(t *testing.T) map[string]filling {
 	t.Helper()
 	all := map[string]filling{}

@@ -140,7 +140,8 @@ func FuzzOffer(f *testing.F) {
 	})
 }
 
-// FuzzLimit checks that a valid limit never allows a price above it.
+// FuzzLimit checks every text that parseLimit accepts: the limit must not allow a price that
+// is higher than the number in the text.
 func FuzzLimit(f *testing.F) {
 	for _, s := range []string{"0.10", "12", "5000atomic", "0.0000001"} {
 		f.Add(s, uint64(100_000))

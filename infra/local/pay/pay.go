@@ -60,9 +60,9 @@ func (p *payer) resendCommand() string {
 	return p.invocation.Target("pay", called.Word{Name: "AGAIN", Flag: "-again", Value: p.savedFile})
 }
 
-// pay requests the price, signs a payment of it, saves the signature, and then sends the
-// signature. The signature must be saved before it is sent. Once the service has the
-// signature, it may charge the payer, and then only this signature can get the answer.
+// pay requests the price, signs a payment, saves the signature in a file, and then sends it.
+// The order matters: once the service has the signature, it may charge the payer, and then
+// only this signature can get the answer.
 func (p *payer) pay(ctx context.Context) error {
 	o, w, err := p.requestOffer(ctx)
 	if err != nil {

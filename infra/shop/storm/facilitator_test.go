@@ -29,9 +29,10 @@ func behaviours() []x402test.Behaviour {
 	}
 }
 
-// bank is a faulty facilitator of play money, and a node of the chain on which it settles. The
-// node lags behind the chain and is sometimes down. Each process of the shop has its own path
-// to the facilitator: the second one uses /shop/1.
+// bank is a faulty facilitator of play money, and a node of the chain on which the facilitator
+// settles. The node lags behind the chain and is sometimes down. Each process of the shop
+// sends its requests to the facilitator under another path, which shows who sent them: process
+// 0 uses /shop/0, and process 1 uses /shop/1.
 type bank struct {
 	money *x402test.Facilitator
 

@@ -36,7 +36,7 @@ type treatment string
 const (
 	ignored    treatment = "stray" // not the reply: the client waits for the next datagram
 	incomplete treatment = "cut"   // the reply, but incomplete: the client asks the same resolver over TCP
-	accepted   treatment = "whole" // the reply, whatever it contains besides the answer
+	accepted   treatment = "whole" // the complete reply: the client uses its answer, whatever else the reply contains
 )
 
 // TestDatagrams checks how the client treats a datagram. The resolver sends two stray

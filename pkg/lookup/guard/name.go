@@ -115,8 +115,9 @@ func Domain(raw string, g Grammar) (string, error) {
 	return name, nil
 }
 
-// isAddress reports whether raw is an IP address, alone, in brackets or with a port. Without
-// isAddress, the error for most of these would only complain about a colon or a bracket.
+// isAddress reports whether raw is an IP address: alone, in brackets, or with a port. Such a
+// text needs a special error. For most of these texts, the usual error would only complain
+// about a colon or a bracket.
 func isAddress(raw string) bool {
 	if _, err := netip.ParseAddrPort(raw); err == nil {
 		return true

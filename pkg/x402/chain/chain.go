@@ -4,8 +4,7 @@
 // implements x402.Evidence and reconcile.Scanner.
 //
 // This table shows what Find returns for each kind of evidence. "latest" and "safe" are the
-// node's blocks with these tags. If the seller may have sent the payment, the limit of 60 s is
-// ten minutes instead.
+// node's blocks with these tags.
 //
 //	the authorization's own Transfer, to the payee, of the value   Paid
 //	  the same, in a block over 60 s older than the first claim    NeverPaid
@@ -16,6 +15,9 @@
 //	unused at latest, safe before validBefore                      StillOpen
 //	unused at latest and at safe, safe past validBefore            NeverPaid
 //	everything else                                                CannotTell
+//
+// If the seller may have submitted the authorization, both limits of 60 s are ten minutes
+// instead.
 //
 // A used authorization does not prove a payment: the authorization may have been cancelled, or
 // a third party may have copied and submitted it. So Find needs two logs: the log of the
@@ -112,7 +114,7 @@ type Nodes struct {
 	noneAnswered atomic.Bool // whether the last call got no answer from any node
 
 	mu          sync.Mutex
-	urls        []string // the list that Read returned
+	urls        []string // the newest list that Config.Read returned
 	listedNodes []*node  // the nodes at urls
 }
 

@@ -269,12 +269,12 @@ func unknown(reason string, cause error) x402.Settlement {
 	return x402.Settlement{Class: x402.Unknown, Reason: reason, Cause: cause}
 }
 
-// classifyVerification returns the outcome of one request to /verify. A "no" counts only if
-// the table of reasons says that its reason is about the payer: a facilitator that could not
-// check the signature says "no" as well. Facilitators send a "no" with 200 and with 400, so any
-// status is accepted except a status about the operator. A "yes" counts only as the boolean
-// true with a 2xx status, because nothing in a "yes" can be checked. Any other answer decides
-// nothing.
+// classifyVerification returns the outcome of one request to /verify. A facilitator that could
+// not check the signature also says "no". So a "no" counts only if the table of reasons says
+// that its reason is about the payer. A "no" counts with any status except 401, 403 and 429,
+// which are about the operator: some facilitators send a "no" with 200, and others with 400.
+// Nothing in a "yes" can be checked. So a "yes" counts only if it is the boolean true, has no
+// reason, and comes with a 2xx status. Any other answer decides nothing.
 func classifyVerification(re reply, from string) x402.Verification {
 	members, err := untrusted.Split(re.body, maxDepth)
 	if members["isValid"] == nil {

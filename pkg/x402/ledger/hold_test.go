@@ -166,7 +166,7 @@ func TestEvidenceBeatsTheLease(t *testing.T) {
 	checkErr(t, ledger.ErrLost, first.Settled(t.Context(), receipt(), true))
 	d.advance(lease)
 	third := d.hold(t)
-	checkErr(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // otherwise two lookups would run at the same time
+	checkErr(t, ledger.ErrLost, second.Settled(t.Context(), receipt(), true)) // the third attempt runs the lookup
 	must(t, third.Redeem(t.Context(), answer(t, "x"), 0, false))
 	// A receipt that arrives after the answer must change nothing.
 	before, late := d.recorded(t), receipt()
@@ -294,8 +294,8 @@ func (d *testLedger) lookUpStep(t *testing.T, what string, s lookUpStep, h *ledg
 	return h
 }
 
-// TestReturn checks a settlement whose lookup did not begin: it must keep no lease and count
-// no lookup. A GiveBack after that must write nothing.
+// TestReturn checks a payment that is settled, but whose lookup does not begin. Its record
+// must have no lease and no counted lookup. A GiveBack after that must write nothing.
 func TestReturn(t *testing.T) {
 	d := newTestLedger(t)
 	h := d.hold(t)

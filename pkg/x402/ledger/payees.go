@@ -93,8 +93,8 @@ func (l *Ledger) changeSold(ctx context.Context, key string, change func([]Payee
 	return next.Payees, err
 }
 
-// NotedFor is how long a payee's entry covers further payments to that payee. A payment that
-// is covered needs no write.
+// NotedFor is how long an entry of a payee saves writes. During this time, a payment to the
+// payee needs no write if the entry covers it (see covers).
 const NotedFor = time.Hour
 
 // Payees records to whom payments are made. It is safe for concurrent use.

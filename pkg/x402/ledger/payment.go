@@ -272,9 +272,9 @@ const leastCompressed = 256
 // at most MostUnkept lookups in all.
 func (l *Ledger) MostKept() int { return min(l.store.MostKept(), LargestKept) }
 
-// NewAnswer prepares an answer for storing. It compresses the body, unless the body is short.
-// The answer is returned without a body if the compressed body is larger than MostKept, or if
-// the body is longer than Plain can return.
+// NewAnswer makes an answer that can be stored. It compresses the body, unless the body is
+// short. If the compressed body is larger than MostKept, or if the body is longer than Plain
+// can return, the answer has no body and Stored is false.
 func (l *Ledger) NewAnswer(status int, body []byte) (Answer, error) {
 	if len(body) < leastCompressed {
 		return Answer{Status: status, Stored: true, Body: body}, nil

@@ -78,8 +78,8 @@ func (p Purchase) withRow(row Row) Purchase {
 }
 
 // Cursor says how far the chain was read for transfers of one token to one payee. A transfer
-// that belongs to no record is a debt if it is in block DebtsFrom or a later one. An older
-// transfer may have been answered before the cursor was made.
+// without a record is a debt if its block is DebtsFrom or a later one. In an earlier block,
+// such a transfer is no debt, because it may have been answered before the cursor was made.
 type Cursor struct {
 	Row
 
@@ -203,11 +203,11 @@ type storedPayment struct {
 }
 
 // upgrade sets DueBack in a payment that was written by a release without Kind. Such a release
-// stored no reason for a refund. For money that came without a request, it stored no
-// AuthDigest, so such a payment gets DueUnasked. For any other refund, it set Lookups and
-// CutOff to their limits, mostly because another payment had been charged for the purchase. So
-// a payment with both counts at their limits gets DueElsewhere, even if there was another
-// reason.
+// stored no reason for a refund, so upgrade guesses the reason from other members. A payment
+// without AuthDigest is money that came without a request: it gets DueUnasked. For any other
+// refund, the release set Lookups and CutOff to their limits, mostly because another payment
+// had been charged for the purchase. So a payment with both counts at their limits gets
+// DueElsewhere, although the true reason may have been another one.
 func (p *storedPayment) upgrade() {
 	const mostLookups, mostCutOff = 5, 3
 	switch {

@@ -219,8 +219,9 @@ const (
 	OwnerOver
 )
 
-// Ownership returns what the owner of a purchase means for another payment for that purchase.
-// r is the owner's record, or nil if the owner has none. Ownership does no I/O.
+// Ownership says how the payment that owns a purchase affects another payment for the same
+// purchase. r is the record of the owning payment, or nil if that payment has no record.
+// Ownership does no I/O.
 func (l *Ledger) Ownership(r *Payment, v View) Ownership {
 	o := l.rules.Meanings[Stand(r, v)].Owner
 	if o == OwnerWhileValid {
@@ -288,9 +289,9 @@ type Meaning struct {
 	Moved Moved       // what the JSON member "charged" tells the payer
 }
 
-// Meaning returns the row of the table for a standing. If its Claim is Held, the attempt
-// continues: it runs the lookup if the payment is known to be paid, and otherwise sends the
-// payment.
+// Meaning returns the row of the table for a standing. If Claim is Held, the caller of the
+// claim holds the lease and continues the attempt: if the payment is known to be paid, the
+// caller runs the lookup, and otherwise it sends the payment.
 func (s Standing) Meaning() Meaning {
 	switch s { // each row has Claim, Owner, Case and Moved, in this order
 	case StandingMissing:

@@ -266,8 +266,8 @@ func (r *Rate) tally(client string, now time.Time) *tally {
 	return t
 }
 
-// forgetOne drops one of a few clients: the one with the fewest units, because its counts
-// matter least.
+// forgetOne looks at a small sample of the clients, and drops the client with the fewest units
+// in the sample. Its counts matter least.
 func (r *Rate) forgetOne() {
 	const sample = 8
 	least := ""

@@ -160,12 +160,13 @@ func newID(tag string) string {
 	return tag + base64.RawURLEncoding.EncodeToString(unique[:])[:randomLength]
 }
 
-// usage describes the leases of an operation, as one client sees them.
+// usage counts the leases of an operation. A share is the number of live leases that one
+// client may hold.
 type usage struct {
 	expiredLeases   []Lease
 	aliveLeases     int // leases that have not expired
-	clientLeases    int // live leases of that client
-	leasesOverShare int // live leases above their client's share
+	clientLeases    int // live leases of the client that asks for a slot
+	leasesOverShare int // over all clients, the live leases beyond the client's share
 }
 
 func (s *Slots) usage(held []Lease, tag string) (u usage) {

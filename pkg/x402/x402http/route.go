@@ -35,9 +35,9 @@ func (x *sale) route(r *http.Request) string {
 // logName returns the name of the handler for logs.
 func (x *sale) logName(r *http.Request) string { return cmp.Or(x.route(r), "unnamed") }
 
-// checkReady returns an error if the handler cannot be told apart from another handler that is
-// sold. It also returns an error if a request without a payment announces a body that is too
-// long, so that the client does not pay for it.
+// checkReady returns an error in two cases. First, a request without a payment announces a
+// body that is too long: the client gets the error before it pays. Second, another handler
+// already sells under the key of this one (see routes).
 func (x *sale) checkReady(r *http.Request) error {
 	if x.maxBody > 0 && r.ContentLength > x.maxBody && r.Header.Get(x402.HeaderSignature) == "" {
 		return x.tooLargeFault()

@@ -83,9 +83,9 @@ func rawMember(d *rdap.DecodeData, member string) any {
 	return d.Value(member)
 }
 
-// elementsOf returns the elements of a value that should be an array. If the value is not an
-// array, it is the only element, because some registries send a single element instead of an
-// array of one.
+// elementsOf returns the elements of a value that should be an array. Some registries send a
+// single element instead of an array of one. So if the value is neither an array nor nil,
+// elementsOf returns the value itself as the only element.
 func elementsOf(v any) []any {
 	if all, ok := v.([]any); ok || v == nil {
 		return all

@@ -119,7 +119,8 @@ func walk(seed uint64) func(*testing.T, Planter) {
 // walkSteps is the number of writes of a walk.
 const walkSteps = 200
 
-// walkPrefixes returns the key prefixes whose pages a walk compares.
+// walkPrefixes returns key prefixes. A walk asks the store and the model for the pages under
+// these prefixes, and compares the pages.
 func walkPrefixes() []string {
 	return []string{"exercise|a|", "exercise|%|", "exercise|_|", "exercise|*|", "exercise|c|"}
 }

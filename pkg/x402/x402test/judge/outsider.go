@@ -36,8 +36,8 @@ func (p *purchase) runOutsider(ctx context.Context) {
 	p.answeredErrands++
 }
 
-// noteOutsiderPayment notes the payment that an outsider sends. The line calls this method,
-// because the outsider does not report its payments.
+// noteOutsiderPayment notes the payment that an outsider sends. The outsider does not report
+// its payments, so the type line calls this method when a request passes.
 func (p *purchase) noteOutsiderPayment(r *http.Request, body []byte) {
 	if p.outsider != nil {
 		p.note("the payer sends %s", p.paymentName(nonceOf(r, body)))
