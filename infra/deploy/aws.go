@@ -135,21 +135,19 @@ func checkDeployable(name string, s types.Stack) error {
 	command := func(operation string) string {
 		return fmt.Sprintf("\n  aws cloudformation %s --stack-name %s --region %s", operation, name, regionOf(aws.ToString(s.StackId)))
 	}
-	switch s.StackStatus {
-	case types.StackStatusUpdateInProgress:
-		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends, or cancel it with%s", name, status, command("cancel-update-stack"))
-	case types.StackStatusRollbackComplete, types.StackStatusRollbackFailed, types.StackStatusCreateFailed:
-		return fmt.Errorf("the stack %s was never fully created (%s): delete it, and deploy again", name, status)
-	case types.StackStatusDeleteFailed:
-		return fmt.Errorf("the stack %s was not fully deleted (%s): its events say why. Delete it again, and then deploy", name, status)
-	case types.StackStatusUpdateRollbackFailed:
-		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("continue-update-rollback"))
-	case types.StackStatusUpdateFailed:
-		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("rollback-stack"))
-	}
 	switch {
+	case s.StackStatus == types.StackStatusUpdateInProgress:
+		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends, or cancel it with%s", name, status, command("cancel-update-stack"))
 	case strings.HasSuffix(status, "_IN_PROGRESS"):
 		return fmt.Errorf("the stack %s is being changed (%s): wait until that ends", name, status)
+	case s.StackStatus == types.StackStatusRollbackComplete, s.StackStatus == types.StackStatusRollbackFailed, s.StackStatus == types.StackStatusCreateFailed:
+		return fmt.Errorf("the stack %s was never fully created (%s): delete it, and deploy again", name, status)
+	case s.StackStatus == types.StackStatusDeleteFailed:
+		return fmt.Errorf("the stack %s was not fully deleted (%s): its events say why. Delete it again, and then deploy", name, status)
+	case s.StackStatus == types.StackStatusUpdateRollbackFailed:
+		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("continue-update-rollback"))
+	case s.StackStatus == types.StackStatusUpdateFailed:
+		return fmt.Errorf("the stack %s is between two states (%s): its events say why, and this ends that state:%s", name, status, command("rollback-stack"))
 	case strings.HasSuffix(status, "_FAILED"):
 		return fmt.Errorf("the stack %s is between two states (%s): its events in the CloudFormation console say why", name, status)
 	}
