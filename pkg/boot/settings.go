@@ -68,7 +68,7 @@ func deployedSettings(v *values) []Setting {
 		},
 		{
 			Name:      "FACILITATOR_URL",
-			Otherwise: "the facilitator of a known test network; otherwise none or, locally, play money",
+			Otherwise: "on a known test network, the facilitator of that network; on another network none; the local runner then takes play money",
 			Meaning:   "base URL of the facilitator: https, or http if it is on this machine",
 			Readers:   readByPaid,
 			parse:     parseInto(&v.primary.url, parsePeer),
