@@ -393,7 +393,7 @@ secret: ## Show, create or change the secret of FacilitatorSecretArn, one part a
 .PHONY: sign-origin
 sign-origin: ## Sign an origin with the payee's key, offline
 ##   ORIGIN=https://... the origin
-##   PAY_TO=0x...      the payee; warn if the key belongs to another account
+##   PAY_TO=0x...      the payee; with it, the command warns if the key belongs to another account
 ##   KEY_FILE=...      read the key from this file (default: ask for it)
 	@test -n "$$ORIGIN" || { echo "usage: make sign-origin ORIGIN=https://api.example.com [PAY_TO=0x...] [KEY_FILE=...]" >&2; exit 2; }
 	@go run ./infra/local/keys sign-origin -origin "$$ORIGIN" $${PAY_TO:+-pay-to "$$PAY_TO"} $${KEY_FILE:+-key-file "$$KEY_FILE"}

@@ -50,8 +50,8 @@ func TestSettled(t *testing.T) {
 	}
 }
 
-// TestValuesIn checks that valuesIn returns those values of parameters that are literals in
-// the deployed template, and no others.
+// TestValuesIn checks that valuesIn returns the value of each parameter for which the deployed
+// template has a literal, and of no other parameter.
 func TestValuesIn(t *testing.T) {
 	t.Parallel()
 	const source = `

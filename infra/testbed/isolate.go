@@ -14,8 +14,8 @@ const (
 	sharedVar   = "HOSTFACTS_SUITE_UNCONFINED" // the reason why there are no namespaces
 )
 
-// Dynalite can be given to Isolate as a package. It stands for the server that
-// cloud.StartDynamo starts.
+// Dynalite is not the path of a Go package. In the list of packages for Isolate, it stands for
+// the server that cloud.StartDynamo starts, which Isolate then installs.
 const Dynalite = "dynalite"
 
 // Isolate runs the tests of a suite in new namespaces (see runIsolated), n tests at once, and

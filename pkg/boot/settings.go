@@ -148,7 +148,7 @@ func deployedSettings(v *values) []Setting {
 		{
 			Name:      "RPC_URL",
 			Otherwise: "`rpc_urls` of the secret, or else the network's public node; `none` if the facilitator is on this machine",
-			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time for an answer; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt. Also, if the facilitator says that the nonce is used, the payment counts as made: a payer who was refused can cancel the nonce and get one free answer (counted by the metric `UsedNonceCountedAsPaid`)",
+			Meaning:   "URLs of the nodes that are asked over JSON-RPC whether a payment was made (https, or http on this machine), separated by commas, at most five. Each node gets a share of the time for an answer; a node that is down, behind or on another chain is skipped. `secret`: only the nodes of `rpc_urls` in the secret of `FACILITATOR_SECRET_ARN`. `none`: no node, and `/ready` says so. Without a node, a payment in doubt can stay in doubt. And if the facilitator then says that the nonce is used, the payment counts as made, because nobody can check: a payer who was refused can cancel the nonce and get one free answer (counted by the metric `UsedNonceCountedAsPaid`)",
 			Secret:    true,
 			Readers:   readByPaid,
 			parse:     parseInto(&v.nodes, parseNodes),

@@ -185,10 +185,10 @@ func TestRefundsDue(t *testing.T) {
 	}
 }
 
-// buyForMinutes lets one client buy lookups of its domains for some minutes, from the
-// beginning of a minute. The client sends more requests at the same time than it has slots.
-// first is the number of answers in the first minute that leave the whole lookup owed, and all
-// is that number for all minutes. answers counts how often each answer occurred.
+// buyForMinutes lets one client buy lookups for some minutes. The client starts when a minute
+// begins, and always has more requests under way than it has slots. Some answers leave the
+// whole lookup owed: first counts these in the first minute, and all counts them in all
+// minutes. answers counts how often each answer came.
 func buyForMinutes(t *testing.T, tools []catalog.Operation, domain string, minutes int) (first, all int, answers map[string]int) {
 	net := newInternet()
 	f := newFleet(t, 1, func(parts) service.Operation { return net.operation(tools[0]) })

@@ -169,9 +169,9 @@ func (w *world) outstandingKeys() (owed, doubt map[string]bool) {
 }
 
 // checkRecorded checks the record of every authorization. If a payment moved money, its record
-// must say that it is paid or in doubt. If a third party made the transfer, or a facilitator
-// that had refused the payment, this is required only if the reconciler must have found the
-// transfer. A paid payment without an answer must be on the list of debts, unless the silence
+// must say that it is paid or in doubt. If the transfer was made by a third party, or by a
+// facilitator that had refused the payment, the record must say so only if the reconciler must
+// have found the transfer. A paid payment without an answer must be on the list of debts, unless the silence
 // of the target is its answer. No other payment may be on that list. checkDoubt checks the
 // list of doubts.
 func (w *world) checkRecorded() {

@@ -75,7 +75,8 @@ type wantConclusion struct {
 	reply reply
 }
 
-// checkConclusion checks the conclusion from a reply, earlier doubt and the chain's finding.
+// checkConclusion checks which conclusion the Gate draws from three things: the class of a
+// reply, the doubt before it, and what the chain shows.
 func checkConclusion(t *testing.T, class Class, d doubt, v Fate, want wantConclusion) {
 	t.Helper()
 	c := new(Gate).conclusion(class, d, v)
