@@ -124,11 +124,7 @@ func run(ctx context.Context, getenv func(string) string, out io.Writer) error {
 	printWelcome(out, config, ledgerName)
 	ctx, cancel := context.WithCancel(ctx)
 	probed := make(chan struct{})
-	var candidates []string
-	if getenv("DNS_RESOLVERS") == "" { // otherwise the user has already chosen resolvers
-		candidates = machineResolvers("/etc/resolv.conf")
-	}
-	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Diagnose, candidates) }()
+	go func() { defer close(probed); warnUnresolved(ctx, out, components.Resolver.Diagnose) }()
 	defer func() { cancel(); <-probed }()
 	return serve(ctx, listener, onlyFromHere(listener.Addr(), config.BaseURL, handler))
 }

@@ -174,7 +174,7 @@ func (p *payer) printHint(r x402test.Reply) {
 		return
 	case code == "dns_timeout", code == "upstream_unavailable":
 		p.printNote("         The service gets no usable answer from its DNS resolvers: many networks block or change DNS.\n" +
-			"         Start it with DNS_RESOLVERS set to a resolver that it can reach. (make run names one at its start if it finds one.)\n")
+			"         Start it with a resolver it can reach: DNS_RESOLVERS=192.0.2.53 make run\n")
 	case code == "bootstrap_unavailable", code == "facilitator_unavailable", r.Status == http.StatusGatewayTimeout:
 		p.printNote("         The service could not reach the servers it needs. Does its machine have a network?\n")
 	case r.Status == http.StatusPaymentRequired && p.client.Wallet != nil && !p.isRealKey:
