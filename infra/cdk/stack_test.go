@@ -40,7 +40,9 @@ func golden(t *testing.T, file string, text []byte) {
 func TestEnvelope(t *testing.T) {
 	t.Parallel()
 	s := must(parseSettings("../..", contextOf(deployed.Context())))(t)
-	base, got, more := sourceTemplate(t, s.params), exampleTemplate(t), document{}
+	base := sourceTemplate(t, s.params)
+	got := exampleTemplate(t)
+	more := document{}
 	for _, part := range []string{"Resources", "Conditions", "Globals", "Rules", "Outputs"} {
 		has := section(got, part)
 		more[part] = has

@@ -86,7 +86,9 @@ func reportGoods(kind, notes string) goods {
 	g := shopGoods()
 	g.name, g.path, g.report = "the shop, by POST of "+kind, "/report", &report{kind, "Oslo", notes}
 	g.answer = map[string]any{"city": "Oslo", "bytes": float64(len(notes))}
-	g.tool, g.answerPart, g.arguments = "report", fmt.Sprintf(`"bytes":%d`, len(notes)), map[string]any{"city": "Oslo", "notes": notes}
+	g.tool = "report"
+	g.answerPart = fmt.Sprintf(`"bytes":%d`, len(notes))
+	g.arguments = map[string]any{"city": "Oslo", "notes": notes}
 	return g
 }
 

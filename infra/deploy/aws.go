@@ -128,8 +128,8 @@ func doesNotExist(err error) bool {
 }
 
 // checkDeployable returns an error if nothing can be deployed to the stack in its present
-// state. The error says how to end that state, with a command if AWS has one that works in
-// that state.
+// state. The error says how to end that state. It has a command only if AWS accepts the command
+// in that state, and the role Deploy may send it (package operators).
 func checkDeployable(name string, s types.Stack) error {
 	status := string(s.StackStatus)
 	command := func(operation string) string {

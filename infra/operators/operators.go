@@ -190,8 +190,10 @@ func deploy() []Permission {
 		{
 			Actions: []string{
 				"cloudformation:CancelUpdateStack",
+				"cloudformation:ContinueUpdateRollback",
 				"cloudformation:DescribeStacks",
 				"cloudformation:GetTemplate",
+				"cloudformation:RollbackStack",
 			},
 			On: []Place{Stack},
 		},

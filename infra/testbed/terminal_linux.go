@@ -5,6 +5,7 @@ import (
 	"os"
 	"syscall"
 	"testing"
+	"time"
 	"unsafe"
 )
 
@@ -34,6 +35,16 @@ func Echoes(tb testing.TB, terminal *os.File) bool {
 	var state syscall.Termios
 	ioctl(tb, terminal, syscall.TCGETS, unsafe.Pointer(&state)) //nolint:gosec // ioctl takes a pointer
 	return state.Lflag&syscall.ECHO != 0
+}
+
+// AwaitHidden waits until a terminal does not show what is typed.
+func AwaitHidden(tb testing.TB, terminal *os.File) {
+	tb.Helper()
+	for end := time.Now().Add(Patience); Echoes(tb, terminal); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			tb.Fatal("the echo was not turned off")
+		}
+	}
 }
 
 func ioctl(tb testing.TB, f *os.File, request uintptr, arg unsafe.Pointer) {
